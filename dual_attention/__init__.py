@@ -1,0 +1,53 @@
+"""Relational attention and the Dual Attention Transformer (Altabaa & Lafferty 2024, arXiv 2405.16727)."""
+
+from .attention import Attention
+from .dual_attention import DualAttention
+from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
+from .functional import RelativeSymbols
+from .positional_encoding import (
+    LearnedPositionalEmbeddings,
+    RelativePositionalEncoding,
+    RotaryPositionalEncoding,
+    SinusoidalPositionalEncoding,
+)
+from .relational_attention import (
+    DisentangledRelationalCrossAttention,
+    RelationalAttention,
+    RelationalCrossAttention,
+)
+from .symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+from .transformer_blocks import DecoderBlock, EncoderBlock
+from .vision_models import VisionDualAttnTransformer, VisionTransformer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attention",
+    "DecoderBlock",
+    "DisentangledRelationalCrossAttention",
+    "DualAttention",
+    "DualAttnDecoderBlock",
+    "DualAttnEncoderBlock",
+    "EncoderBlock",
+    "LearnedPositionalEmbeddings",
+    "PositionRelativeSymbolRetriever",
+    "PositionRelativeSymbolRetriever2D",
+    "PositionalSymbolRetriever",
+    "RelationalAttention",
+    "RelationalCrossAttention",
+    "RelationalSymbolicAttention",
+    "RelativePositionalEncoding",
+    "RelativeSymbols",
+    "RotaryPositionalEncoding",
+    "SinusoidalPositionalEncoding",
+    "SymbolicAttention",
+    "VisionDualAttnTransformer",
+    "VisionTransformer",
+    "__version__",
+]

@@ -1,0 +1,55 @@
+"""What all attention layers share: head sizes, splitting and merging heads, checks of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+
+def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
+    """Width of one head, after checking that the head counts fit together.
+
+    Raises:
+        ValueError: if a count is not positive, heads do not divide ``d_model``, or key/value heads do not divide heads.
+    """
+    check_positive(d_model=d_model, n_heads=n_heads)
+    total = n_heads if total_n_heads is None else total_n_heads
+    if total < n_heads:
+        raise ValueError(f"total_n_heads: expected at least n_heads={n_heads}, got {total}")
+    if d_model % total:
+        raise ValueError(f"d_model: {d_model} is not divisible by the total number of heads, {total}")
+    if n_kv_heads is not None and (n_kv_heads < 1 or n_heads % n_kv_heads):
+        raise ValueError(f"n_kv_heads: expected a positive divisor of n_heads={n_heads}, got {n_kv_heads}")
+    return d_model // total
+
+
+def check_positive(**sizes: int) -> None:
+    """Raise ``ValueError`` for the first size that is not at least one."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: expected a positive number, got {size}")
+
+
+def check_dropout(name: str, rate: float) -> float:
+    """The rate itself; ``ValueError`` outside [0, 1)."""
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"{name}: expected a rate in [0, 1), got {rate}")
+    return rate
+
+
+def check_sequence(name: str, x: Tensor, width: int, *, batch: Sequence[int] | None = None) -> None:
+    """Raise ``ValueError`` unless ``x`` has shape ``(B, L, width)``, with B one of ``batch`` if that is given."""
+    if x.dim() != 3 or x.shape[-1] != width or (batch is not None and x.shape[0] not in batch):
+        rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
+        raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """``(B, L, H * D) -> (B, H, L, D)``."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """``(B, H, L, D) -> (B, L, H * D)``."""
+    return x.transpose(1, 2).flatten(2)

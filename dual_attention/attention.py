@@ -1,0 +1,174 @@
+"""Sensory attention: multi-head attention that carries the senders' features.
+
+Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from .functional import apply_rotary, attention, combine_masks
+from .functional.masks import check_bias
+from .positional_encoding import RelativePositionalEncoding
+
+__all__ = ["Attention", "AttentionOutput"]
+
+
+class AttentionOutput(NamedTuple):
+    """What an attention layer returns.
+
+    Attributes:
+        output: ``(B, N, H * head width)``.
+        weights: ``(B, H, N, M)`` after dropout, or None if not asked for.
+    """
+
+    output: Tensor
+    weights: Tensor | None = None
+
+
+class Attention(nn.Module):
+    """Multi-head attention with grouped key/value heads (Vaswani et al. 2017; Ainslie et al. 2023).
+
+    Args:
+        d_model: width of the model.
+        n_heads: query heads.
+        dropout: rate on the attention weights, and on the output unless ``out_dropout`` is given.
+        key_dim: width of one query/key head; by default the head width ``d_model / total_n_heads``.
+        n_kv_heads: key/value heads, each serving ``n_heads / n_kv_heads`` query heads; by default ``n_heads``.
+        add_bias_kv: biases in the key and value projections.
+        add_bias_out: bias in the output projection.
+        total_n_heads: heads of the whole layer if these are only some of them (dual attention); the output width is
+            ``n_heads * d_model / total_n_heads``.
+        attn_scale: factor of the scores; by default ``1 / sqrt(key_dim)``.
+        out_dropout: rate on the output; by default ``dropout``.
+        shaw_max_rel_pos: add relative positions of Shaw et al. 2018 to the keys, clipped at this offset.
+        shaw_values: add them to the values as well; weights are then built.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        key_dim: int | None = None,
+        n_kv_heads: int | None = None,
+        add_bias_kv: bool = False,
+        add_bias_out: bool = False,
+        total_n_heads: int | None = None,
+        *,
+        attn_scale: float | None = None,
+        out_dropout: float | None = None,
+        shaw_max_rel_pos: int | None = None,
+        shaw_values: bool = False,
+    ) -> None:
+        super().__init__()
+        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        self.key_dim = self.head_dim if key_dim is None else key_dim
+        check_positive(key_dim=self.key_dim)
+        self.dropout = check_dropout("dropout", dropout)
+        self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
+
+        self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
+        self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
+        self.wv = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
+        self.wo = nn.Linear(n_heads * self.head_dim, n_heads * self.head_dim, bias=add_bias_out)
+        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
+        self.rel_pos_keys = self.rel_pos_values = None
+        if shaw_max_rel_pos is not None:
+            self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
+            if shaw_values:
+                self.rel_pos_values = RelativePositionalEncoding(self.head_dim, shaw_max_rel_pos)
+        elif shaw_values:
+            raise ValueError("shaw_values: needs shaw_max_rel_pos")
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+        *,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+    ) -> AttentionOutput:
+        """Attend from each query to the keys.
+
+        Args:
+            query: ``(B, N, d)``; key, value: ``(B, M, d)``.
+            freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, see :class:`RotaryPositionalEncoding`.
+            attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended.
+            is_causal: receivers see no later sender; combined with the masks if they are given too.
+            need_weights: also return the attention weights; they are then built rather than fused away.
+            padding_mask: boolean, ``(B, M)``; True = a real sender.
+            attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled scores.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree, or a mask is not boolean.
+        """
+        check_sequence("query", query, self.d_model)
+        check_sequence("key", key, self.d_model, batch=(query.shape[0],))
+        check_sequence("value", value, self.d_model, batch=(query.shape[0],))
+        if key.shape[1] != value.shape[1]:
+            raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
+        batch, n, m = query.shape[0], query.shape[1], key.shape[1]
+
+        q = split_heads(self.wq(query), self.n_heads)
+        k = split_heads(self.wk(key), self.n_kv_heads)
+        v = split_heads(self.wv(value), self.n_kv_heads)
+        q, k = rotate(q, k, freqs_cos, freqs_sin)
+
+        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
+        bias = check_bias(attn_bias, **sizes)
+        if self.rel_pos_keys is not None:
+            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m))
+        dropout = self.dropout if self.training else 0.0
+        build_weights = need_weights or self.rel_pos_values is not None
+        causal_alone = is_causal and attn_mask is None and padding_mask is None and bias is None and n == m
+        mask = None
+        if build_weights or not causal_alone:
+            mask = combine_masks(attn_mask, padding_mask, is_causal, **sizes, device=query.device)
+        attended, weights = attention(
+            q,
+            k,
+            v,
+            scale=self.attn_scale,
+            mask=mask,
+            bias=bias,
+            is_causal=causal_alone and mask is None,
+            dropout=dropout,
+            need_weights=build_weights,
+        )
+        if self.rel_pos_values is not None and weights is not None:
+            attended = attended + attend_to_positions(weights, self.rel_pos_values)
+        output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return AttentionOutput(output, weights if need_weights else None)
+
+
+def rotate(q: Tensor, k: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Apply RoPE to attention queries and keys if both tables are given; ``ValueError`` if only one is."""
+    if freqs_cos is None and freqs_sin is None:
+        return q, k
+    if freqs_cos is None or freqs_sin is None:
+        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
+    return apply_rotary(q, freqs_cos, freqs_sin), apply_rotary(k, freqs_cos, freqs_sin)
+
+
+def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:
+    """Sum of two additive attention biases, the first of which may be absent."""
+    return more if bias is None else bias + more
+
+
+def attend_to_positions(weights: Tensor, positions: RelativePositionalEncoding) -> Tensor:
+    """Relative position vectors under the weights, ``sum_j alpha_ij a_{clip(j - i)}``: ``(B, H, N, d_h)``."""
+    return weights.transpose(1, 2).matmul(positions(*weights.shape[-2:])).transpose(1, 2)

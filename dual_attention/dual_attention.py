@@ -1,0 +1,167 @@
+"""Dual attention: sensory heads and relational heads side by side.
+
+Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .attention import Attention
+from .relational_attention import (
+    DisentangledRelationalCrossAttention,
+    RelationalAttention,
+    RelationalCrossAttention,
+    Symbols,
+)
+
+__all__ = ["DualAttention", "DualAttentionOutput", "RelationalHeadType"]
+
+RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
+
+_RELATIONAL_HEADS = {
+    "relational_attention": RelationalAttention,
+    "rca": RelationalCrossAttention,
+    "disrca": DisentangledRelationalCrossAttention,
+}
+
+
+class DualAttentionOutput(NamedTuple):
+    """What dual attention returns.
+
+    Attributes:
+        output: ``(B, N, d)``.
+        sa_weights: weights of the sensory heads, ``(B, H_sa, N, N)``; None if not asked for, or without such heads.
+        ra_maps: maps of the relational heads, ``(weights, relations)`` (for RCA ``(weights,)``); None likewise.
+    """
+
+    output: Tensor
+    sa_weights: Tensor | None = None
+    ra_maps: tuple[Tensor, ...] | None = None
+
+
+class DualAttention(nn.Module):
+    """Dual attention: concatenation of sensory and relational heads.
+
+    Math: concat(e_i, a_i), e_i from self-attention and a_i from relational attention (arXiv 2405.16727, Algorithm 1)
+
+    Each kind has an output projection of its own; there is none after the concatenation. Zero heads of one kind are
+    allowed: without relational heads this is standard multi-head attention.
+
+    Args:
+        d_model: width of the model.
+        n_heads_sa, n_heads_ra: heads of the two kinds; head width is ``d_model / (n_heads_sa + n_heads_ra)``.
+        dropout: rate on attention weights and on outputs.
+        sa_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
+        ra_kwargs: further arguments of the relational heads' class.
+        share_attn_params: one set of attention queries and keys for both kinds; needs as many heads of both.
+        ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
+            :mod:`dual_attention.relational_attention`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads_sa: int,
+        n_heads_ra: int,
+        dropout: float = 0.0,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        share_attn_params: bool = False,
+        ra_type: RelationalHeadType = "relational_attention",
+    ) -> None:
+        super().__init__()
+        if n_heads_sa < 0 or n_heads_ra < 0 or n_heads_sa + n_heads_ra == 0:
+            raise ValueError(
+                f"n_heads_sa, n_heads_ra: expected none negative and one positive, got {n_heads_sa} and {n_heads_ra}"
+            )
+        if ra_type not in _RELATIONAL_HEADS:
+            raise ValueError(f"ra_type: expected one of {', '.join(_RELATIONAL_HEADS)}, got {ra_type!r}")
+        self.d_model = d_model
+        self.n_heads_sa = n_heads_sa
+        self.n_heads_ra = n_heads_ra
+        self.ra_type = ra_type
+        self.share_attn_params = share_attn_params
+
+        common = {"d_model": d_model, "total_n_heads": n_heads_sa + n_heads_ra, "dropout": dropout}
+        self.self_attention = None
+        self.relational_attention = None
+        if n_heads_sa:
+            self.self_attention = Attention(n_heads=n_heads_sa, **{**common, **(sa_kwargs or {})})
+        if n_heads_ra:
+            heads = _RELATIONAL_HEADS[ra_type]
+            self.relational_attention = heads(n_heads=n_heads_ra, **{**common, **(ra_kwargs or {})})
+        if share_attn_params:
+            self._share_attention_parameters()
+
+    def _share_attention_parameters(self) -> None:
+        sensory, relational = self.self_attention, self.relational_attention
+        if sensory is None or relational is None:
+            raise ValueError(
+                "share_attn_params: needs heads of both kinds, "
+                f"got n_heads_sa={self.n_heads_sa} and n_heads_ra={self.n_heads_ra}"
+            )
+        if isinstance(relational, RelationalCrossAttention):
+            wq, wk = relational.wq, relational.wk
+        else:
+            wq, wk = relational.wq_attn, relational.wk_attn
+        for name, ours, theirs in (("queries", sensory.wq, wq), ("keys", sensory.wk, wk)):
+            if ours.weight.shape != theirs.weight.shape or (ours.bias is None) != (theirs.bias is None):
+                raise ValueError(
+                    "share_attn_params: needs the same numbers of heads, key/value heads, key widths and biases; "
+                    f"{name} are projected by {tuple(ours.weight.shape)} in sensory heads (bias: "
+                    f"{ours.bias is not None}) and by {tuple(theirs.weight.shape)} in relational heads (bias: "
+                    f"{theirs.bias is not None})"
+                )
+        sensory.wq, sensory.wk = wq, wk
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        need_weights: bool = False,
+        *,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+    ) -> DualAttentionOutput:
+        """Dual self-attention.
+
+        Args:
+            x: ``(B, N, d)``.
+            symbols: as in :meth:`RelationalAttention.forward`; unused without relational heads.
+            attn_mask: boolean, ``(N, N)`` or broadcastable to all heads of both kinds; True = may be attended.
+            is_causal: no object sees a later one.
+            freqs_cos, freqs_sin: RoPE tables, applied to the attention of both kinds of head.
+            need_weights: also return the maps of both kinds.
+            padding_mask: boolean, ``(B, N)``; True = a real object.
+            attn_bias: floating point, broadcastable to all heads of both kinds.
+
+        Returns:
+            ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
+        """
+        shared: dict[str, Any] = {
+            "freqs_cos": freqs_cos,
+            "freqs_sin": freqs_sin,
+            "attn_mask": attn_mask,
+            "is_causal": is_causal,
+            "padding_mask": padding_mask,
+            "attn_bias": attn_bias,
+            "need_weights": need_weights,
+        }
+        outputs, sa_weights, ra_maps = [], None, None
+        if self.self_attention is not None:
+            output, sa_weights = self.self_attention(x, x, x, **shared)
+            outputs.append(output)
+        if self.relational_attention is not None:
+            output, *maps = self.relational_attention(x, symbols, **shared)
+            outputs.append(output)
+            ra_maps = tuple(maps) if need_weights else None
+        return DualAttentionOutput(torch.cat(outputs, dim=-1), sa_weights, ra_maps)

@@ -1,0 +1,185 @@
+"""Encoder and decoder blocks of the Dual Attention Transformer (arXiv 2405.16727, Algorithms 2 and 3).
+
+Shapes: B batch, N length of the sequence, M length of the context, d width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from .attention import Attention
+from .dual_attention import DualAttention, DualAttentionOutput, RelationalHeadType
+from .relational_attention import Symbols
+from .transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
+
+__all__ = ["DualAttnDecoderBlock", "DualAttnEncoderBlock"]
+
+
+class DualAttnEncoderBlock(Block):
+    """Encoder block with dual attention: dual attention and feed-forward, each in a residual step.
+
+    Args:
+        d_model: width of the model.
+        n_heads_sa, n_heads_ra: sensory and relational heads.
+        dff: width within the feed-forward block; None for its default.
+        activation: of the feed-forward block.
+        dropout_rate: rate in attention and on both residual steps.
+        norm_first: pre-norm, otherwise post-norm.
+        norm_type: layernorm, rmsnorm or none.
+        sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`.
+        bias: biases in the feed-forward block. Dual attention has none unless ``sa_kwargs`` and ``ra_kwargs`` say so.
+        causal: no position sees a later one.
+        post_norm_dropout: with post-norm, drop once more between the two steps, as the published package does.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads_sa: int,
+        n_heads_ra: int,
+        dff: int | None,
+        activation: str,
+        dropout_rate: float,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        ra_type: RelationalHeadType = "relational_attention",
+        share_attn_params: bool = False,
+        bias: bool = True,
+        causal: bool = False,
+        *,
+        post_norm_dropout: bool = True,
+    ) -> None:
+        super().__init__(dropout_rate, norm_first)
+        self.causal = causal
+        self.post_norm_dropout = post_norm_dropout
+        self.norm1 = create_norm(d_model, norm_type)
+        self.dual_attn = DualAttention(
+            d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, share_attn_params, ra_type
+        )
+        self.norm2 = create_norm(d_model, norm_type)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, DualAttentionOutput]:
+        """``(B, N, d)`` and symbols to ``(B, N, d)``.
+
+        With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
+        arguments are those of :meth:`DualAttention.forward`.
+        """
+        attended = self.dual_attn(
+            self.enter(x, self.norm1),
+            symbols,
+            attn_mask,
+            self.causal,
+            freqs_cos,
+            freqs_sin,
+            need_weights,
+            padding_mask=padding_mask,
+            attn_bias=attn_bias,
+        )
+        x = self.leave(x, attended.output, self.norm1)
+        if self.post_norm_dropout and not self.norm_first:
+            x = self.dropout(x)
+        x = self.leave(x, self.ff_block(self.enter(x, self.norm2)), self.norm2)
+        return (x, attended) if need_weights else x
+
+
+class DualAttnDecoderBlock(Block):
+    """Decoder block with dual attention: dual attention, cross-attention to a context, and feed-forward.
+
+    Args:
+        n_heads_cross: heads of the cross-attention, which is sensory.
+        cross_kwargs: further arguments of the cross-attention.
+        ff_dropout: drop the feed-forward block's output; the published package does not.
+        d_model, n_heads_sa, n_heads_ra, dff, activation, dropout_rate, norm_first, norm_type, sa_kwargs, ra_kwargs,
+        ra_type, share_attn_params, bias, causal: as :class:`DualAttnEncoderBlock`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads_sa: int,
+        n_heads_ra: int,
+        n_heads_cross: int,
+        dff: int | None,
+        activation: str,
+        dropout_rate: float,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        cross_kwargs: Mapping[str, Any] | None = None,
+        ra_type: RelationalHeadType = "relational_attention",
+        share_attn_params: bool = False,
+        bias: bool = True,
+        causal: bool = True,
+        *,
+        ff_dropout: bool = False,
+    ) -> None:
+        super().__init__(dropout_rate, norm_first)
+        self.causal = causal
+        self.ff_dropout = ff_dropout
+        self.norm1 = create_norm(d_model, norm_type)
+        self.dual_attn = DualAttention(
+            d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, share_attn_params, ra_type
+        )
+        self.norm2 = create_norm(d_model, norm_type)
+        self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **(cross_kwargs or {})})
+        self.norm3 = create_norm(d_model, norm_type)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        context_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor | None]:
+        """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
+
+        Args:
+            context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
+            need_weights: return also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the
+                weights of the cross-attention ``(B, n_heads_cross, N, M)``.
+            symbols, freqs_cos, freqs_sin, attn_mask, padding_mask, attn_bias: of the dual attention.
+        """
+        attended = self.dual_attn(
+            self.enter(x, self.norm1),
+            symbols,
+            attn_mask,
+            self.causal,
+            freqs_cos,
+            freqs_sin,
+            need_weights,
+            padding_mask=padding_mask,
+            attn_bias=attn_bias,
+        )
+        x = self.leave(x, attended.output, self.norm1)
+        received, cross_weights = self.cross_attn(
+            self.enter(x, self.norm2), context, context, need_weights=need_weights, padding_mask=context_padding_mask
+        )
+        x = self.leave(x, received, self.norm2)
+        x = self.leave(x, self.ff_block(self.enter(x, self.norm3)), self.norm3, drop=self.ff_dropout)
+        return (x, attended, cross_weights) if need_weights else x

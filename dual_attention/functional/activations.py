@@ -1,0 +1,42 @@
+"""Named elementwise activations, and the one that normalises over senders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def identity(x: Tensor) -> Tensor:
+    """The tensor itself."""
+    return x
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "identity": identity,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "gelu": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "softmax": partial(torch.softmax, dim=-1),
+}
+"""Activations by name. ``gelu`` is the tanh form, as in the published models; ``softmax`` is over the last axis."""
+
+
+def activation_function(name: str | Activation) -> Activation:
+    """The activation of that name; a function is returned as it is.
+
+    Raises:
+        ValueError: for a name that is not in :data:`ACTIVATIONS`.
+    """
+    if callable(name):
+        return name
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)} or a function, got {name!r}")
+    return ACTIVATIONS[name]

@@ -1,0 +1,218 @@
+"""The paper's equations, one function each: the oracle that every faster form is held against.
+
+Written to be read. Nothing here is blocked, fused or clever, and every tensor that an equation names is built.
+Equations are those of "Disentangling and Integrating Relational and Sensory Information in Transformer
+Architectures" (Altabaa & Lafferty 2024, arXiv 2405.16727), Algorithm 1, unless another source is named.
+
+Shapes: B batch, H heads, G key/value heads (H a multiple of G), N receivers, M senders, D width of an attention query
+or key, d_h width of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library
+of relative symbols.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .activations import Activation, activation_function
+from .symbols import RelativeSymbols
+
+
+def repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Let each of the G key/value heads serve ``heads / G`` query heads: ``(B, G, M, D) -> (B, H, M, D)``."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN."""
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
+    return weights.masked_fill(~mask, 0.0)
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, *, scale: float, mask: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    """Selection criterion of attention, sensory or relational.
+
+    Math: alpha^h_ij = softmax_j(scale <q^h_i, k^h_j> + bias_ij), over the senders j that the mask allows
+
+    Args:
+        q: ``(B, H, N, D)``; k: ``(B, G, M, D)``.
+        mask, bias: broadcastable to ``(B, H, N, M)``. A bias of minus infinity masks.
+
+    Returns:
+        ``(B, H, N, M)``.
+    """
+    scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+    if bias is not None:
+        scores = scores + bias
+        allowed = bias != -torch.inf
+        mask = allowed if mask is None else mask & allowed
+    return masked_softmax(scores, mask)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Sensory attention.
+
+    Math: e^h_i = sum_j alpha^h_ij v^h_j
+
+    Returns:
+        Attended values ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
+    """
+    alpha = F.dropout(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
+    return alpha @ repeat_heads(v, q.shape[1]), alpha
+
+
+def relations(
+    u: Tensor, w: Tensor, *, scale: float, activation: str | Activation = "identity", mask: Tensor | None = None
+) -> Tensor:
+    """Relations between receivers and senders.
+
+    Math: r_ij = (act(scale <u^l_i, w^l_j>))_l,  u^l = x W_q,l^rel,  w^l = y W_k,l^rel
+
+    Args:
+        u: relation queries, ``(B, N, R, p)``; w: relation keys, ``(B, M, R, p)``.
+        activation: elementwise function or its name; ``"softmax"`` normalises over the senders.
+        mask: used by ``"softmax"`` alone, which would otherwise let masked senders show through its normaliser;
+            broadcastable to ``(B, 1, N, M)``, since relations are shared by all heads.
+
+    Returns:
+        ``(B, N, M, R)``.
+
+    Raises:
+        ValueError: for ``"softmax"`` with a mask that differs between heads.
+    """
+    scores = scale * torch.einsum("bnrp,bmrp->brnm", u, w)
+    if activation == "softmax":
+        if mask is not None and mask.shape[1] != 1:
+            raise ValueError("attn_mask: relations under softmax are shared by all heads, so the mask must be as well")
+        values = masked_softmax(scores, mask)
+    else:
+        values = activation_function(activation)(scores)
+    return values.permute(0, 2, 3, 1)
+
+
+def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tensor:
+    """Symbols of the senders, or of the pairs, under the attention weights.
+
+    Math: sum_j alpha^h_ij (s_j W_s^h), or sum_j alpha^h_ij (s_ij W_s^h)
+
+    Args:
+        alpha: ``(B, H, N, M)``.
+        symbols: projected symbols, ``(B or 1, G, M, d_h)``; or relative ones with a library of shape ``(K, G, d_h)``.
+
+    Returns:
+        ``(B, H, N, d_h)``.
+    """
+    heads = alpha.shape[1]
+    if isinstance(symbols, RelativeSymbols):
+        of_pairs = symbols.dense().repeat_interleave(heads // symbols.library.shape[1], dim=2)
+        return torch.einsum("bhnm,nmhd->bhnd", alpha, of_pairs)
+    return alpha @ repeat_heads(symbols, heads)
+
+
+def relational_attention(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    *,
+    scale: float,
+    rel_scale: float,
+    rel_activation: str | Activation = "identity",
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Relational attention.
+
+    Math: a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h)
+
+    Args:
+        q: ``(B, H, N, D)``; k: ``(B, G, M, D)``; u: ``(B, N, R, p)``; w: ``(B, M, R, p)``.
+        symbols: as in :func:`attend_to_symbols`.
+        w_r: ``(H, d_h, R)``.
+
+    Returns:
+        Attended messages ``(B, H, N, d_h)``, weights ``(B, H, N, M)`` (after dropout), relations ``(B, N, M, R)``.
+    """
+    alpha = F.dropout(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
+    r = relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask)
+    messages = torch.einsum("bnmr,hdr->bhnmd", r, w_r)
+    attended = torch.einsum("bhnm,bhnmd->bhnd", alpha, messages) + attend_to_symbols(alpha, symbols)
+    return attended, alpha, r
+
+
+def relational_cross_attention(
+    q: Tensor,
+    k: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    *,
+    scale: float,
+    activation: str | Activation = "softmax",
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Relational cross-attention (RCA) of Abstractors (Altabaa et al. 2024, arXiv 2304.00195).
+
+    Math: a^h_i = sum_j act(scale <q^h_i, k^h_j> + bias_ij) s_j W_s^h
+
+    The activated scores are the relations. Under an elementwise activation masked pairs get the weight zero.
+
+    Returns:
+        Attended symbols ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
+    """
+    if activation == "softmax":
+        weights = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
+    else:
+        scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+        weights = activation_function(activation)(scores if bias is None else scores + bias)
+        if mask is not None:
+            weights = weights.masked_fill(~mask, 0.0)
+    weights = F.dropout(weights, dropout)
+    return attend_to_symbols(weights, symbols), weights
+
+
+def disentangled_relational_cross_attention(
+    q: Tensor,
+    k: Tensor,
+    q_rel: Tensor,
+    k_rel: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    *,
+    scale: float,
+    rel_activation: str | Activation = "identity",
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Disentangled RCA: one relation for each head scales the symbol that the head selects.
+
+    Math: a^h_i = sum_j alpha^h_ij r^h_ij s_j W_s^h,  r^h_ij = act(scale <q_rel^h_i, k_rel^h_j>)
+
+    Args:
+        q, q_rel: ``(B, H, N, d_h)``; k, k_rel: ``(B, G, M, d_h)``.
+
+    Returns:
+        Attended symbols ``(B, H, N, d_h)``, weights alpha and relations, both ``(B, H, N, M)``. Dropout acts on the
+        product of the two, which is not returned.
+    """
+    alpha = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
+    scores = scale * (q_rel @ repeat_heads(k_rel, q.shape[1]).transpose(-2, -1))
+    r = masked_softmax(scores, mask) if rel_activation == "softmax" else activation_function(rel_activation)(scores)
+    return attend_to_symbols(F.dropout(alpha * r, dropout), symbols), alpha, r

@@ -1,0 +1,181 @@
+"""Relational attention as one operation over projected tensors, with its implementations.
+
+Shapes: B batch, H heads, G key/value heads (H a multiple of G), N receivers, M senders, D width of an attention query
+or key, d_h width of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library
+of relative symbols.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import reference
+from .activations import Activation, activation_function
+from .symbols import RelativeSymbols
+
+Implementation = Literal["auto", "reference", "dense", "linear"]
+
+
+class RelationalAttentionOutput(NamedTuple):
+    """What relational attention returns.
+
+    Attributes:
+        output: attended messages; ``(B, H, N, d_h)`` from the operation, ``(B, N, H * d_h)`` from the layer.
+        weights: attention weights after dropout, ``(B, H, N, M)``, or None if not asked for.
+        relations: ``(B, N, M, R)``, unmasked, or None if not asked for.
+    """
+
+    output: Tensor
+    weights: Tensor | None = None
+    relations: Tensor | None = None
+
+
+def relational_attention(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    *,
+    scale: float,
+    rel_scale: float,
+    rel_activation: str | Activation = "identity",
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+    impl: Implementation = "auto",
+) -> RelationalAttentionOutput:
+    """Relational attention (arXiv 2405.16727, Algorithm 1).
+
+    Math: a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h),  r_ij = (act(rel_scale <u^l_i, w^l_j>))_l
+
+    Args:
+        q: attention queries ``(B, H, N, D)``; k: attention keys ``(B, G, M, D)``.
+        u: relation queries ``(B, N, R, p)``; w: relation keys ``(B, M, R, p)``, shared by all heads.
+        symbols: projected symbols, ``(B or 1, G, M, d_h)``; or :class:`RelativeSymbols` with a library of shape
+            ``(K, G, d_h)`` and an index of shape ``(N, M)``.
+        w_r: ``(H, d_h, R)``, maps relations to the width of a head.
+        scale, rel_scale: factors of the attention scores and of the relations.
+        rel_activation: activation of the relations, a name or an elementwise function.
+        mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``; True = may be attended.
+        bias: floating point, broadcastable likewise, added to the scaled scores.
+        dropout: rate on the attention weights; symbols and relations see the same mask.
+        need_weights: also return the weights and the relations, which needs them to be built.
+        impl: ``"linear"`` moves the sum over senders inside the relation's inner product, and builds nothing of size
+            N x M x R (identity activation only); ``"dense"`` builds the relations; ``"reference"`` is the paper's
+            equation as it stands; ``"auto"`` is linear where it can be, otherwise dense.
+
+    Returns:
+        :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
+        zero.
+
+    Raises:
+        ValueError: if shapes disagree, or ``impl`` is unknown or cannot do what is asked.
+    """
+    _check_shapes(q, k, u, w, symbols, w_r)
+    identity = rel_activation == "identity"
+    if impl == "auto":
+        impl = "linear" if identity and not need_weights else "dense"
+    if impl == "linear" and not (identity and not need_weights):
+        raise ValueError(
+            "impl='linear' never builds relations or returns maps: it needs rel_activation='identity' and "
+            f"need_weights=False, got rel_activation={rel_activation!r} and need_weights={need_weights}"
+        )
+
+    if impl == "reference":
+        output, alpha, r = reference.relational_attention(
+            q,
+            k,
+            u,
+            w,
+            symbols,
+            w_r,
+            scale=scale,
+            rel_scale=rel_scale,
+            rel_activation=rel_activation,
+            mask=mask,
+            bias=bias,
+            dropout=dropout,
+        )
+        return RelationalAttentionOutput(output, alpha, r) if need_weights else RelationalAttentionOutput(output)
+    if impl not in ("dense", "linear"):
+        raise ValueError(f"impl: expected one of {', '.join(get_args(Implementation))}, got {impl!r}")
+
+    alpha = F.dropout(reference.attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
+    r = None
+    if impl == "linear":
+        attended_relations = attend_to_relations(alpha, u, w, rel_scale)
+    else:
+        if rel_activation != "softmax":
+            rel_activation = activation_function(rel_activation)
+        r = reference.relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask)
+        attended_relations = torch.einsum("bhnm,bnmr->bhnr", alpha, r)
+    output = attended_relations @ w_r.transpose(-2, -1) + attend_to_symbols(alpha, symbols)
+    return RelationalAttentionOutput(output, alpha, r) if need_weights else RelationalAttentionOutput(output)
+
+
+def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
+    """Relations under the attention weights, for the identity activation.
+
+    The relation is linear in the sender's key, so the sum over senders moves inside the inner product:
+
+    Math: sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, sum_j alpha^h_ij w^l_j>
+
+    Args:
+        alpha: ``(B, H, N, M)``; u: ``(B, N, R, p)``; w: ``(B, M, R, p)``.
+
+    Returns:
+        ``(B, H, N, R)``.
+    """
+    batch, heads, n, _ = alpha.shape
+    # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.
+    keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(batch, heads, n, *w.shape[2:])
+    return (keys * (rel_scale * u)[:, None]).sum(dim=-1)
+
+
+def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tensor:
+    """As :func:`reference.attend_to_symbols`, without a symbol for every pair where the library is small.
+
+    Relative symbols are few, so the weights of the pairs that share one are summed first:
+
+    Math: sum_j alpha_ij T[index_ij] = sum_k beta_ik T_k,  beta_ik = sum_{j: index_ij = k} alpha_ij
+    """
+    if not isinstance(symbols, RelativeSymbols):
+        return reference.attend_to_symbols(alpha, symbols)
+    batch, heads, n, m = alpha.shape
+    rows, groups = symbols.library.shape[:2]
+    if rows > 2 * (n + m):  # nearly every pair has a symbol of its own: nothing to share
+        return reference.attend_to_symbols(alpha, symbols)
+    beta = alpha.new_zeros(batch, heads, n, rows)
+    beta = beta.scatter_add(-1, symbols.index.expand(batch, heads, n, m), alpha)
+    library = symbols.library.transpose(0, 1)  # (G, K, d_h)
+    return (beta.unflatten(1, (groups, -1)) @ library[:, None]).flatten(1, 2)
+
+
+def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | RelativeSymbols, w_r: Tensor) -> None:
+    batch, heads, n, width = q.shape
+    groups, m = k.shape[1], k.shape[2]
+    n_relations, p = u.shape[2:]
+    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
+        "k": (k, (batch, groups, m, width)),
+        "u": (u, (batch, n, n_relations, p)),
+        "w": (w, (batch, m, n_relations, p)),
+        "w_r": (w_r, (heads, w_r.shape[1], n_relations)),
+    }
+    if isinstance(symbols, RelativeSymbols):
+        expected["symbols.index"] = (symbols.index, (n, m))
+        expected["symbols.library"] = (symbols.library, (symbols.library.shape[0], groups, w_r.shape[1]))
+    else:
+        batch_of_symbols = 1 if symbols.shape[0] == 1 else batch
+        expected["symbols"] = (symbols, (batch_of_symbols, groups, m, w_r.shape[1]))
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
+    if heads % groups:
+        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")

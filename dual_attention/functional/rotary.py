@@ -1,0 +1,54 @@
+"""Rotary position embedding (RoPE; Su et al. 2021, arXiv 2104.09864), on interleaved pairs of features.
+
+Shapes: B batch, H heads, L length, D width of a head (even).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def rotary_tables(
+    dim: int, length: int, *, theta: float = 10000.0, device: torch.device | str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotation angles ``t * theta^(-2c / dim)``.
+
+    Args:
+        dim: D, the width of a query or key head; even.
+        length: number of positions L.
+        theta: base of the frequencies.
+
+    Returns:
+        ``(cos, sin)``, each float32 of shape ``(L, D / 2)``.
+    """
+    if dim % 2:
+        raise ValueError(f"dim: rotary embedding turns pairs of features, so expected an even width, got {dim}")
+    frequencies = theta ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
+    angles = torch.outer(torch.arange(length, device=device, dtype=torch.float32), frequencies)
+    return angles.cos(), angles.sin()
+
+
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate each pair of features ``(x_2c, x_2c+1)`` by its position's angle.
+
+    The rotation is computed in float32 or wider, whatever the dtype of ``x``, and returned in the dtype of ``x``.
+
+    Args:
+        x: queries or keys, shape ``(B, H, L, D)``.
+        cos, sin: tables of shape ``(L', D / 2)`` with ``L' >= L``; the first L rows are used.
+
+    Raises:
+        ValueError: if the tables are too short or of the wrong width.
+    """
+    length, dim = x.shape[-2:]
+    if cos.shape != sin.shape or cos.dim() != 2 or cos.shape[-1] * 2 != dim or cos.shape[0] < length:
+        raise ValueError(
+            f"freqs_cos, freqs_sin: expected shape (length, width of a head / 2) with at least {length} rows and "
+            f"{dim / 2:g} columns, got {tuple(cos.shape)} and {tuple(sin.shape)}"
+        )
+    wide = torch.promote_types(x.dtype, torch.float32)
+    even, odd = x.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = cos[:length], sin[:length]
+    rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
+    return rotated.flatten(-2).type_as(x)

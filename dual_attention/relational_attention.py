@@ -1,0 +1,401 @@
+"""Relational attention, and the two forms of relational cross-attention that came before it.
+
+Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relations (the paper's d_r).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from .attention import AttentionOutput, add_bias, rotate
+from .functional import RelationalAttentionOutput, RelativeSymbols, combine_masks, reference, relational_attention
+from .functional.activations import Activation, activation_function
+from .functional.masks import check_bias
+from .positional_encoding import RelativePositionalEncoding
+
+__all__ = [
+    "DisentangledRelationalCrossAttention",
+    "RelationalAttention",
+    "RelationalAttentionOutput",
+    "RelationalCrossAttention",
+]
+
+Symbols = Tensor | RelativeSymbols
+
+
+def project_symbols(
+    wv: nn.Linear, symbols: Symbols, n_kv_heads: int, *, batch: int, n: int, m: int, relative: bool
+) -> Symbols:
+    """Apply ``W_s`` to symbols and split the heads; shared and relative symbols are told apart by ``relative`` alone.
+
+    A library of relative symbols is projected once, not once for each pair.
+
+    Returns:
+        ``(B or 1, G, M, d_h)``, or :class:`RelativeSymbols` with a library of shape ``(K, G, d_h)``.
+
+    Raises:
+        TypeError: if relative symbols are given where shared ones are expected.
+        ValueError: if the shape is wrong.
+    """
+    if relative:
+        if not isinstance(symbols, RelativeSymbols):
+            symbols = RelativeSymbols.from_dense(symbols)
+        if tuple(symbols.shape) != (n, m, wv.in_features):
+            raise ValueError(
+                f"symbols: expected position-relative symbols of shape (N, M, d) = {(n, m, wv.in_features)}, "
+                f"got {tuple(symbols.shape)}"
+            )
+        return RelativeSymbols(wv(symbols.library).unflatten(-1, (n_kv_heads, -1)), symbols.index)
+    if isinstance(symbols, RelativeSymbols):
+        raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")
+    check_sequence("symbols", symbols, wv.in_features, batch=(1, batch))
+    if symbols.shape[1] != m:
+        raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
+    return split_heads(wv(symbols), n_kv_heads)
+
+
+class RelationalAttention(nn.Module):
+    """Relational attention: select senders by attention, receive how they compare with the receiver.
+
+    Math: a_i = concat_h(sum_j alpha^h_ij (W_r^h r(x_i, y_j) + s_j W_s^h)) W_o  (arXiv 2405.16727, Algorithm 1)
+
+    Queries and keys of the attention choose whom to listen to; queries and keys of the relations say what is compared.
+    A symbol names the sender, so that the receiver knows with whom a relation holds, whatever the sender's features.
+
+    Args:
+        d_model: width of the model, of receivers, senders and symbols.
+        n_heads: H.
+        n_relations: R; by default ``n_heads``. All heads see the same relations, each through its own ``W_r``.
+        dropout: rate on the attention weights, and on the output unless ``out_dropout`` is given.
+        key_dim: width of one attention query/key head; by default the head width ``d_model / total_n_heads``.
+        n_kv_heads: heads of attention keys and of symbols (grouped-query attention); by default ``n_heads``.
+            Relations are not grouped.
+        rel_activation: activation of the relations: identity, relu, sigmoid, tanh, gelu, silu, softmax (over the
+            senders that the mask allows), or an elementwise function.
+        rel_proj_dim: width of one relation's query and key; by default ``head width * n_heads // n_relations``.
+        add_bias_kv: biases in the projections of attention keys and symbols.
+        add_bias_out: bias in the output projection.
+        total_n_heads: heads of the whole layer if these are only some of them (dual attention); the output width is
+            ``n_heads * d_model / total_n_heads``.
+        symmetric_rels: one projection for relation queries and keys, so that r(x, y) = r(y, x).
+        use_relative_positional_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d)``).
+        wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package
+            of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the runs behind the paper's Relational
+            Games curves, where it decides the sample efficiency.
+        attn_scale: factor of the attention scores; by default ``1 / sqrt(key_dim)``.
+        out_dropout: rate on the output; by default ``dropout``.
+        shaw_max_rel_pos: add relative positions of Shaw et al. 2018 to the attention keys, clipped at this offset.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_relations: int | None = None,
+        dropout: float = 0.0,
+        key_dim: int | None = None,
+        n_kv_heads: int | None = None,
+        rel_activation: str | Activation = "identity",
+        rel_proj_dim: int | None = None,
+        add_bias_kv: bool = False,
+        add_bias_out: bool = False,
+        total_n_heads: int | None = None,
+        symmetric_rels: bool = False,
+        use_relative_positional_symbols: bool = False,
+        *,
+        wr_init: Literal["published", "large"] = "published",
+        attn_scale: float | None = None,
+        out_dropout: float | None = None,
+        shaw_max_rel_pos: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        self.n_relations = n_heads if n_relations is None else n_relations
+        self.key_dim = self.head_dim if key_dim is None else key_dim
+        check_positive(n_relations=self.n_relations, key_dim=self.key_dim)
+        self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
+        check_positive(rel_proj_dim=self.rel_proj_dim)
+        activation_function(rel_activation)
+        self.rel_activation = rel_activation
+        self.symmetric_rels = symmetric_rels
+        self.use_relative_positional_symbols = use_relative_positional_symbols
+        self.dropout = check_dropout("dropout", dropout)
+        self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
+        self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
+        if wr_init not in ("published", "large"):
+            raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
+        self.wr_init = wr_init
+
+        self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
+        self.wk_attn = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
+        self.wq_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
+        self.wk_rel = self.wq_rel
+        if not symmetric_rels:
+            self.wk_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
+        self.wr = nn.Parameter(torch.empty(n_heads, self.head_dim, self.n_relations))
+        self.wv = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
+        self.wo = nn.Linear(n_heads * self.head_dim, n_heads * self.head_dim, bias=add_bias_out)
+        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
+        self.rel_pos_keys = None
+        if shaw_max_rel_pos is not None:
+            self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
+        self.reset_wr()
+
+    def reset_wr(self) -> None:
+        """Draw ``W_r`` anew, as ``wr_init`` says."""
+        fan_in = self.n_relations * (self.head_dim if self.wr_init == "published" else 1)
+        nn.init.uniform_(self.wr, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> RelationalAttentionOutput:
+        """Relational attention of receivers ``x`` over senders ``y``.
+
+        Args:
+            x: receivers, ``(B, N, d)``.
+            symbols: names of the senders, ``(B or 1, M, d)``; with ``use_relative_positional_symbols``, of the pairs:
+                :class:`RelativeSymbols` or a tensor ``(N, M, d)``.
+            freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, applied to the attention, not to relations.
+            attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended.
+            is_causal: receivers see no later sender; combined with the masks if they are given too.
+            y: senders, ``(B, M, d)``; by default ``x``.
+            padding_mask: boolean, ``(B, M)``; True = a real sender.
+            attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled attention scores.
+            need_weights: also return attention weights and relations, which are then built.
+
+        Returns:
+            ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
+            last two None unless ``need_weights``. Relations are not masked.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, or symbols are of the wrong kind.
+        """
+        check_sequence("x", x, self.d_model)
+        if y is None:
+            y = x
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        batch, n, m = x.shape[0], x.shape[1], y.shape[1]
+
+        q = split_heads(self.wq_attn(x), self.n_heads)
+        k = split_heads(self.wk_attn(y), self.n_kv_heads)
+        q, k = rotate(q, k, freqs_cos, freqs_sin)
+        sv = project_symbols(
+            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=self.use_relative_positional_symbols
+        )
+        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
+        bias = check_bias(attn_bias, **sizes)
+        if self.rel_pos_keys is not None:
+            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m))
+        attended, weights, relations = relational_attention(
+            q,
+            k,
+            self._relation_heads(self.wq_rel, x),
+            self._relation_heads(self.wk_rel, y),
+            sv,
+            self.wr,
+            scale=self.attn_scale,
+            rel_scale=self.rel_scale,
+            rel_activation=self.rel_activation,
+            mask=combine_masks(attn_mask, padding_mask, is_causal, **sizes, device=x.device),
+            bias=bias,
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
+        output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return RelationalAttentionOutput(output, weights, relations)
+
+    def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """The relations r(x_i, y_j) alone, without a mask: ``(B, N, M, R)``."""
+        u, w = self._relation_heads(self.wq_rel, x), self._relation_heads(self.wk_rel, x if y is None else y)
+        return reference.relations(u, w, scale=self.rel_scale, activation=self.rel_activation)
+
+    def _relation_heads(self, projection: nn.Linear, x: Tensor) -> Tensor:
+        return projection(x).unflatten(-1, (self.n_relations, self.rel_proj_dim))
+
+
+class RelationalCrossAttention(nn.Module):
+    """Relational cross-attention (RCA) of Abstractors: attention whose values are symbols.
+
+    Math: a_i = concat_h(sum_j act(<W_q x_i, W_k y_j> / sqrt(head width)) s_j W_s^h) W_o  (arXiv 2304.00195)
+
+    The scores are the relations: what is selected and what is compared are one. Relational attention parts the two.
+
+    Args:
+        d_model, n_heads, dropout, n_kv_heads, add_bias_kv, add_bias_out, total_n_heads,
+        use_relative_positional_symbols, out_dropout: as :class:`RelationalAttention`.
+        activation: of the scores: softmax, or an elementwise one, under which masked pairs get the weight zero.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        n_kv_heads: int | None = None,
+        activation: str | Activation = "softmax",
+        add_bias_kv: bool = False,
+        add_bias_out: bool = False,
+        total_n_heads: int | None = None,
+        use_relative_positional_symbols: bool = False,
+        *,
+        out_dropout: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        activation_function(activation)
+        self.activation = activation
+        self.use_relative_positional_symbols = use_relative_positional_symbols
+        self.dropout = check_dropout("dropout", dropout)
+        self.attn_scale = 1 / math.sqrt(self.head_dim)
+
+        self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=False)
+        self.wk = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
+        self.wv = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
+        self.wo = nn.Linear(n_heads * self.head_dim, n_heads * self.head_dim, bias=add_bias_out)
+        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> AttentionOutput:
+        """Arguments as :meth:`RelationalAttention.forward`; returns ``(output, weights or None)``."""
+        check_sequence("x", x, self.d_model)
+        y = x if y is None else y
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        sizes = {"batch": x.shape[0], "n": x.shape[1], "m": y.shape[1]}
+
+        q = split_heads(self.wq(x), self.n_heads)
+        k = split_heads(self.wk(y), self.n_kv_heads)
+        q, k = rotate(q, k, freqs_cos, freqs_sin)
+        relative = self.use_relative_positional_symbols
+        attended, weights = reference.relational_cross_attention(
+            q,
+            k,
+            project_symbols(self.wv, symbols, self.n_kv_heads, **sizes, relative=relative),
+            scale=self.attn_scale,
+            activation=self.activation,
+            mask=combine_masks(attn_mask, padding_mask, is_causal, heads=self.n_heads, **sizes, device=x.device),
+            bias=check_bias(attn_bias, heads=self.n_heads, **sizes),
+            dropout=self.dropout if self.training else 0.0,
+        )
+        output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return AttentionOutput(output, weights if need_weights else None)
+
+
+class DisentangledRelationalCrossAttention(nn.Module):
+    """Disentangled RCA: attention selects, and one relation for each head scales the symbol that is carried.
+
+    Math: a_i = concat_h(sum_j alpha^h_ij r^h_ij s_j W_s^h) W_o
+
+    The step between RCA and relational attention, kept for ablations.
+
+    Args:
+        d_model, n_heads, dropout, n_kv_heads, rel_activation, add_bias_kv, add_bias_out, total_n_heads,
+        use_relative_positional_symbols, out_dropout: as :class:`RelationalAttention`; ``n_kv_heads`` groups the
+        relation keys too.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        n_kv_heads: int | None = None,
+        rel_activation: str | Activation = "identity",
+        add_bias_kv: bool = False,
+        add_bias_out: bool = False,
+        total_n_heads: int | None = None,
+        use_relative_positional_symbols: bool = False,
+        *,
+        out_dropout: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        activation_function(rel_activation)
+        self.rel_activation = rel_activation
+        self.use_relative_positional_symbols = use_relative_positional_symbols
+        self.dropout = check_dropout("dropout", dropout)
+        self.attn_scale = 1 / math.sqrt(self.head_dim)
+
+        width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
+        self.wq_attn = nn.Linear(d_model, width, bias=False)
+        self.wk_attn = nn.Linear(d_model, kv_width, bias=add_bias_kv)
+        self.wq_rel = nn.Linear(d_model, width, bias=False)
+        self.wk_rel = nn.Linear(d_model, kv_width, bias=add_bias_kv)
+        self.wv = nn.Linear(d_model, kv_width, bias=add_bias_kv)
+        self.wo = nn.Linear(width, width, bias=add_bias_out)
+        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> RelationalAttentionOutput:
+        """Arguments as :meth:`RelationalAttention.forward`; weights and relations are both ``(B, H, N, M)``."""
+        check_sequence("x", x, self.d_model)
+        y = x if y is None else y
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        sizes = {"batch": x.shape[0], "n": x.shape[1], "m": y.shape[1]}
+
+        q = split_heads(self.wq_attn(x), self.n_heads)
+        k = split_heads(self.wk_attn(y), self.n_kv_heads)
+        q, k = rotate(q, k, freqs_cos, freqs_sin)
+        relative = self.use_relative_positional_symbols
+        attended, weights, relations = reference.disentangled_relational_cross_attention(
+            q,
+            k,
+            split_heads(self.wq_rel(x), self.n_heads),
+            split_heads(self.wk_rel(y), self.n_kv_heads),
+            project_symbols(self.wv, symbols, self.n_kv_heads, **sizes, relative=relative),
+            scale=self.attn_scale,
+            rel_activation=self.rel_activation,
+            mask=combine_masks(attn_mask, padding_mask, is_causal, heads=self.n_heads, **sizes, device=x.device),
+            bias=check_bias(attn_bias, heads=self.n_heads, **sizes),
+            dropout=self.dropout if self.training else 0.0,
+        )
+        output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return RelationalAttentionOutput(output, *((weights, relations) if need_weights else ()))

@@ -1,0 +1,284 @@
+"""Symbol assignment: which vector names a sender in relational attention.
+
+Shapes: B batch, L length, d width of the model and of the symbols.
+
+==================================  ===============================================================================
+:class:`SymbolicAttention`          by features: attention to a library of symbols, a soft equivalence class
+:class:`PositionalSymbolRetriever`  by position in the sequence
+:class:`PositionRelativeSymbolRetriever`  by position relative to the receiver (for images:
+                                    :class:`PositionRelativeSymbolRetriever2D`)
+:class:`RelationalSymbolicAttention`  by how an object relates to its neighbours
+==================================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from .functional import RelativeSymbols, attention
+from .positional_encoding import RelativePositionalEncoding, sinusoidal_table
+
+__all__ = [
+    "PositionRelativeSymbolRetriever",
+    "PositionRelativeSymbolRetriever2D",
+    "PositionalSymbolRetriever",
+    "RelationalSymbolicAttention",
+    "SymbolicAttention",
+]
+
+
+class SymbolicAttention(nn.Module):
+    """Symbols by features: each object attends to learned templates and receives a mixture of learned symbols.
+
+    Math: s_i = concat_h(sum_k softmax_k(scale <(W x_i + b)^h, template_k^h>) symbol_k^h)
+
+    Args:
+        d_model: width of objects, templates and symbols.
+        n_heads: heads, each over ``d_model / n_heads`` features.
+        n_symbols: rows of the library.
+        dropout: rate on the attention weights, while training.
+        scale: factor of the scores; by default ``1 / sqrt(d_model / n_heads)``.
+        trainable_symbols: whether the symbols learn; the templates always do.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_symbols: int,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        trainable_symbols: bool = True,
+    ) -> None:
+        super().__init__()
+        width = head_dim(d_model, n_heads, None, None)
+        check_positive(n_symbols=n_symbols)
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_symbols = n_symbols
+        self.dropout = check_dropout("dropout", dropout)
+        self.scale = 1 / math.sqrt(width) if scale is None else scale
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.template_features = nn.Parameter(torch.empty(n_symbols, d_model))
+        self.symbol_library = nn.Parameter(torch.empty(n_symbols, d_model), requires_grad=trainable_symbols)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw templates and symbols from a standard normal distribution."""
+        nn.init.normal_(self.template_features)
+        nn.init.normal_(self.symbol_library)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``."""
+        return self._retrieve(x, need_weights=False)[0]
+
+    def weights(self, x: Tensor) -> Tensor:
+        """Which symbols each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
+        weights = self._retrieve(x, need_weights=True)[1]
+        assert weights is not None
+        return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
+
+    def _retrieve(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        check_sequence("x", x, self.d_model)
+        # All examples share one library, so the batch is folded into the queries instead of copying the library.
+        queries = split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)
+        templates = split_heads(self.template_features[None], self.n_heads)
+        library = split_heads(self.symbol_library[None], self.n_heads)
+        symbols, weights = attention(
+            queries,
+            templates,
+            library,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
+        return merge_heads(symbols).view_as(x), weights
+
+
+class PositionalSymbolRetriever(nn.Module):
+    """Symbols by position.
+
+    Args:
+        symbol_dim: width of the symbols.
+        max_length: largest length.
+        sinusoidal: fixed sinusoidal symbols instead of learned ones; they are not in the state dict.
+    """
+
+    def __init__(self, symbol_dim: int, max_length: int, sinusoidal: bool = False) -> None:
+        super().__init__()
+        check_positive(symbol_dim=symbol_dim, max_length=max_length)
+        self.symbol_dim = symbol_dim
+        self.max_length = max_length
+        self.sinusoidal = sinusoidal
+        if sinusoidal:
+            self.register_buffer("sinusoids", sinusoidal_table(max_length, symbol_dim), persistent=False)
+        else:
+            self.symbol_library = nn.Embedding(max_length, symbol_dim)
+
+    def table(self) -> Tensor:
+        """The symbols of all positions, ``(max_length, symbol_dim)``."""
+        return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position, the same in every example.
+
+        Raises:
+            ValueError: if L exceeds ``max_length``.
+        """
+        batch, length = x.shape[:2]
+        if length > self.max_length:
+            raise ValueError(f"x: length {length} exceeds max_length={self.max_length}")
+        return self.table()[:length].expand(batch, length, self.symbol_dim)
+
+
+class PositionRelativeSymbolRetriever(nn.Module):
+    """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
+
+    Args:
+        symbol_dim: width of the symbols.
+        max_rel_pos: P; offsets are clipped to [-P, P].
+    """
+
+    def __init__(self, symbol_dim: int, max_rel_pos: int) -> None:
+        super().__init__()
+        self.symbol_dim = symbol_dim
+        self.max_rel_pos = max_rel_pos
+        self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> RelativeSymbols:
+        """Symbols for receivers ``x`` ``(B, N, ...)`` and senders ``y`` ``(B, M, ...)``, by default ``x``.
+
+        Returns:
+            :class:`RelativeSymbols` of shape ``(N, M, symbol_dim)``; ``.dense()`` builds the tensor.
+        """
+        senders = x.shape[1] if y is None else y.shape[1]
+        return RelativeSymbols(self.rel_pos_enc.rel_pos_embeddings, self.rel_pos_enc.index(x.shape[1], senders))
+
+
+class PositionRelativeSymbolRetriever2D(nn.Module):
+    """Symbols by relative position in a grid, such as the patches of an image.
+
+    To a receiver in row ``i``, column ``k``, a sender in row ``j``, column ``l`` is named by ``(j - i, l - k)``, each
+    clipped. Tokens in front of the grid (a class token) have no place in it; three more symbols name such pairs: both
+    in front, the sender in front, the receiver in front.
+
+    Args:
+        symbol_dim: width of the symbols.
+        max_rel_pos: largest offsets (rows, columns), or one number for both.
+        n_prefix_tokens: tokens in front of the grid.
+    """
+
+    def __init__(self, symbol_dim: int, max_rel_pos: int | tuple[int, int], n_prefix_tokens: int = 1) -> None:
+        super().__init__()
+        rows, columns = (max_rel_pos, max_rel_pos) if isinstance(max_rel_pos, int) else max_rel_pos
+        if rows < 0 or columns < 0:
+            raise ValueError(f"max_rel_pos: expected zero or more in both directions, got {max_rel_pos}")
+        self.symbol_dim = symbol_dim
+        self.max_rel_pos = (rows, columns)
+        self.n_prefix_tokens = n_prefix_tokens
+        self.n_offsets = (2 * rows + 1) * (2 * columns + 1)
+        self.symbol_library = nn.Parameter(torch.empty(self.n_offsets + (3 if n_prefix_tokens else 0), symbol_dim))
+        nn.init.xavier_uniform_(self.symbol_library)
+
+    def index(self, grid_size: tuple[int, int]) -> Tensor:
+        """Row of the library for each pair of tokens: ``(T, T)`` with T = prefix tokens + rows * columns."""
+        device = self.symbol_library.device
+        height, width = grid_size
+        reach_y, reach_x = self.max_rel_pos
+        place = torch.arange(height * width, device=device)
+        row, column = place // width, place % width
+        dy = (row[None, :] - row[:, None]).clamp(-reach_y, reach_y) + reach_y
+        dx = (column[None, :] - column[:, None]).clamp(-reach_x, reach_x) + reach_x
+        prefix = self.n_prefix_tokens
+        index = F.pad(dy * (2 * reach_x + 1) + dx, (prefix, 0, prefix, 0), value=self.n_offsets)
+        index[prefix:, :prefix] = self.n_offsets + 1
+        index[:prefix, prefix:] = self.n_offsets + 2
+        return index
+
+    def forward(self, x: Tensor, grid_size: tuple[int, int]) -> RelativeSymbols:
+        """Symbols for the tokens ``x`` ``(B, T, ...)`` of a grid of ``grid_size`` = (rows, columns).
+
+        Raises:
+            ValueError: if the number of tokens does not fit the grid.
+        """
+        tokens = self.n_prefix_tokens + grid_size[0] * grid_size[1]
+        if x.shape[1] != tokens:
+            raise ValueError(
+                f"x: expected {tokens} tokens ({self.n_prefix_tokens} and a grid of {grid_size}), got {x.shape[1]}"
+            )
+        return RelativeSymbols(self.symbol_library, self.index(grid_size))
+
+
+class RelationalSymbolicAttention(nn.Module):
+    """Symbols by role: an object is described by its relations with its neighbours, and retrieves a symbol with that.
+
+    Neighbours beyond the ends of the sequence are replaced by the object at the end.
+
+    Args:
+        d_model: width of objects and symbols.
+        rel_n_heads: relations computed with each neighbour.
+        symbolic_attn_n_heads, n_symbols, dropout, symbolic_attn_scale, trainable_symbols: of the
+            :class:`SymbolicAttention` that retrieves the symbol.
+        nbhd_delta: neighbours on one side.
+        causal_nbhd: only earlier neighbours.
+        include_self: count the object among its neighbours.
+        normalize_rels: softmax over the neighbours of the relations times ``rel_scale``.
+        rel_scale: by default ``1 / sqrt(d_model / rel_n_heads)``.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        rel_n_heads: int,
+        symbolic_attn_n_heads: int,
+        n_symbols: int,
+        nbhd_delta: int,
+        causal_nbhd: bool = True,
+        include_self: bool = False,
+        normalize_rels: bool = True,
+        dropout: float = 0.0,
+        rel_scale: float | None = None,
+        symbolic_attn_scale: float | None = None,
+        trainable_symbols: bool = True,
+    ) -> None:
+        super().__init__()
+        width = head_dim(d_model, rel_n_heads, None, None)
+        check_positive(nbhd_delta=nbhd_delta)
+        self.d_model = d_model
+        self.rel_n_heads = rel_n_heads
+        self.nbhd_delta = nbhd_delta
+        self.causal_nbhd = causal_nbhd
+        self.include_self = include_self
+        self.normalize_rels = normalize_rels
+        self.rel_scale = 1 / math.sqrt(width) if rel_scale is None else rel_scale
+        self.symbolic_attention = SymbolicAttention(
+            d_model, symbolic_attn_n_heads, n_symbols, dropout, symbolic_attn_scale, trainable_symbols
+        )
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.k_proj = nn.Linear(d_model, d_model)
+        self.model_dim_proj = nn.Linear(rel_n_heads * len(self.offsets()), d_model)
+
+    def offsets(self) -> list[int]:
+        """Positions of the neighbours relative to the object."""
+        if self.causal_nbhd:  # nearest first
+            return [-step for step in range(0 if self.include_self else 1, self.nbhd_delta + 1)]
+        return [step for step in range(-self.nbhd_delta, self.nbhd_delta + 1) if step != 0 or self.include_self]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``."""
+        check_sequence("x", x, self.d_model)
+        length = x.shape[1]
+        neighbours = torch.arange(length, device=x.device)[:, None] + torch.tensor(self.offsets(), device=x.device)
+        neighbours = neighbours.clamp(0, length - 1)
+        q = split_heads(self.q_proj(x), self.rel_n_heads)
+        k = split_heads(self.k_proj(x), self.rel_n_heads)
+        relations = torch.einsum("bhld,bhlod->blho", q, k[:, :, neighbours])
+        if self.normalize_rels:
+            relations = torch.softmax(relations * self.rel_scale, dim=-1)
+        # The projection reads neighbours outermost, relations within.
+        return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))

@@ -1,0 +1,264 @@
+"""Transformer encoder and decoder blocks, and the parts that all blocks share.
+
+Shapes: B batch, N length of the sequence, M length of the context, d width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ._heads import check_dropout
+from .attention import Attention
+from .functional import activation_function
+
+__all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
+
+NormType = Literal["layernorm", "rmsnorm", "none"]
+
+
+class FeedForwardBlock(nn.Module):
+    """Two layers with an activation between, or the gated SwiGLU (Shazeer 2020, arXiv 2002.05202).
+
+    Math: W_2 act(W_1 x), or W_2 (silu(W_1 x) * W_3 x)
+
+    Args:
+        embed_dim: width of input and output.
+        dff: width within; by default ``4 * embed_dim``, for SwiGLU two thirds of that.
+        activation: relu, gelu (tanh form), silu, ..., or swiglu.
+        use_bias: biases in all layers.
+    """
+
+    def __init__(
+        self, embed_dim: int, dff: int | None = None, activation: str = "relu", use_bias: bool = False
+    ) -> None:
+        super().__init__()
+        gated = activation == "swiglu"
+        if dff is None:
+            dff = int(2 / 3 * 4 * embed_dim) if gated else 4 * embed_dim
+        self.activation = activation
+        self._activate = F.silu if gated else activation_function(activation)
+        self.linear1 = nn.Linear(embed_dim, dff, bias=use_bias)
+        self.linear2 = nn.Linear(dff, embed_dim, bias=use_bias)
+        self.linear3 = nn.Linear(embed_dim, dff, bias=use_bias) if gated else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., embed_dim) -> (..., embed_dim)``."""
+        hidden = self._activate(self.linear1(x))
+        if self.linear3 is not None:
+            hidden = hidden * self.linear3(x)
+        return self.linear2(hidden)
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv 1910.07467), computed in float32 or wider.
+
+    Args:
+        dim: width of the last axis.
+        eps: added to the mean square.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., dim) -> (..., dim)``."""
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
+        return normed.type_as(x) * self.weight
+
+
+def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
+    """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``."""
+    if norm_type == "layernorm":
+        return nn.LayerNorm(d_model)
+    if norm_type == "rmsnorm":
+        return RMSNorm(d_model)
+    if norm_type == "none":
+        return nn.Identity()
+    raise ValueError(f"norm_type: expected 'layernorm', 'rmsnorm' or 'none', got {norm_type!r}")
+
+
+class Block(nn.Module):
+    """What encoder and decoder blocks share: residual steps with normalisation before or after.
+
+    Subclasses register their normalisations and sublayers themselves, under the names of the published state dicts.
+    """
+
+    def __init__(self, dropout_rate: float, norm_first: bool) -> None:
+        super().__init__()
+        self.norm_first = norm_first
+        self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
+
+    def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
+        """Input of a sublayer: normalised, with pre-norm."""
+        return norm(x) if self.norm_first else x
+
+    def leave(self, x: Tensor, change: Tensor, norm: nn.Module, *, drop: bool = True) -> Tensor:
+        """Residual step with a sublayer's output; normalised, with post-norm."""
+        x = x + (self.dropout(change) if drop else change)
+        return x if self.norm_first else norm(x)
+
+
+class EncoderBlock(Block):
+    """Transformer encoder block: self-attention and feed-forward, each in a residual step.
+
+    Args:
+        d_model: width of the model.
+        n_heads: attention heads.
+        dff: width within the feed-forward block; None for its default.
+        dropout_rate: rate in attention and on both residual steps.
+        activation: of the feed-forward block.
+        norm_first: pre-norm, otherwise post-norm.
+        norm_type: layernorm, rmsnorm or none.
+        bias: biases in the feed-forward block and in the attention's output projection.
+        causal: no position sees a later one.
+        attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
+        post_norm_dropout: with post-norm, drop once more between the two steps, as the published package does.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        causal: bool = False,
+        attn_kwargs: Mapping[str, Any] | None = None,
+        *,
+        post_norm_dropout: bool = True,
+    ) -> None:
+        super().__init__(dropout_rate, norm_first)
+        self.causal = causal
+        self.post_norm_dropout = post_norm_dropout
+        self.norm1 = create_norm(d_model, norm_type)
+        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias, **(attn_kwargs or {})}
+        self.self_attn = Attention(d_model, n_heads, **attn)
+        self.norm2 = create_norm(d_model, norm_type)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        need_weights: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor | None]:
+        """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
+
+        The other arguments are those of :meth:`Attention.forward`.
+        """
+        z = self.enter(x, self.norm1)
+        attended, weights = self.self_attn(
+            z,
+            z,
+            z,
+            freqs_cos,
+            freqs_sin,
+            attn_mask,
+            self.causal,
+            need_weights,
+            padding_mask=padding_mask,
+            attn_bias=attn_bias,
+        )
+        x = self.leave(x, attended, self.norm1)
+        if self.post_norm_dropout and not self.norm_first:
+            x = self.dropout(x)
+        x = self.leave(x, self.ff_block(self.enter(x, self.norm2)), self.norm2)
+        return (x, weights) if need_weights else x
+
+
+class DecoderBlock(Block):
+    """Transformer decoder block: self-attention, cross-attention to a context, and feed-forward.
+
+    Args:
+        n_heads, n_heads_cross: heads of self-attention and of cross-attention.
+        cross_kwargs: further arguments of the cross-attention.
+        ff_dropout: drop the feed-forward block's output; the published package does not.
+        d_model, dff, dropout_rate, activation, norm_first, norm_type, bias, causal, attn_kwargs: as
+            :class:`EncoderBlock`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_heads_cross: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        causal: bool = False,
+        attn_kwargs: Mapping[str, Any] | None = None,
+        cross_kwargs: Mapping[str, Any] | None = None,
+        *,
+        ff_dropout: bool = False,
+    ) -> None:
+        super().__init__(dropout_rate, norm_first)
+        self.causal = causal
+        self.ff_dropout = ff_dropout
+        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
+        self.norm1 = create_norm(d_model, norm_type)
+        self.self_attn = Attention(d_model, n_heads, **{**attn, **(attn_kwargs or {})})
+        self.norm2 = create_norm(d_model, norm_type)
+        self.cross_attn = Attention(d_model, n_heads_cross, **{**attn, **(cross_kwargs or {})})
+        self.norm3 = create_norm(d_model, norm_type)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        need_weights: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        context_padding_mask: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
+        """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
+
+        Args:
+            context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
+            freqs_cos, freqs_sin, attn_mask, padding_mask, attn_bias: of the self-attention.
+            need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
+                ``(B, H', N, M)``.
+        """
+        z = self.enter(x, self.norm1)
+        attended, weights = self.self_attn(
+            z,
+            z,
+            z,
+            freqs_cos,
+            freqs_sin,
+            attn_mask,
+            self.causal,
+            need_weights,
+            padding_mask=padding_mask,
+            attn_bias=attn_bias,
+        )
+        x = self.leave(x, attended, self.norm1)
+        attended, cross_weights = self.cross_attn(
+            self.enter(x, self.norm2), context, context, need_weights=need_weights, padding_mask=context_padding_mask
+        )
+        x = self.leave(x, attended, self.norm2)
+        x = self.leave(x, self.ff_block(self.enter(x, self.norm3)), self.norm3, drop=self.ff_dropout)
+        return (x, weights, cross_weights) if need_weights else x

@@ -1,0 +1,277 @@
+"""Vision models: the Vision Transformer (ViT) and the Vision Dual Attention Transformer (ViDAT).
+
+Shapes: B batch, C channels, height and width of the image in pixels, T tokens (a class token and the patches), d width
+of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from einops.layers.torch import Rearrange
+from torch import Tensor, nn
+
+from ._heads import check_dropout
+from .dual_attention import RelationalHeadType
+from .dual_attn_blocks import DualAttnEncoderBlock
+from .relational_attention import Symbols
+from .symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+from .transformer_blocks import EncoderBlock, NormType, create_norm
+
+__all__ = ["VisionDualAttnTransformer", "VisionTransformer"]
+
+Pool = Literal["cls", "mean"]
+PositionEncoding = Literal["learned", "interpolated", "none"]
+SymbolRetrieval = Literal[
+    "symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative", "position_relative_2d"
+]
+
+_SYMBOL_RETRIEVERS = {
+    "symbolic_attention": SymbolicAttention,
+    "rel_sym_attn": RelationalSymbolicAttention,
+    "positional_symbols": PositionalSymbolRetriever,
+    "position_relative": PositionRelativeSymbolRetriever,
+    "position_relative_2d": PositionRelativeSymbolRetriever2D,
+}
+
+
+class _VisionModel(nn.Module):
+    """Patches, class token and positions before the blocks; pooling and classifier after them.
+
+    Subclasses fill ``encoder_blocks`` and say how a block is applied.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        dropout_rate: float,
+        norm_type: NormType,
+        pool: Pool,
+        final_norm: bool,
+        pos_enc: PositionEncoding,
+    ) -> None:
+        super().__init__()
+        self.image_channels, image_width, image_height = image_shape
+        self.patch_width, self.patch_height = patch_size
+        if pool not in ("cls", "mean"):
+            raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
+        if pos_enc not in ("learned", "interpolated", "none"):
+            raise ValueError(f"pos_enc: expected 'learned', 'interpolated' or 'none', got {pos_enc!r}")
+        self.pool = pool
+        self.pos_enc = pos_enc
+        self.d_model = d_model
+        self.grid_size = self._grid_of(image_height, image_width)
+        patch_dim = self.patch_height * self.patch_width * self.image_channels
+
+        self.to_patch_embedding = nn.Sequential(
+            Rearrange("b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=self.patch_height, p2=self.patch_width),
+            nn.LayerNorm(patch_dim),
+            nn.Linear(patch_dim, d_model),
+            nn.LayerNorm(d_model),
+        )
+        self.pos_embedding = None
+        if pos_enc != "none":
+            self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, d_model))
+        self.cls_token = nn.Parameter(torch.randn(1, 1, d_model))
+        self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
+        self.encoder_blocks = nn.ModuleList()
+        self.norm = create_norm(d_model, norm_type if final_norm else "none")
+        self.final_out = nn.Linear(d_model, num_classes)
+
+    def apply_block(self, block: nn.Module, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """One encoder block on the tokens ``(B, T, d)`` of a grid of patches."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores of images.
+
+        Args:
+            x: ``(B, C, height, width)``, floating point.
+
+        Returns:
+            ``(B, num_classes)``.
+
+        Raises:
+            ValueError: if the number of channels is wrong, the patches do not tile the image, or the positions of the
+                model do not allow its size.
+        """
+        if x.dim() != 4 or x.shape[1] != self.image_channels:
+            raise ValueError(f"x: expected shape (batch, {self.image_channels}, height, width), got {tuple(x.shape)}")
+        grid_size = self._grid_of(x.shape[2], x.shape[3])
+        x = self.to_patch_embedding(x)
+        x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
+        x = self.dropout(self._add_positions(x, grid_size))
+        for block in self.encoder_blocks:
+            x = self.apply_block(block, x, grid_size)
+        x = self.norm(x)
+        return self.final_out(x[:, 0] if self.pool == "cls" else x.mean(dim=1))
+
+    def _grid_of(self, height: int, width: int) -> tuple[int, int]:
+        if height % self.patch_height or width % self.patch_width or not height or not width:
+            raise ValueError(
+                f"image: patches of height {self.patch_height} and width {self.patch_width} do not tile an image of "
+                f"height {height} and width {width}"
+            )
+        return height // self.patch_height, width // self.patch_width
+
+    def _add_positions(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        if self.pos_embedding is None:
+            return x
+        positions = self.pos_embedding
+        if grid_size != self.grid_size:
+            if self.pos_enc != "interpolated":
+                raise ValueError(
+                    f"x: this model has learned positions for a grid of {self.grid_size} patches (rows, columns), got "
+                    f"{grid_size}; other image sizes need pos_enc='interpolated' or pos_enc='none'"
+                )
+            grid = positions[:, 1:].unflatten(1, self.grid_size).permute(0, 3, 1, 2)
+            grid = F.interpolate(grid, size=grid_size, mode="bicubic", align_corners=False)
+            positions = torch.cat((positions[:, :1], grid.flatten(2).transpose(1, 2)), dim=1)
+        return x + positions
+
+
+class VisionTransformer(_VisionModel):
+    """Vision Transformer (Dosovitskiy et al. 2021, arXiv 2010.11929).
+
+    Args:
+        image_shape: (channels, width, height).
+        patch_size: (width, height) of a patch, which must tile the image.
+        num_classes: C of the classifier.
+        d_model: width of the model.
+        n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the encoder blocks, see
+            :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
+        pool: classify the class token (``"cls"``) or the mean of all tokens, the class token included (``"mean"``).
+        final_norm: normalise before pooling. The published package does not; the paper's CIFAR runs did.
+        pos_enc: ``"learned"`` positions, for images of ``image_shape`` alone; ``"interpolated"``: learned, resized
+            (bicubic) for other sizes; ``"none"``.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        pool: Pool = "cls",
+        *,
+        final_norm: bool = False,
+        pos_enc: PositionEncoding = "learned",
+    ) -> None:
+        super().__init__(
+            image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
+        )
+        for _ in range(n_layers):
+            self.encoder_blocks.append(
+                EncoderBlock(d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias)
+            )
+
+    def apply_block(self, block: nn.Module, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """One encoder block."""
+        return block(x)
+
+
+class VisionDualAttnTransformer(_VisionModel):
+    """Vision Dual Attention Transformer (arXiv 2405.16727, section 4.3).
+
+    Symbols are retrieved anew for each block, by one retriever, from the tokens as they enter the block.
+
+    Args:
+        n_heads_sa, n_heads_ra: sensory and relational heads.
+        symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"``,
+            ``"position_relative"`` (along the sequence of tokens) or ``"position_relative_2d"`` (rows and columns of
+            patches).
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
+        ra_type, ra_kwargs, sa_kwargs: as :class:`~dual_attention.dual_attention.DualAttention`; the two
+            position-relative retrievals need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
+        image_shape, patch_size, num_classes, d_model, n_layers, dff, dropout_rate, activation, norm_first, norm_type,
+        bias, pool, final_norm, pos_enc: as :class:`VisionTransformer`.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        n_layers: int,
+        n_heads_sa: int,
+        n_heads_ra: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        symbol_retrieval: SymbolRetrieval,
+        symbol_retrieval_kwargs: Mapping[str, Any],
+        ra_type: RelationalHeadType = "relational_attention",
+        ra_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: Mapping[str, Any] | None = None,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        pool: Pool = "cls",
+        *,
+        final_norm: bool = False,
+        pos_enc: PositionEncoding = "learned",
+    ) -> None:
+        super().__init__(
+            image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
+        )
+        if symbol_retrieval not in _SYMBOL_RETRIEVERS:
+            raise ValueError(
+                f"symbol_retrieval: expected one of {', '.join(_SYMBOL_RETRIEVERS)}, got {symbol_retrieval!r}"
+            )
+        relative = symbol_retrieval.startswith("position_relative")
+        if n_heads_ra and relative != (ra_kwargs or {}).get("use_relative_positional_symbols", False):
+            raise ValueError(
+                f"ra_kwargs: symbol_retrieval={symbol_retrieval!r} needs use_relative_positional_symbols={relative}"
+            )
+        self.symbol_retriever = _SYMBOL_RETRIEVERS[symbol_retrieval](**symbol_retrieval_kwargs)
+        for _ in range(n_layers):
+            self.encoder_blocks.append(
+                DualAttnEncoderBlock(
+                    d_model,
+                    n_heads_sa,
+                    n_heads_ra,
+                    dff,
+                    activation,
+                    dropout_rate,
+                    norm_first,
+                    norm_type,
+                    sa_kwargs,
+                    ra_kwargs,
+                    ra_type,
+                    bias=bias,
+                )
+            )
+
+    def apply_block(self, block: nn.Module, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """One encoder block, with symbols for the tokens that enter it."""
+        return block(x, self.symbols(x, grid_size))
+
+    def symbols(self, x: Tensor, grid_size: tuple[int, int]) -> Symbols:
+        """Symbols for the tokens ``x`` ``(B, T, d)`` of a grid of (rows, columns) patches."""
+        retriever = self.symbol_retriever
+        if isinstance(retriever, PositionRelativeSymbolRetriever2D):
+            return retriever(x, grid_size)
+        if isinstance(retriever, PositionalSymbolRetriever):
+            return retriever(x[:1])  # the same in every example: projected once
+        return retriever(x)

@@ -1,0 +1,77 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dual_attention.functional import attention, reference
+
+
+def draw_inputs(seed, batch, heads, groups, n, m, key_dim, width):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    q, k, v = normal(batch, heads, n, key_dim), normal(batch, groups, m, key_dim), normal(batch, groups, m, width)
+    mask = torch.rand(batch, heads, n, m, generator=generator) < 0.6
+    mask[0, 0, 0] = False  # a receiver with nothing to attend
+    bias = torch.randn(1, heads, n, m, generator=generator, dtype=torch.float64)
+    bias[..., 0] = -torch.inf
+    return (q, k, v), mask, bias
+
+
+@given(
+    seed=st.integers(0, 99),
+    batch=st.integers(1, 3),
+    groups=st.integers(1, 2),
+    repeat=st.integers(1, 3),
+    n=st.integers(1, 5),
+    m=st.integers(1, 5),
+    key_dim=st.sampled_from([2, 4]),
+    width=st.sampled_from([2, 3, 4]),
+    with_mask=st.booleans(),
+    with_bias=st.booleans(),
+)
+def test_fused_is_the_reference(seed, batch, groups, repeat, n, m, key_dim, width, with_mask, with_bias):
+    inputs, mask, bias = draw_inputs(seed, batch, groups * repeat, groups, n, m, key_dim, width)
+    arguments = {"scale": 0.7, "mask": mask if with_mask else None, "bias": bias if with_bias else None}
+    wanted, _ = reference.attention(*inputs, **arguments)
+    fused, weights = attention(*inputs, **arguments)
+    assert weights is None
+    torch.testing.assert_close(fused, wanted, atol=1e-12, rtol=1e-12)
+    cotangent = torch.randn_like(wanted)
+    for ours, theirs in zip(
+        torch.autograd.grad(fused, inputs, cotangent), torch.autograd.grad(wanted, inputs, cotangent), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_a_row_with_nothing_to_attend_is_zero_and_so_are_its_gradients(dtype, need_weights):
+    q, k, v = (torch.randn(2, 2, 4, 8, dtype=dtype, requires_grad=True) for _ in range(3))
+    mask = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    mask[1, :, 2] = False
+    out, _ = attention(q, k, v, scale=0.3, mask=mask, need_weights=need_weights)
+    assert (out[1, :, 2] == 0).all() and (out[0] != 0).all()
+    out.float().sum().backward()
+    for x in (q, k, v):
+        assert x.grad is not None and x.grad.isfinite().all()
+    assert q.grad is not None and (q.grad[1, :, 2] == 0).all()
+
+
+def test_causal_flag_is_the_causal_mask():
+    q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
+    wanted, weights = attention(q, k, v, scale=0.5, mask=torch.ones(5, 5, dtype=torch.bool).tril(), need_weights=True)
+    torch.testing.assert_close(attention(q, k, v, scale=0.5, is_causal=True)[0], wanted)
+    flagged, flagged_weights = attention(q, k, v, scale=0.5, is_causal=True, need_weights=True)
+    torch.testing.assert_close(flagged, wanted)
+    assert weights is not None and flagged_weights is not None
+    assert torch.equal(flagged_weights, weights) and (weights.triu(1) == 0).all()
+
+
+def test_reference_gradients():
+    inputs, mask, bias = draw_inputs(0, 2, 4, 2, 3, 4, 2, 3)
+    assert torch.autograd.gradcheck(
+        lambda *x: reference.attention(*x, scale=0.7, mask=mask, bias=bias.clamp(min=-9))[0], inputs
+    )

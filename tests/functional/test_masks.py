@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from dual_attention.functional import causal_mask, combine_masks, padding_mask
+from dual_attention.functional.masks import check_bias
+
+SIZES = {"batch": 2, "heads": 3, "n": 4, "m": 4}
+
+
+def test_causal_mask_lets_each_position_see_itself_and_the_past():
+    mask = causal_mask(3)
+    assert mask.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_padding_mask_from_lengths():
+    assert padding_mask(torch.tensor([1, 3])).tolist() == [[True, False, False], [True, True, True]]
+    assert padding_mask(torch.tensor([1]), 2).tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([1.0]), torch.tensor([True]), torch.tensor([[1]])])
+def test_padding_mask_refuses_what_are_not_lengths(lengths):
+    with pytest.raises(ValueError, match="lengths"):
+        padding_mask(lengths)
+
+
+def test_padding_mask_refuses_a_length_over_the_maximum():
+    with pytest.raises(ValueError, match="max_length=2"):
+        padding_mask(torch.tensor([3]), 2)
+
+
+def test_no_mask_is_none():
+    assert combine_masks(**SIZES) is None
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 1, 4, 4), (1, 3, 4, 4), (2, 3, 4, 4), (1, 1, 1, 4), (2, 3, 4, 1)])
+def test_all_masks_must_allow_a_pair(shape):
+    generator = torch.Generator().manual_seed(0)
+    attn = torch.rand(shape, generator=generator) < 0.6
+    padding = torch.tensor([[True, True, True, False], [True, True, False, False]])
+    combined = combine_masks(attn, padding, True, **SIZES)
+    assert combined is not None
+    for b in range(2):
+        for h in range(3):
+            for i in range(4):
+                for j in range(4):
+                    wanted = attn.expand(2, 3, 4, 4)[b, h, i, j] and padding[b, j] and j <= i
+                    assert combined.expand(2, 3, 4, 4)[b, h, i, j] == wanted
+
+
+def test_two_dimensions_are_receivers_by_senders_even_if_the_batch_is_as_long():
+    mask = causal_mask(4)
+    combined = combine_masks(mask, batch=4, heads=4, n=4, m=4)
+    assert combined is not None and torch.equal(combined.expand(4, 4, 4, 4)[3, 2], mask)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"attn_mask": torch.zeros(4, 4)}, TypeError, "attn_mask: expected a boolean"),
+        ({"attn_mask": torch.ones(4, 4, dtype=torch.long)}, TypeError, "attn_mask: expected a boolean"),
+        ({"attn_mask": torch.ones(2, 5, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(2, 5\)"),
+        ({"attn_mask": torch.ones(2, 4, 4, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(2, 4, 4\)"),
+        ({"attn_mask": torch.ones(5, 1, 4, 4, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(5, 1, 4, 4\)"),
+        ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
+        ({"padding_mask": torch.ones(4, 2, dtype=torch.bool)}, ValueError, r"padding_mask: .*got \(4, 2\)"),
+    ],
+)
+def test_bad_masks_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        combine_masks(**arguments, **SIZES)
+
+
+def test_causal_needs_as_many_receivers_as_senders():
+    with pytest.raises(ValueError, match="is_causal"):
+        combine_masks(is_causal=True, batch=1, heads=1, n=2, m=3)
+
+
+def test_bias_must_be_floating_point_and_broadcast():
+    with pytest.raises(TypeError, match="attn_bias"):
+        check_bias(torch.ones(4, 4, dtype=torch.bool), **SIZES)
+    with pytest.raises(ValueError, match=r"attn_bias: .*got \(3, 4\)"):
+        check_bias(torch.zeros(3, 4), **SIZES)
+    bias = check_bias(torch.zeros(4, 4), **SIZES)
+    assert bias is not None and bias.shape == (1, 1, 4, 4)

@@ -1,0 +1,44 @@
+import pytest
+import torch
+
+from dual_attention.functional import apply_rotary, rotary_tables
+
+
+def test_rotation_is_multiplication_by_a_unit_complex_number():
+    x = torch.randn(2, 3, 5, 8, dtype=torch.float64)
+    cos, sin = rotary_tables(8, 5)
+    turn = torch.complex(cos.double(), sin.double())
+    wanted = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turn).flatten(-2)
+    torch.testing.assert_close(apply_rotary(x, cos, sin), wanted, atol=1e-12, rtol=0)
+
+
+def test_inner_products_depend_on_the_distance_alone():
+    q, k = torch.randn(8, dtype=torch.float64), torch.randn(8, dtype=torch.float64)
+    tables = rotary_tables(8, 12)
+    rotated_q = apply_rotary(q.expand(1, 1, 12, 8), *tables)[0, 0]
+    rotated_k = apply_rotary(k.expand(1, 1, 12, 8), *tables)[0, 0]
+    products = rotated_q @ rotated_k.T
+    for offset in range(-3, 4):
+        diagonal = products.diagonal(offset)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5, rtol=0)
+
+
+def test_half_precision_is_rotated_in_float32():
+    x = torch.randn(1, 1, 300, 4)
+    tables = rotary_tables(4, 300)
+    assert torch.equal(apply_rotary(x.bfloat16(), *tables), apply_rotary(x.bfloat16().float(), *tables).bfloat16())
+
+
+def test_longer_tables_serve_shorter_sequences():
+    x = torch.randn(1, 2, 3, 4)
+    assert torch.equal(apply_rotary(x, *rotary_tables(4, 9)), apply_rotary(x, *rotary_tables(4, 3)))
+
+
+def test_bad_tables_are_refused():
+    x = torch.randn(1, 2, 3, 4)
+    with pytest.raises(ValueError, match="at least 3 rows"):
+        apply_rotary(x, *rotary_tables(4, 2))
+    with pytest.raises(ValueError, match="2 columns"):
+        apply_rotary(x, *rotary_tables(8, 3))
+    with pytest.raises(ValueError, match="even"):
+        rotary_tables(3, 4)

@@ -1,0 +1,151 @@
+import pytest
+import torch
+from torch import nn
+
+from dual_attention.attention import Attention
+from dual_attention.functional import padding_mask
+from dual_attention.positional_encoding import RotaryPositionalEncoding
+
+from .layers import assert_later_tokens_do_not_matter, float64, normal
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_is_torchs_multi_head_attention(need_weights):
+    ours, theirs = float64(Attention(12, 3)), nn.MultiheadAttention(12, 3, bias=False, batch_first=True).double()
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([ours.wq.weight, ours.wk.weight, ours.wv.weight]))
+        theirs.out_proj.weight.copy_(ours.wo.weight)
+    x, y = normal(2, 4, 12), normal(2, 6, 12)
+    wanted, wanted_weights = theirs(x, y, y, average_attn_weights=False)
+    out, weights = ours(x, y, y, need_weights=need_weights)
+    torch.testing.assert_close(out, wanted)
+    if need_weights:
+        torch.testing.assert_close(weights, wanted_weights)
+    else:
+        assert weights is None
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_grouped_heads_are_repeated_heads(need_weights):
+    grouped, full = float64(Attention(12, 6, n_kv_heads=2)), float64(Attention(12, 6))
+    state = dict(grouped.state_dict())
+    for name in ("wk.weight", "wv.weight"):
+        state[name] = state[name].unflatten(0, (2, 2)).repeat_interleave(3, dim=0).flatten(0, 1)
+    full.load_state_dict(state)
+    x = normal(2, 5, 12)
+    torch.testing.assert_close(grouped(x, x, x, need_weights=need_weights)[0], full(x, x, x)[0])
+
+
+def test_scale_follows_the_key_width():
+    layer = float64(Attention(8, 2, key_dim=16))
+    x = normal(1, 3, 8)
+    q, k = layer.wq(x).unflatten(-1, (2, 16)), layer.wk(x).unflatten(-1, (2, 16))
+    wanted = torch.softmax(torch.einsum("bnhd,bmhd->bhnm", q, k) / 4.0, dim=-1)
+    torch.testing.assert_close(layer(x, x, x, need_weights=True).weights, wanted)
+    torch.testing.assert_close(layer(x, x, x).output, layer(x, x, x, need_weights=True).output)
+
+
+@pytest.mark.parametrize("options", [{}, {"shaw_max_rel_pos": 2}, {"shaw_max_rel_pos": 2, "shaw_values": True}])
+@pytest.mark.parametrize("rope", [False, True])
+def test_causality(options, rope):
+    layer = float64(Attention(8, 2, **options))
+    tables = RotaryPositionalEncoding(4, 6).tables(6) if rope else (None, None)
+    assert_later_tokens_do_not_matter(lambda x: layer(x, x, x, *tables, is_causal=True).output, normal(2, 6, 8), at=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"shaw_max_rel_pos": 2, "shaw_values": True}])
+def test_padded_is_one_by_one(options):
+    layer = float64(Attention(8, 2, n_kv_heads=1, add_bias_kv=True, **options))
+    x, lengths = normal(3, 5, 8), torch.tensor([2, 5, 1])
+    out = layer(x, x, x, padding_mask=padding_mask(lengths)).output
+    for row, length in enumerate(lengths.tolist()):
+        alone = x[row : row + 1, :length]
+        torch.testing.assert_close(out[row : row + 1, :length], layer(alone, alone, alone).output)
+
+
+def test_all_masks_and_a_bias_together():
+    layer = float64(Attention(8, 2))
+    x = normal(2, 4, 8)
+    attn_mask, padding = torch.rand(2, 2, 4, 4) < 0.8, torch.tensor([[True] * 4, [True, True, True, False]])
+    bias = normal(4, 4)
+    arguments = {"attn_mask": attn_mask, "padding_mask": padding, "is_causal": True, "attn_bias": bias}
+    out, weights = layer(x, x, x, **arguments, need_weights=True)
+    allowed = attn_mask & padding[:, None, None] & torch.ones(4, 4, dtype=torch.bool).tril()
+    assert ((weights > 0) == allowed).all()
+    torch.testing.assert_close(layer(x, x, x, **arguments).output, out)
+
+
+def test_a_query_with_nothing_to_attend_receives_the_output_bias_alone():
+    layer = float64(Attention(8, 2, add_bias_out=True))
+    x, mask = normal(1, 3, 8), torch.tensor([[True, True, True], [False, False, False], [True, False, False]])
+    torch.testing.assert_close(layer(x, x, x, attn_mask=mask).output[0, 1], layer.wo.bias)
+
+
+def test_shaw_positions_by_hand():
+    layer = float64(Attention(8, 2, shaw_max_rel_pos=1, shaw_values=True))
+    x = normal(1, 3, 8)
+    q, k, v = (w(x).unflatten(-1, (2, 4)) for w in (layer.wq, layer.wk, layer.wv))
+    out = torch.zeros(3, 2, 4, dtype=torch.float64)
+    for head in range(2):
+        for i in range(3):
+            offsets = [max(-1, min(1, j - i)) + 1 for j in range(3)]
+            keys = [k[0, j, head] + layer.rel_pos_keys.rel_pos_embeddings[offsets[j]] for j in range(3)]
+            values = [v[0, j, head] + layer.rel_pos_values.rel_pos_embeddings[offsets[j]] for j in range(3)]
+            weights = torch.softmax(torch.stack([q[0, i, head] @ key / 2.0 for key in keys]), dim=0)
+            out[i, head] = sum(weight * value for weight, value in zip(weights, values, strict=True))
+    torch.testing.assert_close(layer(x, x, x).output[0], layer.wo(out.flatten(1)))
+
+
+def test_dropout_acts_in_training_alone():
+    layer = Attention(8, 2, dropout=0.5)
+    x = normal(2, 4, 8, dtype=torch.float32)
+    assert torch.equal(layer.eval()(x, x, x).output, layer(x, x, x).output)
+    layer.train()
+    assert not torch.equal(layer(x, x, x).output, layer(x, x, x).output)
+
+
+def test_output_dropout_can_be_switched_off():
+    layer = Attention(8, 2, dropout=0.9, out_dropout=0.0).train()
+    x = normal(2, 40, 8, dtype=torch.float32)
+    assert (layer(x, x, x).output != 0).float().mean() > 0.5  # with it, nine in ten would be zero
+    assert (Attention(8, 2, dropout=0.9).train()(x, x, x).output == 0).float().mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"d_model": 10, "n_heads": 4}, "d_model: 10 is not divisible"),
+        ({"d_model": 8, "n_heads": 4, "n_kv_heads": 3}, "n_kv_heads: .*got 3"),
+        ({"d_model": 8, "n_heads": 4, "n_kv_heads": 0}, "n_kv_heads: .*got 0"),
+        ({"d_model": 8, "n_heads": 0}, "n_heads: .*got 0"),
+        ({"d_model": 8, "n_heads": 4, "total_n_heads": 2}, "total_n_heads: .*got 2"),
+        ({"d_model": 8, "n_heads": 2, "dropout": 1.0}, "dropout: .*got 1.0"),
+        ({"d_model": 8, "n_heads": 2, "out_dropout": -0.1}, "out_dropout: .*got -0.1"),
+        ({"d_model": 8, "n_heads": 2, "shaw_values": True}, "shaw_max_rel_pos"),
+        ({"d_model": 8, "n_heads": 2, "shaw_max_rel_pos": -1}, "max_rel_pos: .*got -1"),
+    ],
+)
+def test_bad_constructions_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Attention(**arguments)
+
+
+@pytest.mark.parametrize(
+    "query, key, value, message",
+    [
+        ((3, 8), (2, 3, 8), (2, 3, 8), r"query: .*got \(3, 8\)"),
+        ((2, 3, 7), (2, 3, 8), (2, 3, 8), r"query: .*got \(2, 3, 7\)"),
+        ((2, 3, 8), (4, 3, 8), (4, 3, 8), r"key: .*got \(4, 3, 8\)"),
+        ((2, 3, 8), (2, 3, 8), (2, 4, 8), "value: expected 3 senders"),
+    ],
+)
+def test_bad_inputs_are_refused(query, key, value, message):
+    layer = Attention(8, 2)
+    with pytest.raises(ValueError, match=message):
+        layer(torch.zeros(query), torch.zeros(key), torch.zeros(value))
+
+
+def test_one_table_of_rope_is_not_enough():
+    x = torch.zeros(1, 3, 8)
+    with pytest.raises(ValueError, match="both tables or neither"):
+        Attention(8, 2)(x, x, x, freqs_cos=torch.zeros(3, 2))

@@ -1,0 +1,100 @@
+import pytest
+import torch
+
+from dual_attention.dual_attention import DualAttention
+from dual_attention.functional import padding_mask
+from dual_attention.positional_encoding import RotaryPositionalEncoding
+
+from .layers import assert_later_tokens_do_not_matter, float64, normal
+
+TYPES = ["relational_attention", "rca", "disrca"]
+
+
+@pytest.mark.parametrize("ra_type", TYPES)
+def test_is_the_two_kinds_of_head_side_by_side(ra_type):
+    layer = float64(DualAttention(12, 2, 4, ra_type=ra_type))
+    x, s = normal(2, 5, 12), normal(2, 5, 12)
+    out, sa_weights, ra_maps = layer(x, s, is_causal=True, need_weights=True)
+    sensory = layer.self_attention(x, x, x, is_causal=True, need_weights=True)
+    relational = layer.relational_attention(x, s, is_causal=True, need_weights=True)
+    torch.testing.assert_close(out, torch.cat([sensory[0], relational[0]], dim=-1))
+    assert out.shape == (2, 5, 12) and sensory[0].shape == (2, 5, 4)
+    assert torch.equal(sa_weights, sensory[1])
+    assert len(ra_maps) == (1 if ra_type == "rca" else 2)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(ra_maps, relational[1:], strict=True))
+
+
+def test_maps_are_none_unless_asked_for():
+    layer = DualAttention(8, 1, 1)
+    x = torch.randn(2, 3, 8)
+    out, *maps = layer(x, x)
+    assert out.shape == (2, 3, 8) and maps == [None, None]
+
+
+@pytest.mark.parametrize("heads", [(0, 2), (2, 0)])
+def test_one_kind_alone(heads):
+    layer = float64(DualAttention(8, *heads))
+    x = normal(2, 3, 8)
+    out, sa_weights, ra_maps = layer(x, x, need_weights=True)
+    assert out.shape == (2, 3, 8)
+    assert (sa_weights is None, ra_maps is None) == (heads[0] == 0, heads[1] == 0)
+    assert not any(name.startswith("self_attention" if heads[0] == 0 else "relational") for name in layer.state_dict())
+
+
+def test_without_relational_heads_symbols_are_not_needed():
+    layer = DualAttention(8, 2, 0)
+    x = torch.randn(2, 3, 8)
+    assert torch.equal(layer(x, None).output, layer.self_attention(x, x, x).output)
+
+
+@pytest.mark.parametrize("ra_type", TYPES)
+def test_shared_attention_parameters_are_one(ra_type):
+    layer = float64(DualAttention(8, 2, 2, share_attn_params=True, ra_type=ra_type))
+    x, s = normal(1, 4, 8), normal(1, 4, 8)
+    _, sa_weights, ra_maps = layer(x, s, need_weights=True)
+    torch.testing.assert_close(sa_weights, ra_maps[0])
+    separate = DualAttention(8, 2, 2, ra_type=ra_type)
+    shared_numbers = 2 * 8 * 8 // 2  # queries and keys of two heads of width 4
+    assert sum(p.numel() for p in separate.parameters()) - sum(p.numel() for p in layer.parameters()) == shared_numbers
+
+
+def test_masks_and_rope_reach_both_kinds():
+    layer = float64(DualAttention(8, 1, 1))
+    tables = RotaryPositionalEncoding(4, 6).tables(6)
+    x, s = normal(2, 6, 8), normal(2, 6, 8)
+
+    def rotated(z):
+        return layer(z, s, is_causal=True, freqs_cos=tables[0], freqs_sin=tables[1]).output
+
+    assert_later_tokens_do_not_matter(rotated, x, at=3)
+    change = (rotated(x) != layer(x, s, is_causal=True).output).any(dim=(0, 1))
+    assert change.all()
+    lengths = torch.tensor([2, 6])
+    out = layer(x, s, padding_mask=padding_mask(lengths)).output
+    torch.testing.assert_close(out[:1, :2], layer(x[:1, :2], s[:1, :2]).output)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra"),
+        ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa, n_heads_ra"),
+        ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_type": "ra"}, "ra_type: .*'ra'"),
+        ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
+        ({"n_heads_sa": 1, "n_heads_ra": 3, "share_attn_params": True}, "share_attn_params"),
+        ({"n_heads_sa": 2, "n_heads_ra": 0, "share_attn_params": True}, "share_attn_params: needs heads of both"),
+        (
+            {"n_heads_sa": 2, "n_heads_ra": 2, "share_attn_params": True, "sa_kwargs": {"n_kv_heads": 1}},
+            "share_attn_params: .*keys",
+        ),
+    ],
+)
+def test_bad_constructions_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DualAttention(8, **arguments)
+
+
+def test_arguments_of_the_caller_are_not_changed():
+    sa_kwargs, ra_kwargs = {"n_kv_heads": 1}, {"n_relations": 3}
+    DualAttention(8, 2, 2, sa_kwargs=sa_kwargs, ra_kwargs=ra_kwargs)
+    assert sa_kwargs == {"n_kv_heads": 1} and ra_kwargs == {"n_relations": 3}

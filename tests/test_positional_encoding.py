@@ -1,0 +1,81 @@
+import math
+
+import pytest
+import torch
+
+from dual_attention.positional_encoding import (
+    LearnedPositionalEmbeddings,
+    RelativePositionalEncoding,
+    RotaryPositionalEncoding,
+    SinusoidalPositionalEncoding,
+    sinusoidal_table,
+)
+
+from .layers import normal
+
+
+@pytest.mark.parametrize("dim", [6, 7])
+def test_sinusoidal_table_is_the_formula_for_even_and_odd_widths(dim):
+    table = sinusoidal_table(5, dim)
+    for t in range(5):
+        for feature in range(dim):
+            angle = t / 10000 ** (2 * (feature // 2) / dim)
+            wanted = math.sin(angle) if feature % 2 == 0 else math.cos(angle)
+            assert table[t, feature] == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize("cls", [SinusoidalPositionalEncoding, LearnedPositionalEmbeddings])
+def test_positions_are_added_to_the_scaled_input(cls):
+    x = torch.randn(2, 4, 6)
+    scaled, plain = cls(6, dropout=0.0, max_len=5), cls(6, scale=False, dropout=0.0, max_len=5)
+    plain.load_state_dict(scaled.state_dict())
+    torch.testing.assert_close(scaled(x) - math.sqrt(6) * x, plain(x) - x, atol=1e-5, rtol=0)
+    positions = plain(x) - x
+    torch.testing.assert_close(positions[0], positions[1])
+    assert not torch.allclose(positions[0, 0], positions[0, 1])
+
+
+@pytest.mark.parametrize("cls", [SinusoidalPositionalEncoding, LearnedPositionalEmbeddings])
+def test_longer_sequences_than_positions_are_refused(cls):
+    with pytest.raises(ValueError, match="length 6 exceeds max_len=5"):
+        cls(4, max_len=5)(torch.zeros(1, 6, 4))
+
+
+def test_relative_positions_are_clipped_offsets():
+    table = RelativePositionalEncoding(3, 2)
+    vectors = table(4, 5)
+    assert vectors.shape == (4, 5, 3)
+    for i in range(4):
+        for j in range(5):
+            assert torch.equal(vectors[i, j], table.rel_pos_embeddings[max(-2, min(2, j - i)) + 2])
+    assert torch.equal(table(4), vectors[:, :4])
+
+
+def test_scores_are_inner_products_with_the_vectors_of_the_pairs():
+    table, q = RelativePositionalEncoding(3, 2).double(), normal(2, 4, 5, 3)
+    torch.testing.assert_close(table.scores(q, 6), torch.einsum("bhnd,nmd->bhnm", q, table(5, 6)))
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "double", "float"])
+def test_rope_tables_stay_float32_and_exact(cast):
+    exact = RotaryPositionalEncoding(8, 3000)
+    cosines = exact.freqs_cos.clone()
+    module = torch.nn.Sequential(exact, torch.nn.Linear(2, 2))
+    getattr(module, cast)()
+    assert module[1].weight.dtype != torch.float32 or cast == "float"
+    assert exact.freqs_cos.dtype == exact.freqs_sin.dtype == torch.float32
+    assert torch.equal(exact.freqs_cos, cosines)
+    assert not exact.state_dict()
+
+
+def test_rope_tables_move_with_the_module():
+    module = RotaryPositionalEncoding(8, 4).to("meta")
+    assert module.freqs_cos.device.type == "meta"
+
+
+def test_rope_turns_its_input_and_refuses_too_long_a_one():
+    rope, x = RotaryPositionalEncoding(4, 5), torch.randn(1, 2, 5, 4)
+    torch.testing.assert_close(rope(x).norm(dim=-1), x.norm(dim=-1))
+    torch.testing.assert_close(rope(x)[:, :, 0], x[:, :, 0])
+    with pytest.raises(ValueError, match="exceeds max_len=5"):
+        rope(torch.randn(1, 2, 6, 4))

@@ -1,0 +1,138 @@
+import pytest
+import torch
+
+from dual_attention.positional_encoding import sinusoidal_table
+from dual_attention.symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+
+from .layers import float64, normal
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_symbolic_attention_by_hand(scale):
+    layer = float64(SymbolicAttention(8, 2, 5, scale=scale))
+    x = normal(3, 4, 8)
+    q = layer.q_proj(x).unflatten(-1, (2, 4))
+    templates, library = (t.unflatten(-1, (2, 4)) for t in (layer.template_features, layer.symbol_library))
+    scores = torch.einsum("bnhd,khd->bhnk", q, templates) * (0.5 if scale is None else scale)
+    weights = torch.softmax(scores, dim=-1)
+    torch.testing.assert_close(layer(x), torch.einsum("bhnk,khd->bnhd", weights, library).flatten(2))
+    torch.testing.assert_close(layer.weights(x), weights)
+
+
+def test_symbolic_attention_drops_nothing_in_evaluation():
+    """The published package's module is random in evaluation mode when its dropout rate is positive."""
+    layer = SymbolicAttention(8, 2, 5, dropout=0.5)
+    x = torch.randn(2, 3, 8)
+    assert torch.equal(layer.eval()(x), layer(x))
+    assert not torch.equal(layer.train()(x), layer(x))
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_the_library_can_be_frozen(trainable):
+    layer = SymbolicAttention(8, 2, 5, trainable_symbols=trainable)
+    layer(torch.randn(2, 3, 8)).sum().backward()
+    assert (layer.symbol_library.grad is not None) == trainable
+    assert layer.template_features.grad is not None
+
+
+@pytest.mark.parametrize("sinusoidal", [False, True])
+def test_positional_symbols(sinusoidal):
+    layer = PositionalSymbolRetriever(6, 5, sinusoidal=sinusoidal)
+    symbols = layer(torch.randn(2, 4, 3))
+    assert symbols.shape == (2, 4, 6) and torch.equal(symbols[0], symbols[1])
+    wanted = sinusoidal_table(5, 6) if sinusoidal else layer.symbol_library.weight
+    assert torch.equal(symbols[0], wanted[:4])
+    assert len(list(layer.parameters())) == (0 if sinusoidal else 1)
+    with pytest.raises(ValueError, match="length 6 exceeds max_length=5"):
+        layer(torch.randn(1, 6, 3))
+
+
+def test_position_relative_symbols_of_receivers_and_senders():
+    layer = PositionRelativeSymbolRetriever(3, 2)
+    symbols = layer(torch.randn(2, 4, 7), torch.randn(2, 6, 7))
+    assert symbols.shape == (4, 6, 3)
+    torch.testing.assert_close(symbols.dense(), layer.rel_pos_enc(4, 6))
+    assert layer(torch.randn(2, 4, 7)).shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize("prefix", [0, 1, 2])
+@pytest.mark.parametrize("reach", [1, (2, 1), 5])
+def test_two_dimensional_offsets(prefix, reach):
+    layer = PositionRelativeSymbolRetriever2D(4, reach, n_prefix_tokens=prefix)
+    height, width = 3, 4
+    reach_y, reach_x = (reach, reach) if isinstance(reach, int) else reach
+    symbols = layer(torch.randn(2, prefix + height * width, 4), (height, width)).dense()
+
+    def row(receiver, sender):
+        if receiver < prefix or sender < prefix:
+            return (
+                layer.n_offsets
+                + {(True, True): 0, (False, True): 1, (True, False): 2}[receiver < prefix, sender < prefix]
+            )
+        (i, k), (j, n) = divmod(receiver - prefix, width), divmod(sender - prefix, width)
+        dy, dx = max(-reach_y, min(reach_y, j - i)), max(-reach_x, min(reach_x, n - k))
+        return (dy + reach_y) * (2 * reach_x + 1) + dx + reach_x
+
+    for receiver in range(symbols.shape[0]):
+        for sender in range(symbols.shape[1]):
+            assert torch.equal(symbols[receiver, sender], layer.symbol_library[row(receiver, sender)])
+
+
+def test_two_dimensional_symbols_need_a_grid_that_fits():
+    with pytest.raises(ValueError, match="expected 13 tokens"):
+        PositionRelativeSymbolRetriever2D(4, 2)(torch.zeros(1, 12, 4), (3, 4))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_relational_symbolic_attention_by_hand(causal, include_self, normalize):
+    layer = float64(
+        RelationalSymbolicAttention(
+            8, 2, 4, 5, 2, causal_nbhd=causal, include_self=include_self, normalize_rels=normalize
+        )
+    )
+    x = normal(1, 5, 8)
+    q, k = layer.q_proj(x)[0].unflatten(-1, (2, 4)), layer.k_proj(x)[0].unflatten(-1, (2, 4))
+    if causal:
+        steps = [0, -1, -2] if include_self else [-1, -2]
+    else:
+        steps = [-2, -1, 0, 1, 2] if include_self else [-2, -1, 1, 2]
+    rows = []
+    for i in range(5):
+        relations = torch.stack([(q[i] * k[min(4, max(0, i + step))]).sum(-1) for step in steps])  # (neighbours, heads)
+        rows.append((torch.softmax(relations / 2.0, dim=0) if normalize else relations).flatten())
+    wanted = layer.symbolic_attention(layer.model_dim_proj(torch.stack(rows))[None])
+    torch.testing.assert_close(layer(x), wanted)
+
+
+def test_causal_neighbourhoods_do_not_look_ahead():
+    layer = float64(RelationalSymbolicAttention(8, 2, 4, 5, 2))
+    x = normal(1, 6, 8)
+    changed = x.clone()
+    changed[:, 4:] += 1.0
+    torch.testing.assert_close(layer(x)[:, :4], layer(changed)[:, :4])
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: SymbolicAttention(8, 3, 4), "d_model: 8 is not divisible"),
+        (lambda: SymbolicAttention(8, 2, 0), "n_symbols: .*got 0"),
+        (lambda: SymbolicAttention(8, 2, 4, dropout=1.0), "dropout: .*got 1.0"),
+        (lambda: PositionalSymbolRetriever(8, 0), "max_length: .*got 0"),
+        (lambda: PositionRelativeSymbolRetriever(8, -1), "max_rel_pos: .*got -1"),
+        (lambda: PositionRelativeSymbolRetriever2D(8, (2, -1)), "max_rel_pos: .*-1"),
+        (lambda: RelationalSymbolicAttention(8, 2, 2, 4, 0), "nbhd_delta: .*got 0"),
+        (lambda: SymbolicAttention(8, 2, 4)(torch.zeros(1, 3, 7)), r"x: .*got \(1, 3, 7\)"),
+    ],
+)
+def test_bad_arguments_are_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
