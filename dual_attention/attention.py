@@ -11,11 +11,14 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from .functional import apply_rotary, attention, combine_masks
+from .functional import apply_rotary, attention, mask_pattern
 from .functional.masks import check_bias
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
+
+
+Segments = Tensor | tuple[Tensor, Tensor]
 
 
 class AttentionOutput(NamedTuple):
@@ -47,6 +50,7 @@ class Attention(nn.Module):
         out_dropout: rate on the output; by default ``dropout``.
         shaw_max_rel_pos: add relative positions of Shaw et al. 2018 to the keys, clipped at this offset.
         shaw_values: add them to the values as well; weights are then built.
+        window: sliding window: receiver ``i`` sees senders with ``|i - j| < window``.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Attention(nn.Module):
         out_dropout: float | None = None,
         shaw_max_rel_pos: int | None = None,
         shaw_values: bool = False,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
@@ -71,7 +76,8 @@ class Attention(nn.Module):
         self.n_heads = n_heads
         self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         self.key_dim = self.head_dim if key_dim is None else key_dim
-        check_positive(key_dim=self.key_dim)
+        self.window = window
+        check_positive(key_dim=self.key_dim, window=1 if window is None else window)
         self.dropout = check_dropout("dropout", dropout)
         self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
 
@@ -100,6 +106,7 @@ class Attention(nn.Module):
         need_weights: bool = False,
         *,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
     ) -> AttentionOutput:
         """Attend from each query to the keys.
@@ -111,6 +118,8 @@ class Attention(nn.Module):
             is_causal: receivers see no later sender; combined with the masks if they are given too.
             need_weights: also return the attention weights; they are then built rather than fused away.
             padding_mask: boolean, ``(B, M)``; True = a real sender.
+            segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other; with another
+                sequence of senders, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled scores.
 
         Raises:
@@ -132,22 +141,15 @@ class Attention(nn.Module):
         bias = check_bias(attn_bias, **sizes)
         if self.rel_pos_keys is not None:
             bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m))
-        dropout = self.dropout if self.training else 0.0
-        build_weights = need_weights or self.rel_pos_values is not None
-        causal_alone = is_causal and attn_mask is None and padding_mask is None and bias is None and n == m
-        mask = None
-        if build_weights or not causal_alone:
-            mask = combine_masks(attn_mask, padding_mask, is_causal, **sizes, device=query.device)
         attended, weights = attention(
             q,
             k,
             v,
             scale=self.attn_scale,
-            mask=mask,
+            mask=mask_pattern(attn_mask, padding_mask, is_causal, window=self.window, segments=segments, **sizes),
             bias=bias,
-            is_causal=causal_alone and mask is None,
-            dropout=dropout,
-            need_weights=build_weights,
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights or self.rel_pos_values is not None,
         )
         if self.rel_pos_values is not None and weights is not None:
             attended = attended + attend_to_positions(weights, self.rel_pos_values)

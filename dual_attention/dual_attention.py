@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .attention import Attention
+from .attention import Attention, Segments
 from .relational_attention import (
     DisentangledRelationalCrossAttention,
     RelationalAttention,
@@ -130,6 +130,7 @@ class DualAttention(nn.Module):
         need_weights: bool = False,
         *,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
     ) -> DualAttentionOutput:
         """Dual self-attention.
@@ -142,6 +143,7 @@ class DualAttention(nn.Module):
             freqs_cos, freqs_sin: RoPE tables, applied to the attention of both kinds of head.
             need_weights: also return the maps of both kinds.
             padding_mask: boolean, ``(B, N)``; True = a real object.
+            segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other.
             attn_bias: floating point, broadcastable to all heads of both kinds.
 
         Returns:
@@ -153,6 +155,7 @@ class DualAttention(nn.Module):
             "attn_mask": attn_mask,
             "is_causal": is_causal,
             "padding_mask": padding_mask,
+            "segments": segments,
             "attn_bias": attn_bias,
             "need_weights": need_weights,
         }

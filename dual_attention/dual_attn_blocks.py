@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .attention import Attention
+from .attention import Attention, Segments
 from .dual_attention import DualAttention, DualAttentionOutput, RelationalHeadType
 from .relational_attention import Symbols
 from .transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
@@ -73,6 +73,7 @@ class DualAttnEncoderBlock(Block):
         *,
         attn_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
     ) -> Tensor | tuple[Tensor, DualAttentionOutput]:
@@ -90,6 +91,7 @@ class DualAttnEncoderBlock(Block):
             freqs_sin,
             need_weights,
             padding_mask=padding_mask,
+            segments=segments,
             attn_bias=attn_bias,
         )
         x = self.leave(x, attended.output, self.norm1)
@@ -153,6 +155,7 @@ class DualAttnDecoderBlock(Block):
         *,
         attn_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         context_padding_mask: Tensor | None = None,
         need_weights: bool = False,
@@ -163,7 +166,7 @@ class DualAttnDecoderBlock(Block):
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
             need_weights: return also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the
                 weights of the cross-attention ``(B, n_heads_cross, N, M)``.
-            symbols, freqs_cos, freqs_sin, attn_mask, padding_mask, attn_bias: of the dual attention.
+            symbols, freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the dual attention.
         """
         attended = self.dual_attn(
             self.enter(x, self.norm1),
@@ -174,6 +177,7 @@ class DualAttnDecoderBlock(Block):
             freqs_sin,
             need_weights,
             padding_mask=padding_mask,
+            segments=segments,
             attn_bias=attn_bias,
         )
         x = self.leave(x, attended.output, self.norm1)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from .attention import AttentionOutput, add_bias, rotate
-from .functional import RelationalAttentionOutput, RelativeSymbols, combine_masks, reference, relational_attention
+from .attention import AttentionOutput, Segments, add_bias, rotate
+from .functional import RelationalAttentionOutput, RelativeSymbols, mask_pattern, reference, relational_attention
 from .functional.activations import Activation, activation_function
 from .functional.masks import check_bias
 from .positional_encoding import RelativePositionalEncoding
@@ -90,6 +90,7 @@ class RelationalAttention(nn.Module):
         attn_scale: factor of the attention scores; by default ``1 / sqrt(key_dim)``.
         out_dropout: rate on the output; by default ``dropout``.
         shaw_max_rel_pos: add relative positions of Shaw et al. 2018 to the attention keys, clipped at this offset.
+        window: sliding window: receiver ``i`` sees senders with ``|i - j| < window``.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class RelationalAttention(nn.Module):
         attn_scale: float | None = None,
         out_dropout: float | None = None,
         shaw_max_rel_pos: int | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
@@ -120,7 +122,8 @@ class RelationalAttention(nn.Module):
         self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         self.n_relations = n_heads if n_relations is None else n_relations
         self.key_dim = self.head_dim if key_dim is None else key_dim
-        check_positive(n_relations=self.n_relations, key_dim=self.key_dim)
+        check_positive(n_relations=self.n_relations, key_dim=self.key_dim, window=1 if window is None else window)
+        self.window = window
         self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
         check_positive(rel_proj_dim=self.rel_proj_dim)
         activation_function(rel_activation)
@@ -165,6 +168,7 @@ class RelationalAttention(nn.Module):
         *,
         y: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
     ) -> RelationalAttentionOutput:
@@ -179,6 +183,8 @@ class RelationalAttention(nn.Module):
             is_causal: receivers see no later sender; combined with the masks if they are given too.
             y: senders, ``(B, M, d)``; by default ``x``.
             padding_mask: boolean, ``(B, M)``; True = a real sender.
+            segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other; with senders
+                ``y``, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled attention scores.
             need_weights: also return attention weights and relations, which are then built.
 
@@ -215,7 +221,7 @@ class RelationalAttention(nn.Module):
             scale=self.attn_scale,
             rel_scale=self.rel_scale,
             rel_activation=self.rel_activation,
-            mask=combine_masks(attn_mask, padding_mask, is_causal, **sizes, device=x.device),
+            mask=mask_pattern(attn_mask, padding_mask, is_causal, window=self.window, segments=segments, **sizes),
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
@@ -241,7 +247,7 @@ class RelationalCrossAttention(nn.Module):
 
     Args:
         d_model, n_heads, dropout, n_kv_heads, add_bias_kv, add_bias_out, total_n_heads,
-        use_relative_positional_symbols, out_dropout: as :class:`RelationalAttention`.
+        use_relative_positional_symbols, out_dropout, window: as :class:`RelationalAttention`.
         activation: of the scores: softmax, or an elementwise one, under which masked pairs get the weight zero.
     """
 
@@ -258,6 +264,7 @@ class RelationalCrossAttention(nn.Module):
         use_relative_positional_symbols: bool = False,
         *,
         out_dropout: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
@@ -268,6 +275,8 @@ class RelationalCrossAttention(nn.Module):
         self.activation = activation
         self.use_relative_positional_symbols = use_relative_positional_symbols
         self.dropout = check_dropout("dropout", dropout)
+        check_positive(window=1 if window is None else window)
+        self.window = window
         self.attn_scale = 1 / math.sqrt(self.head_dim)
 
         self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=False)
@@ -287,6 +296,7 @@ class RelationalCrossAttention(nn.Module):
         *,
         y: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
     ) -> AttentionOutput:
@@ -306,7 +316,9 @@ class RelationalCrossAttention(nn.Module):
             project_symbols(self.wv, symbols, self.n_kv_heads, **sizes, relative=relative),
             scale=self.attn_scale,
             activation=self.activation,
-            mask=combine_masks(attn_mask, padding_mask, is_causal, heads=self.n_heads, **sizes, device=x.device),
+            mask=mask_pattern(
+                attn_mask, padding_mask, is_causal, window=self.window, segments=segments, heads=self.n_heads, **sizes
+            ).dense(x.device),
             bias=check_bias(attn_bias, heads=self.n_heads, **sizes),
             dropout=self.dropout if self.training else 0.0,
         )
@@ -323,7 +335,7 @@ class DisentangledRelationalCrossAttention(nn.Module):
 
     Args:
         d_model, n_heads, dropout, n_kv_heads, rel_activation, add_bias_kv, add_bias_out, total_n_heads,
-        use_relative_positional_symbols, out_dropout: as :class:`RelationalAttention`; ``n_kv_heads`` groups the
+        use_relative_positional_symbols, out_dropout, window: as :class:`RelationalAttention`; ``n_kv_heads`` groups the
         relation keys too.
     """
 
@@ -340,6 +352,7 @@ class DisentangledRelationalCrossAttention(nn.Module):
         use_relative_positional_symbols: bool = False,
         *,
         out_dropout: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
@@ -350,6 +363,8 @@ class DisentangledRelationalCrossAttention(nn.Module):
         self.rel_activation = rel_activation
         self.use_relative_positional_symbols = use_relative_positional_symbols
         self.dropout = check_dropout("dropout", dropout)
+        check_positive(window=1 if window is None else window)
+        self.window = window
         self.attn_scale = 1 / math.sqrt(self.head_dim)
 
         width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
@@ -372,6 +387,7 @@ class DisentangledRelationalCrossAttention(nn.Module):
         *,
         y: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
     ) -> RelationalAttentionOutput:
@@ -393,7 +409,9 @@ class DisentangledRelationalCrossAttention(nn.Module):
             project_symbols(self.wv, symbols, self.n_kv_heads, **sizes, relative=relative),
             scale=self.attn_scale,
             rel_activation=self.rel_activation,
-            mask=combine_masks(attn_mask, padding_mask, is_causal, heads=self.n_heads, **sizes, device=x.device),
+            mask=mask_pattern(
+                attn_mask, padding_mask, is_causal, window=self.window, segments=segments, heads=self.n_heads, **sizes
+            ).dense(x.device),
             bias=check_bias(attn_bias, heads=self.n_heads, **sizes),
             dropout=self.dropout if self.training else 0.0,
         )

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._heads import check_dropout
-from .attention import Attention
+from .attention import Attention, Segments
 from .functional import activation_function
 
 __all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
@@ -156,6 +156,7 @@ class EncoderBlock(Block):
         *,
         attn_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor | None]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
@@ -173,6 +174,7 @@ class EncoderBlock(Block):
             self.causal,
             need_weights,
             padding_mask=padding_mask,
+            segments=segments,
             attn_bias=attn_bias,
         )
         x = self.leave(x, attended, self.norm1)
@@ -231,6 +233,7 @@ class DecoderBlock(Block):
         *,
         attn_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         context_padding_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
@@ -238,7 +241,7 @@ class DecoderBlock(Block):
 
         Args:
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
-            freqs_cos, freqs_sin, attn_mask, padding_mask, attn_bias: of the self-attention.
+            freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the self-attention.
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
                 ``(B, H', N, M)``.
         """
@@ -253,6 +256,7 @@ class DecoderBlock(Block):
             self.causal,
             need_weights,
             padding_mask=padding_mask,
+            segments=segments,
             attn_bias=attn_bias,
         )
         x = self.leave(x, attended, self.norm1)

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dual_attention.functional import RelativeSymbols, padding_mask
-from dual_attention.positional_encoding import RotaryPositionalEncoding
+from dual_attention.functional import RelativeSymbols, padding_mask, segments_from_lengths
+from dual_attention.positional_encoding import RelativePositionalEncoding, RotaryPositionalEncoding
 from dual_attention.relational_attention import (
     DisentangledRelationalCrossAttention,
     RelationalAttention,
@@ -303,3 +303,62 @@ def test_exports():
     x, s = torch.randn(2, 4, 8), torch.randn(2, 4, 8)
     exported = torch.export.export(layer, (x, s), {"is_causal": True})
     torch.testing.assert_close(exported.module()(x, s, is_causal=True)[0], layer(x, s, is_causal=True)[0])
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_packed_is_one_by_one(cls):
+    layer = float64(cls(8, 2, n_kv_heads=1))
+    x, s = normal(1, 7, 8), normal(1, 7, 8)
+    out = layer(x, s, is_causal=True, segments=segments_from_lengths(torch.tensor([0, 2, 3, 7])))[0]
+    for start, stop in ((0, 2), (2, 3), (3, 7)):
+        alone = layer(x[:, start:stop], s[:, start:stop], is_causal=True)[0]
+        torch.testing.assert_close(out[:, start:stop], alone)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_window(cls):
+    windowed, full = float64(cls(8, 2, window=3)), float64(cls(8, 2))
+    full.load_state_dict(windowed.state_dict())
+    x, s = normal(1, 9, 8), normal(1, 9, 8)
+    places = torch.arange(9)
+    near = (places[:, None] - places).abs() < 3
+    torch.testing.assert_close(windowed(x, s)[0], full(x, s, attn_mask=near)[0])
+    with pytest.raises(ValueError, match="window"):
+        cls(8, 2, window=0)
+
+
+@pytest.mark.parametrize("symbols", ["shared", "relative"])
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+def test_long_sequences_take_the_linear_path_to_the_same_output(symbols, activation):
+    relative = symbols == "relative"
+    layer = float64(
+        RelationalAttention(8, 2, rel_activation=activation, use_relative_positional_symbols=relative, n_kv_heads=1)
+    )
+    n = 300  # more pairs than the dense path takes by itself
+    x, s = normal(1, n, 8), normal(1, n, 8)
+    if relative:
+        table = RelativePositionalEncoding(8, 20).double()
+        s = RelativeSymbols(table.rel_pos_embeddings, table.index(n))
+    fast, full = layer(x, s, is_causal=True), layer(x, s, is_causal=True, need_weights=True)
+    torch.testing.assert_close(fast.output, full.output)
+    parameters = list(layer.parameters())
+    cotangent = normal(1, n, 8)
+    for a, b in zip(
+        torch.autograd.grad(fast.output, parameters, cotangent),
+        torch.autograd.grad(full.output, parameters, cotangent),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.slow
+def test_long_sequences_compile_as_one_graph_and_export():
+    layer = RelationalAttention(8, 2, n_relations=3).eval()
+    x, s = torch.randn(1, 300, 8), torch.randn(1, 300, 8)
+    wanted = layer(x, s, is_causal=True).output
+    compiled = torch.compile(lambda x, s: layer(x, s, is_causal=True).output, fullgraph=True)
+    out = compiled(x, s)
+    torch.testing.assert_close(out, wanted)
+    out.sum().backward()
+    exported = torch.export.export(layer, (x, s), {"is_causal": True})
+    torch.testing.assert_close(exported.module()(x, s, is_causal=True)[0], wanted)

@@ -3,13 +3,14 @@
 from . import reference
 from .activations import ACTIVATIONS, activation_function
 from .attention import attention
-from .masks import causal_mask, combine_masks, padding_mask
+from .masks import MaskPattern, causal_mask, combine_masks, mask_pattern, padding_mask, segments_from_lengths
 from .relational import RelationalAttentionOutput, relational_attention
 from .rotary import apply_rotary, rotary_tables
 from .symbols import RelativeSymbols
 
 __all__ = [
     "ACTIVATIONS",
+    "MaskPattern",
     "RelationalAttentionOutput",
     "RelativeSymbols",
     "activation_function",
@@ -17,8 +18,10 @@ __all__ = [
     "attention",
     "causal_mask",
     "combine_masks",
+    "mask_pattern",
     "padding_mask",
     "reference",
     "relational_attention",
     "rotary_tables",
+    "segments_from_lengths",
 ]

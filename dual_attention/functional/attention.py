@@ -11,6 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import reference
+from .masks import MaskPattern
+
+LARGEST_MASK = 2**22
+"""Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time."""
+
+BLOCK = 512
+"""Receivers in such a block."""
 
 
 def attention(
@@ -19,9 +26,8 @@ def attention(
     v: Tensor,
     *,
     scale: float,
-    mask: Tensor | None = None,
+    mask: Tensor | MaskPattern | None = None,
     bias: Tensor | None = None,
-    is_causal: bool = False,
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -29,29 +35,61 @@ def attention(
 
     Args:
         q: ``(B, H, N, D)``; k: ``(B, G, M, D)``; v: ``(B, G, M, d_h)``. D and d_h may differ.
-        mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``; True = may be attended.
-        bias: floating point, broadcastable likewise, added to the scaled scores.
-        is_causal: receivers see no later sender; only without ``mask`` and ``bias`` (combine them otherwise).
+        mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``, True = may be attended; or a pattern, which
+            is never built whole if it is large.
+        bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks.
+        dropout: rate on the weights.
         need_weights: also return the weights, which needs them to be built.
 
     Returns:
         Attended values ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None. Rows with nothing
         to attend are zero.
     """
+    n, m = q.shape[-2], k.shape[-2]
+    if not isinstance(mask, MaskPattern):
+        mask = MaskPattern(n, m, mask)
     if need_weights:
-        if is_causal:
-            mask = _causal(q, k)
-        return reference.attention(q, k, v, scale=scale, mask=mask, bias=bias, dropout=dropout)
+        return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
 
-    wide = max(q.shape[-1], v.shape[-1])
     value_width = v.shape[-1]
+    wide = max(q.shape[-1], value_width)
     if q.shape[-1] != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, wide - t.shape[-1])) for t in (q, k, v))
+    if mask.causal_alone and bias is None:
+        out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
+    elif mask.hides_nothing or n * m <= LARGEST_MASK:
+        out = _fused(q, k, v, mask.dense(q.device), bias, scale, dropout)
+    else:
+        outs = []
+        for start in range(0, n, BLOCK):
+            rows = slice(start, min(start + BLOCK, n))
+            columns = slice(*mask.senders(rows.start, rows.stop))
+            part = mask.block(rows, columns, q.device)
+            part_bias = None if bias is None else narrow(bias, rows, columns)
+            outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], part, part_bias, scale, dropout))
+        out = torch.cat(outs, dim=2)
+    return out[..., :value_width], None
 
-    some = None
+
+def narrow(x: Tensor, rows: slice, columns: slice) -> Tensor:
+    """Rows and columns of a tensor broadcastable to ``(B, H, N, M)``."""
+    return x[:, :, rows if x.shape[2] > 1 else slice(None), columns if x.shape[3] > 1 else slice(None)]
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float,
+    is_causal: bool = False,
+) -> Tensor:
     if bias is not None:
         allowed = bias != -torch.inf
         mask = allowed if mask is None else mask & allowed
+    some = None
     if mask is not None:
         # A fused kernel may return NaN, or NaN gradients, for a row with nothing to attend: let such a row attend
         # everything and drop what it receives.
@@ -70,10 +108,4 @@ def attention(
         scale=scale,
         enable_gqa=k.shape[1] != q.shape[1],
     )
-    if some is not None:
-        out = out.masked_fill(~some, 0.0)
-    return out[..., :value_width], None
-
-
-def _causal(q: Tensor, k: Tensor) -> Tensor:
-    return torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()[None, None]
+    return out if some is None else out.masked_fill(~some, 0.0)

@@ -2,17 +2,22 @@
 
 Shapes: B batch, H heads, N receivers (queries), M senders (keys).
 
-A mask is a boolean tensor in which ``True`` means *may be attended*. Three arguments carry masks, and what each one
+A mask is a boolean tensor in which ``True`` means *may be attended*. These arguments carry masks, and what each one
 means never depends on the shape it happens to have:
 
 ``attn_mask``     ``(N, M)``, or four-dimensional and broadcastable to ``(B, H, N, M)``
 ``padding_mask``  ``(B, M)``, ``True`` at the real senders of each example
 ``is_causal``     receiver ``i`` sees senders ``j <= i``; needs ``N == M``
+``window``        receiver ``i`` sees senders with ``|i - j| < window``; needs ``N == M``
+``segments``      integers ``(B or 1, N)``, or one such tensor for receivers and one for senders: sequences packed into
+                  one; only pairs of the same segment
 
 All that are given must allow a pair for it to be attended. Additive (float) biases are a separate argument.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -48,43 +53,175 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
     return torch.arange(max_length, device=lengths.device) < lengths[:, None]
 
 
-def combine_masks(
+@dataclass(frozen=True)
+class MaskPattern:
+    """Which pairs may be attended, kept in parts, so that blocks of it can be built without the whole.
+
+    Attributes:
+        n, m: receivers and senders.
+        attn_mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``.
+        padding: boolean, ``(B, M)``.
+        receiver_segments, sender_segments: integers ``(B, N)`` and ``(B, M)``; only pairs of one segment.
+        causal: receiver ``i`` sees senders ``j <= i``.
+        window: receiver ``i`` sees senders with ``|i - j| < window``.
+    """
+
+    n: int
+    m: int
+    attn_mask: Tensor | None = None
+    padding: Tensor | None = None
+    receiver_segments: Tensor | None = None
+    sender_segments: Tensor | None = None
+    causal: bool = False
+    window: int | None = None
+
+    def senders(self, start: int, stop: int) -> tuple[int, int]:
+        """The range of senders outside which no receiver in ``[start, stop)`` may attend, by order alone."""
+        first, last = 0, self.m
+        if self.causal:
+            last = min(last, stop)
+        if self.window is not None:
+            first, last = max(first, start - self.window + 1), min(last, stop + self.window - 1)
+        return min(first, last), last
+
+    @property
+    def hides_nothing(self) -> bool:
+        """Whether every receiver may attend every sender."""
+        parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
+        return not self.causal and all(part is None for part in parts)
+
+    @property
+    def causal_alone(self) -> bool:
+        """Whether order is all that hides anything."""
+        parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
+        return self.causal and all(part is None for part in parts)
+
+    def block(self, rows: slice, columns: slice, device: torch.device | str | None) -> Tensor | None:
+        """The mask of a block, broadcastable to ``(B, H, rows, columns)``; None if it hides nothing."""
+        mask = None
+
+        def also(part: Tensor) -> Tensor:
+            return part if mask is None else mask & part
+
+        if self.attn_mask is not None:
+            tall, wide = self.attn_mask.shape[2] > 1, self.attn_mask.shape[3] > 1
+            mask = self.attn_mask[:, :, rows if tall else slice(None), columns if wide else slice(None)]
+        if self.padding is not None:
+            mask = also(self.padding[:, None, None, columns])
+        if self.receiver_segments is not None and self.sender_segments is not None:
+            mask = also((self.receiver_segments[:, rows, None] == self.sender_segments[:, None, columns])[:, None])
+        if self.window is not None or (self.causal and columns.stop > rows.start + 1):
+            ahead = torch.arange(columns.start, columns.stop, device=device) - torch.arange(
+                rows.start, rows.stop, device=device
+            ).unsqueeze(-1)
+            ahead = ahead[None, None]
+            if self.causal:
+                mask = also(ahead <= 0)
+            if self.window is not None:
+                mask = also(ahead.abs() < self.window)
+        return mask
+
+    def dense(self, device: torch.device | str | None) -> Tensor | None:
+        """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
+        return self.block(slice(0, self.n), slice(0, self.m), device)
+
+
+def segments_from_lengths(cu_seqlens: Tensor, length: int | None = None) -> Tensor:
+    """Segments of sequences packed end to end, from where each begins.
+
+    Args:
+        cu_seqlens: integers ``(S + 1,)``, cumulative lengths: zero, then the end of each of S sequences.
+        length: of the packed sequence; by default the last end. Positions after it belong to no sequence together.
+
+    Returns:
+        Integers ``(1, length)``: the number of the sequence that each position belongs to.
+
+    Raises:
+        ValueError: if ``cu_seqlens`` is not increasing from zero, or exceeds ``length``.
+    """
+    if cu_seqlens.dim() != 1 or cu_seqlens.is_floating_point() or not len(cu_seqlens) or cu_seqlens[0] != 0:
+        raise ValueError(f"cu_seqlens: expected a vector of integers that begins with 0, got {cu_seqlens}")
+    if (cu_seqlens.diff() < 0).any():
+        raise ValueError(f"cu_seqlens: expected ends that never decrease, got {cu_seqlens}")
+    last = int(cu_seqlens[-1])
+    length = last if length is None else length
+    if last > length:
+        raise ValueError(f"cu_seqlens: expected at most length={length}, got {last}")
+    positions = torch.arange(length, device=cu_seqlens.device)
+    return torch.bucketize(positions, cu_seqlens[1:], right=True)[None]
+
+
+def mask_pattern(
     attn_mask: Tensor | None = None,
     padding_mask: Tensor | None = None,
     is_causal: bool = False,
     *,
+    window: int | None = None,
+    segments: Tensor | tuple[Tensor, Tensor] | None = None,
     batch: int,
     heads: int,
     n: int,
     m: int,
-    device: torch.device | str | None = None,
-) -> Tensor | None:
-    """Check the mask arguments and combine them into one.
-
-    Returns:
-        A boolean tensor of four dimensions, broadcastable to ``(B, H, N, M)``; ``None`` if nothing is masked.
+) -> MaskPattern:
+    """Check the mask arguments and keep them as one pattern.
 
     Raises:
         TypeError: if a mask is not boolean.
-        ValueError: if a mask has the wrong shape, or ``is_causal`` is asked for with ``N != M``.
+        ValueError: if one has the wrong shape, a window is not positive, or order matters (``is_causal``, ``window``)
+            with ``N != M``.
     """
-    combined = None
     if attn_mask is not None:
-        combined = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
+        attn_mask = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
     if padding_mask is not None:
         require_boolean("padding_mask", padding_mask)
         if tuple(padding_mask.shape) != (batch, m):
             raise ValueError(
                 f"padding_mask: expected shape (batch, senders) = {(batch, m)}, got {tuple(padding_mask.shape)}"
             )
-        padding = padding_mask[:, None, None, :]
-        combined = padding if combined is None else combined & padding
-    if is_causal:
-        if n != m:
-            raise ValueError(f"is_causal: needs as many receivers as senders, got {n} receivers and {m} senders")
-        causal = causal_mask(n, device=device)[None, None]
-        combined = causal if combined is None else combined & causal
-    return combined
+    if window is not None and window < 1:
+        raise ValueError(f"window: expected at least one position, got {window}")
+    for name, wanted in (("is_causal", is_causal), ("window", window is not None)):
+        if wanted and n != m:
+            raise ValueError(f"{name}: needs as many receivers as senders, got {n} receivers and {m} senders")
+    receivers = senders = None
+    if segments is not None:
+        receivers, senders = segments if isinstance(segments, tuple) else (segments, segments)
+        for of, length in ((receivers, n), (senders, m)):
+            if (
+                of.is_floating_point()
+                or of.dtype == torch.bool
+                or tuple(of.shape) not in ((batch, length), (1, length))
+            ):
+                raise ValueError(
+                    f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
+                    f"got shape {tuple(of.shape)} of dtype {of.dtype}"
+                )
+    return MaskPattern(n, m, attn_mask, padding_mask, receivers, senders, is_causal, window)
+
+
+def combine_masks(
+    attn_mask: Tensor | None = None,
+    padding_mask: Tensor | None = None,
+    is_causal: bool = False,
+    *,
+    window: int | None = None,
+    segments: Tensor | tuple[Tensor, Tensor] | None = None,
+    batch: int,
+    heads: int,
+    n: int,
+    m: int,
+    device: torch.device | str | None = None,
+) -> Tensor | None:
+    """Check the mask arguments and build the one mask that they make together.
+
+    Returns:
+        A boolean tensor of four dimensions, broadcastable to ``(B, H, N, M)``; ``None`` if nothing is masked.
+
+    Raises:
+        TypeError, ValueError: as :func:`mask_pattern`.
+    """
+    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
+    return mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes).dense(device)
 
 
 def check_bias(bias: Tensor | None, *, batch: int, heads: int, n: int, m: int) -> Tensor | None:

@@ -7,7 +7,7 @@ of relative symbols.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,15 @@ from torch import Tensor
 
 from . import reference
 from .activations import Activation, activation_function
+from .blockwise import blockwise_relational_attention
+from .linear import linear_relational_attention
+from .masks import MaskPattern
 from .symbols import RelativeSymbols
 
 Implementation = Literal["auto", "reference", "dense", "linear"]
+
+LARGEST_DENSE = 256 * 256
+"""Pairs (receivers times senders) up to which ``impl="auto"`` builds the weights at once."""
 
 
 class RelationalAttentionOutput(NamedTuple):
@@ -45,7 +51,7 @@ def relational_attention(
     scale: float,
     rel_scale: float,
     rel_activation: str | Activation = "identity",
-    mask: Tensor | None = None,
+    mask: Tensor | MaskPattern | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
@@ -63,13 +69,15 @@ def relational_attention(
         w_r: ``(H, d_h, R)``, maps relations to the width of a head.
         scale, rel_scale: factors of the attention scores and of the relations.
         rel_activation: activation of the relations, a name or an elementwise function.
-        mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``; True = may be attended.
-        bias: floating point, broadcastable likewise, added to the scaled scores.
+        mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``, True = may be attended; or a pattern.
+        bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks.
         dropout: rate on the attention weights; symbols and relations see the same mask.
         need_weights: also return the weights and the relations, which needs them to be built.
-        impl: ``"linear"`` moves the sum over senders inside the relation's inner product, and builds nothing of size
-            N x M x R (identity activation only); ``"dense"`` builds the relations; ``"reference"`` is the paper's
-            equation as it stands; ``"auto"`` is linear where it can be, otherwise dense.
+        impl: ``"reference"`` is the paper's equation as it stands. ``"dense"`` builds the weights, and the relations if
+            they are asked for or activated. ``"linear"`` builds neither whole, but for a block of receivers at a time,
+            and again in the backward pass, so that memory grows with N alone. ``"auto"`` is dense if maps are asked
+            for, if there are at most :data:`LARGEST_DENSE` pairs, or if relative symbols have about a row for each
+            pair; otherwise linear. All agree to rounding; under dropout linear draws another mask than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -79,45 +87,91 @@ def relational_attention(
         ValueError: if shapes disagree, or ``impl`` is unknown or cannot do what is asked.
     """
     _check_shapes(q, k, u, w, symbols, w_r)
-    identity = rel_activation == "identity"
+    n, m = q.shape[2], k.shape[2]
+    if not isinstance(mask, MaskPattern):
+        mask = MaskPattern(n, m, mask)
+    if rel_activation != "softmax" and rel_activation != "identity":
+        rel_activation = activation_function(rel_activation)
     if impl == "auto":
-        impl = "linear" if identity and not need_weights else "dense"
-    if impl == "linear" and not (identity and not need_weights):
-        raise ValueError(
-            "impl='linear' never builds relations or returns maps: it needs rel_activation='identity' and "
-            f"need_weights=False, got rel_activation={rel_activation!r} and need_weights={need_weights}"
-        )
+        small = n * m <= LARGEST_DENSE
+        impl = "dense" if need_weights or small or _symbol_for_each_pair(symbols, n, m) else "linear"
+    common: dict[str, Any] = {"scale": scale, "rel_scale": rel_scale, "bias": bias, "dropout": dropout}
 
+    if impl == "linear":
+        return RelationalAttentionOutput(
+            _linear(q, k, u, w, symbols, w_r, mask, rel_activation, need_weights=need_weights, **common)
+        )
+    common["mask"] = mask.dense(q.device)
     if impl == "reference":
-        output, alpha, r = reference.relational_attention(
-            q,
-            k,
-            u,
-            w,
-            symbols,
-            w_r,
-            scale=scale,
-            rel_scale=rel_scale,
-            rel_activation=rel_activation,
-            mask=mask,
-            bias=bias,
-            dropout=dropout,
-        )
-        return RelationalAttentionOutput(output, alpha, r) if need_weights else RelationalAttentionOutput(output)
-    if impl not in ("dense", "linear"):
+        maps = reference.relational_attention(q, k, u, w, symbols, w_r, rel_activation=rel_activation, **common)
+    elif impl == "dense":
+        maps = _dense(q, k, u, w, symbols, w_r, rel_activation, need_weights=need_weights, **common)
+    else:
         raise ValueError(f"impl: expected one of {', '.join(get_args(Implementation))}, got {impl!r}")
+    return RelationalAttentionOutput(*maps) if need_weights else RelationalAttentionOutput(maps[0])
 
+
+def _dense(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    rel_activation: str | Activation,
+    *,
+    scale: float,
+    rel_scale: float,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
     alpha = F.dropout(reference.attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
     r = None
-    if impl == "linear":
+    if rel_activation == "identity" and not need_weights:
         attended_relations = attend_to_relations(alpha, u, w, rel_scale)
     else:
-        if rel_activation != "softmax":
-            rel_activation = activation_function(rel_activation)
         r = reference.relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask)
         attended_relations = torch.einsum("bhnm,bnmr->bhnr", alpha, r)
-    output = attended_relations @ w_r.transpose(-2, -1) + attend_to_symbols(alpha, symbols)
-    return RelationalAttentionOutput(output, alpha, r) if need_weights else RelationalAttentionOutput(output)
+    return attended_relations @ w_r.transpose(-2, -1) + attend_to_symbols(alpha, symbols), alpha, r
+
+
+def _linear(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    pattern: MaskPattern,
+    rel_activation: str | Activation,
+    *,
+    scale: float,
+    rel_scale: float,
+    bias: Tensor | None,
+    dropout: float,
+    need_weights: bool,
+) -> Tensor:
+    if need_weights:
+        raise ValueError("impl='linear' builds neither weights nor relations whole: it needs need_weights=False")
+    if _symbol_for_each_pair(symbols, q.shape[2], k.shape[2]):
+        raise ValueError(
+            "impl='linear' needs a library of relative symbols with fewer rows than pairs, got "
+            f"{symbols.shape} from {symbols.library.shape[0] if isinstance(symbols, RelativeSymbols) else 0} rows"
+        )
+    operation = linear_relational_attention
+    arguments: dict[str, Any] = {
+        "scale": scale,
+        "rel_scale": rel_scale,
+        "pattern": pattern,
+        "bias": bias,
+        "dropout": dropout,
+    }
+    if rel_activation != "identity":
+        operation, arguments["rel_activation"] = blockwise_relational_attention, rel_activation
+    attended_symbols, attended_relations = operation(q, k, u, w, symbols, **arguments)
+    return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
 
 
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
@@ -150,12 +204,17 @@ def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tenso
         return reference.attend_to_symbols(alpha, symbols)
     batch, heads, n, m = alpha.shape
     rows, groups = symbols.library.shape[:2]
-    if rows > 2 * (n + m):  # nearly every pair has a symbol of its own: nothing to share
+    if _symbol_for_each_pair(symbols, n, m):
         return reference.attend_to_symbols(alpha, symbols)
     beta = alpha.new_zeros(batch, heads, n, rows)
     beta = beta.scatter_add(-1, symbols.index.expand(batch, heads, n, m), alpha)
     library = symbols.library.transpose(0, 1)  # (G, K, d_h)
     return (beta.unflatten(1, (groups, -1)) @ library[:, None]).flatten(1, 2)
+
+
+def _symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
+    """Whether relative symbols have so many rows that hardly any two pairs share one."""
+    return isinstance(symbols, RelativeSymbols) and symbols.library.shape[0] > 2 * (n + m)
 
 
 def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | RelativeSymbols, w_r: Tensor) -> None:

@@ -1,9 +1,13 @@
+import importlib
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dual_attention.functional import attention, reference
+from dual_attention.functional import MaskPattern, attention, causal_mask, reference
+
+attention_module = importlib.import_module("dual_attention.functional.attention")  # its name is also the function's
 
 
 def draw_inputs(seed, batch, heads, groups, n, m, key_dim, width):
@@ -62,9 +66,10 @@ def test_a_row_with_nothing_to_attend_is_zero_and_so_are_its_gradients(dtype, ne
 
 def test_causal_flag_is_the_causal_mask():
     q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
-    wanted, weights = attention(q, k, v, scale=0.5, mask=torch.ones(5, 5, dtype=torch.bool).tril(), need_weights=True)
-    torch.testing.assert_close(attention(q, k, v, scale=0.5, is_causal=True)[0], wanted)
-    flagged, flagged_weights = attention(q, k, v, scale=0.5, is_causal=True, need_weights=True)
+    wanted, weights = attention(q, k, v, scale=0.5, mask=causal_mask(5)[None, None], need_weights=True)
+    pattern = MaskPattern(5, 5, causal=True)
+    torch.testing.assert_close(attention(q, k, v, scale=0.5, mask=pattern)[0], wanted)
+    flagged, flagged_weights = attention(q, k, v, scale=0.5, mask=pattern, need_weights=True)
     torch.testing.assert_close(flagged, wanted)
     assert weights is not None and flagged_weights is not None
     assert torch.equal(flagged_weights, weights) and (weights.triu(1) == 0).all()
@@ -75,3 +80,29 @@ def test_reference_gradients():
     assert torch.autograd.gradcheck(
         lambda *x: reference.attention(*x, scale=0.7, mask=mask, bias=bias.clamp(min=-9))[0], inputs
     )
+
+
+@given(
+    seed=st.integers(0, 99),
+    n=st.integers(1, 9),
+    block=st.integers(1, 4),
+    causal=st.booleans(),
+    window=st.sampled_from([None, 2]),
+    with_mask=st.booleans(),
+    with_bias=st.booleans(),
+)
+def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, window, with_mask, with_bias):
+    inputs, mask, bias = draw_inputs(seed, 2, 4, 2, n, n, 2, 3)
+    pattern = MaskPattern(n, n, mask if with_mask else None, causal=causal, window=window)
+    arguments = {"scale": 0.7, "bias": bias if with_bias else None}
+    wanted, _ = reference.attention(*inputs, mask=pattern.dense(None), **arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_module, "LARGEST_MASK", 0)
+        patch.setattr(attention_module, "BLOCK", block)
+        ours, _ = attention(*inputs, mask=pattern, **arguments)
+    torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=1e-12)
+    cotangent = torch.randn_like(wanted)
+    for a, b in zip(
+        torch.autograd.grad(ours, inputs, cotangent), torch.autograd.grad(wanted, inputs, cotangent), strict=True
+    ):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dual_attention.functional import causal_mask, combine_masks, padding_mask
+from dual_attention.functional import causal_mask, combine_masks, mask_pattern, padding_mask, segments_from_lengths
 from dual_attention.functional.masks import check_bias
 
 SIZES = {"batch": 2, "heads": 3, "n": 4, "m": 4}
@@ -82,3 +82,64 @@ def test_bias_must_be_floating_point_and_broadcast():
         check_bias(torch.zeros(3, 4), **SIZES)
     bias = check_bias(torch.zeros(4, 4), **SIZES)
     assert bias is not None and bias.shape == (1, 1, 4, 4)
+
+
+def test_window_and_segments():
+    segments = torch.tensor([[0, 0, 1, 1]])
+    combined = combine_masks(is_causal=True, window=2, segments=segments, batch=2, heads=3, n=4, m=4)
+    assert combined is not None
+    wanted = [[j <= i and i - j < 2 and (i < 2) == (j < 2) for j in range(4)] for i in range(4)]
+    assert combined.expand(2, 3, 4, 4)[1, 2].tolist() == wanted
+
+
+def test_segments_of_receivers_and_senders():
+    pair = (torch.tensor([[0, 1]]), torch.tensor([[1, 0, 1]]))
+    combined = combine_masks(segments=pair, batch=1, heads=1, n=2, m=3)
+    assert combined is not None and combined[0, 0].tolist() == [[False, True, False], [True, False, True]]
+
+
+def test_segments_from_cumulative_lengths():
+    assert segments_from_lengths(torch.tensor([0, 2, 2, 3])).tolist() == [[0, 0, 2]]
+    assert segments_from_lengths(torch.tensor([0, 2]), 4).tolist() == [[0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize("cu_seqlens", [[1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9]])
+def test_bad_cumulative_lengths_are_refused(cu_seqlens):
+    with pytest.raises(ValueError, match="cu_seqlens"):
+        segments_from_lengths(torch.tensor(cu_seqlens), 5)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"window": 0}, "window: expected at least one"),
+        ({"segments": torch.zeros(2, 4)}, "segments: expected integers"),
+        ({"segments": torch.zeros(3, 4, dtype=torch.long)}, r"segments: .*got shape \(3, 4\)"),
+    ],
+)
+def test_bad_windows_and_segments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        combine_masks(**arguments, **SIZES)
+
+
+def test_a_window_needs_as_many_receivers_as_senders():
+    with pytest.raises(ValueError, match="window: needs as many"):
+        combine_masks(window=2, batch=1, heads=1, n=2, m=3)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [None, 1, 3])
+def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window):
+    generator = torch.Generator().manual_seed(0)
+    attn = torch.rand(2, 1, 7, 7, generator=generator) < 0.6
+    pattern = mask_pattern(attn, None, causal, window=window, batch=2, heads=1, n=7, m=7)
+    whole = pattern.dense(None)
+    assert whole is not None
+    for start in range(0, 7, 3):
+        rows = slice(start, min(start + 3, 7))
+        columns = slice(*pattern.senders(rows.start, rows.stop))
+        block = pattern.block(rows, columns, None)
+        assert block is not None and torch.equal(block.expand(2, 1, -1, -1), whole[:, :, rows, columns])
+        outside = whole[:, :, rows].clone()
+        outside[..., columns] = False
+        assert not outside.any()

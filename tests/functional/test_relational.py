@@ -1,11 +1,24 @@
 """The implementations of relational attention against the reference, forward and every gradient."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dual_attention.functional import ACTIVATIONS, RelativeSymbols, reference, relational_attention
+from dual_attention.functional import (
+    ACTIVATIONS,
+    MaskPattern,
+    RelativeSymbols,
+    blockwise,
+    linear,
+    reference,
+    relational,
+    relational_attention,
+)
+
+from ..layers import normal
 
 SCALES = {"scale": 0.7, "rel_scale": 0.4}
 
@@ -56,31 +69,78 @@ def assert_same_with_gradients(ours, theirs, leaves):
         torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-11)
 
 
-@given(
-    sizes=st.fixed_dictionaries(
-        {
-            "seed": st.integers(0, 99),
-            "batch": st.integers(1, 3),
-            "groups": st.integers(1, 2),
-            "repeat": st.integers(1, 2),
-            "n": st.integers(1, 5),
-            "m": st.integers(1, 5),
-            "key_dim": st.integers(1, 3),
-            "width": st.integers(1, 3),
-            "n_relations": st.integers(1, 4),
-            "p": st.integers(1, 3),
-            "symbols": st.sampled_from(["shared", "one batch", "relative", "of pairs"]),
-        }
-    ),
-    with_mask=st.booleans(),
-    impl=st.sampled_from(["auto", "dense", "linear"]),
+SIZES = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 99),
+        "batch": st.integers(1, 3),
+        "groups": st.integers(1, 2),
+        "repeat": st.integers(1, 2),
+        "n": st.integers(1, 5),
+        "m": st.integers(1, 5),
+        "key_dim": st.integers(1, 3),
+        "width": st.integers(1, 3),
+        "n_relations": st.integers(1, 4),
+        "p": st.integers(1, 3),
+        "symbols": st.sampled_from(["shared", "one batch", "relative"]),
+    }
 )
+
+
+@given(sizes=SIZES, with_mask=st.booleans(), impl=st.sampled_from(["auto", "dense", "linear"]))
 def test_every_implementation_is_the_reference(sizes, with_mask, impl):
     leaves, index, mask = draw_inputs(**sizes)
     mask = mask if with_mask else None
     ours = run(relational_attention, leaves, index, mask=mask, impl=impl)
     theirs = run(reference.relational_attention, leaves, index, mask=mask)
     assert_same_with_gradients(ours, theirs, leaves)
+
+
+@given(
+    sizes=SIZES,
+    causal=st.booleans(),
+    window=st.sampled_from([None, 1, 2, 9]),
+    packed=st.booleans(),
+    padded=st.booleans(),
+    masked=st.booleans(),
+    bias_shape=st.sampled_from([None, (1, 1, 1, 1), (0, 0, 0, 0), (0, 1, 1, 0), (1, 0, 0, 1)]),
+    activation=st.sampled_from(["identity", "identity", "tanh"]),
+    block=st.integers(1, 4),
+)
+def test_blocks_of_every_pattern(sizes, causal, window, packed, padded, masked, bias_shape, activation, block):
+    """Each part of a pattern and a bias with gradients, in blocks smaller than the sequence."""
+    leaves, index, mask = draw_inputs(**{**sizes, "m": sizes["n"]})
+    batch, heads, n = leaves[0].shape[:3]
+    generator = torch.Generator().manual_seed(1)
+    segments = torch.randint(2, (batch, n), generator=generator) if packed else None
+    padding = torch.rand(batch, n, generator=generator) < 0.6 if padded else None
+    pattern = MaskPattern(n, n, mask if masked else None, padding, segments, segments, causal, window)
+    bias = None
+    if bias_shape is not None:
+        full = (batch, heads, n, n)
+        shape = [size if whole else 1 for size, whole in zip(full, bias_shape, strict=True)]
+        bias = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    tensors = leaves if bias is None else [*leaves, bias]
+    arguments = {"bias": bias, "rel_activation": activation}
+    theirs = run(reference.relational_attention, leaves, index, mask=pattern.dense(None), **arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (linear, blockwise):
+            name = f"{module.__name__.rsplit('.', 1)[1]}_relational_attention"
+            patch.setattr(relational, name, partial(getattr(module, name), block=block))
+        ours = run(relational_attention, leaves, index, mask=pattern, impl="linear", **arguments)
+    assert_same_with_gradients(ours, theirs, tensors)
+
+
+def test_memory_of_linear_does_not_hold_the_weights():
+    """What autograd keeps between forward and backward grows with N, not with N * N."""
+
+    def kept(n):
+        leaves, _, _ = draw_inputs(n=n, m=n)
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
+            run(relational_attention, leaves, None, impl="linear", mask=MaskPattern(n, n, causal=True))
+        return sum(sizes)
+
+    assert kept(400) < 2.2 * kept(200)
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, torch.sin])
@@ -124,16 +184,80 @@ def test_bias_is_added_to_the_scores_and_minus_infinity_masks():
     assert (biased[0, 0, 0] == 0).all()
 
 
-def test_dropout_hits_symbols_and_relations_alike():
-    """Dropping weights is dropping whole messages: the same weights explain symbols and relations."""
-    leaves, _, _ = draw_inputs()
-    results = []
-    for impl in ("linear", "dense", "reference"):
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+def test_dropout_hits_symbols_and_relations_alike(impl, activation):
+    """With the sender's symbol as its only relation, positive, what is attended of both is the same number."""
+    q, k = normal(1, 1, 50, 2), normal(1, 1, 50, 2)
+    s, ones = normal(1, 1, 50, 1).abs(), torch.ones(1, 50, 1, 1, dtype=torch.float64)
+
+    def attend(symbols, w_r):
         torch.manual_seed(3)
-        results.append(run(relational_attention, leaves, None, dropout=0.5, impl=impl))
-    torch.testing.assert_close(results[0], results[2])
-    torch.testing.assert_close(results[1], results[2])
-    assert not torch.allclose(results[0], run(relational_attention, leaves, None))
+        arguments = {"scale": 0.7, "rel_scale": 1.0, "rel_activation": activation, "dropout": 0.5, "impl": impl}
+        return relational_attention(q, k, ones, s.transpose(1, 2), symbols, w_r, **arguments).output
+
+    of_symbols = attend(s, torch.zeros(1, 1, 1, dtype=torch.float64))
+    of_relations = attend(torch.zeros_like(s), torch.ones(1, 1, 1, dtype=torch.float64))
+    torch.testing.assert_close(of_symbols, of_relations)
+    assert not torch.allclose(of_symbols, attend_without_dropout(q, k, s))
+
+
+def attend_without_dropout(q, k, s):
+    return reference.attention(q, k, s, scale=0.7)[0]
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh"])
+def test_gradients_under_dropout_are_those_of_the_mask_of_the_forward_pass(activation):
+    leaves, _, _ = draw_inputs(n=3, m=3, batch=1, width=2)
+
+    def operation(*leaves):
+        torch.manual_seed(5)
+        return run(relational_attention, leaves, None, dropout=0.4, impl="linear", rel_activation=activation)
+
+    assert torch.autograd.gradcheck(operation, leaves)
+
+
+def test_dropout_of_linear_keeps_the_mean():
+    leaves, _, _ = draw_inputs(batch=1, n=2, m=3)
+    wanted = run(relational_attention, leaves, None)
+    drawn = [run(relational_attention, leaves, None, dropout=0.3, impl="linear").detach() for _ in range(3000)]
+    torch.testing.assert_close(torch.stack(drawn).mean(0), wanted.detach(), atol=0.15, rtol=0.1)
+
+
+def test_a_second_derivative_is_refused_not_wrong():
+    leaves, _, _ = draw_inputs()
+    out = run(relational_attention, leaves, None, impl="linear")
+    (first,) = torch.autograd.grad(out.square().sum(), leaves[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="linear_relational_attention_backward"):
+        first.square().sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_is_no_worse_than_dense(dtype):
+    leaves, _, _ = draw_inputs(n=40, m=40, key_dim=8, width=8, p=4)
+    exact = run(reference.relational_attention, leaves, None)
+    cotangent = torch.randn_like(exact)
+    wanted = torch.autograd.grad(exact, leaves, cotangent)
+    low = [x.detach().to(dtype).requires_grad_() for x in leaves]
+    errors = {}
+    for impl in ("dense", "linear"):
+        out = run(relational_attention, low, None, impl=impl)
+        grads = torch.autograd.grad(out, low, cotangent.to(dtype))
+        errors[impl] = [
+            float(((ours.double() - theirs).abs().max() / theirs.abs().max()).detach())
+            for ours, theirs in zip((out, *grads), (exact, *wanted), strict=True)
+        ]
+    eps = torch.finfo(dtype).eps
+    for ours, theirs in zip(errors["linear"], errors["dense"], strict=True):
+        assert ours <= 1.5 * theirs + 2 * eps
+
+
+def test_registered_operation():
+    """Schema, fake tensors and autograd registration, which torch.compile and torch.export rely on."""
+    leaves, _, _ = draw_inputs(n=5, m=5)
+    nothing = [None] * 7
+    arguments = (*leaves[:5], *nothing, True, None, 0.5, 0.5, 0.0, 2)
+    torch.library.opcheck(torch.ops.dual_attention.linear_relational_attention.default, arguments)
 
 
 @pytest.mark.parametrize("symbols", ["shared", "relative"])
@@ -162,7 +286,6 @@ def test_softmax_relations_refuse_a_mask_of_each_head():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"impl": "linear", "rel_activation": "relu"}, "impl='linear'"),
         ({"impl": "linear", "need_weights": True}, "impl='linear'"),
         ({"impl": "fast"}, "impl: expected one of"),
         ({"rel_activation": "swish"}, "activation: expected one of"),
@@ -172,6 +295,14 @@ def test_what_cannot_be_done_is_refused(arguments, message):
     leaves, index, _ = draw_inputs()
     with pytest.raises(ValueError, match=message):
         run(relational_attention, leaves, index, **arguments)
+
+
+def test_a_symbol_for_each_pair_is_dense_by_nature():
+    leaves, index, mask = draw_inputs(symbols="of pairs", n=7, m=8)
+    ours = run(relational_attention, leaves, index, mask=mask)
+    assert_same_with_gradients(ours, run(reference.relational_attention, leaves, index, mask=mask), leaves)
+    with pytest.raises(ValueError, match="fewer rows than pairs"):
+        run(relational_attention, leaves, index, impl="linear")
 
 
 # q is measured against k, and u against w: the second of each pair is the one that is named

@@ -1,0 +1,332 @@
+"""Relational attention in memory linear in the length, forward and backward, in plain PyTorch.
+
+With the identity activation a relation is linear in the sender's key, so the sum over senders moves inside the inner
+product: relational attention is one ordinary attention whose value at a sender is its symbol beside its relation keys,
+followed by R inner products with the relation queries. Weights are built for a block of receivers at a time, and built
+again in the backward pass from the saved row sums; nothing of size N x M, let alone N x M x R, outlives a block.
+
+Math: c^h_i,l = sum_j alpha^h_ij w^l_j,   sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, c^h_i,l>
+
+Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
+key, d_h width of a head, R relations, p width of one relation's query or key, K rows of a library of relative symbols;
+in a block: C receivers, J senders.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .attention import narrow
+from .masks import MaskPattern
+from .symbols import RelativeSymbols
+
+BLOCK = 128
+"""Receivers in a block. Larger blocks make larger products and hold more weights at a time."""
+
+
+def linear_relational_attention(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    *,
+    scale: float,
+    rel_scale: float,
+    pattern: MaskPattern,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    block: int = BLOCK,
+) -> tuple[Tensor, Tensor]:
+    """Attended symbols and attended relations.
+
+    Args:
+        q: ``(B, H, N, D)``; k: ``(B, G, M, D)``; u: ``(B, N, R, p)``; w: ``(B, M, R, p)``.
+        symbols: projected, ``(B or 1, G, M, d_h)``; or relative with a library ``(K, G, d_h)``.
+        pattern: which pairs may be attended.
+        bias: added to the scaled scores, broadcastable to ``(B, H, N, M)``; minus infinity masks.
+        dropout: rate on the weights; symbols and relations see the same mask, which depends on a seed drawn from the
+            global generator and is drawn again, not kept, in the backward pass.
+        block: receivers handled at a time.
+
+    Returns:
+        ``(B, H, N, d_h)`` and ``(B, H, N, R)``. Asking for a second derivative raises ``RuntimeError``.
+    """
+    relative = isinstance(symbols, RelativeSymbols)
+    seed = torch.randint(2**62, (1,)) if dropout else None
+    out_symbols, out_relations, _ = _forward_op(
+        q,
+        k,
+        u,
+        w,
+        symbols.library if relative else symbols,
+        symbols.index if relative else None,
+        bias,
+        seed,
+        pattern.attn_mask,
+        pattern.padding,
+        pattern.receiver_segments,
+        pattern.sender_segments,
+        pattern.causal,
+        pattern.window,
+        scale,
+        rel_scale,
+        dropout,
+        block,
+    )
+    return out_symbols, out_relations
+
+
+class _Blocks:
+    """One call's tensors, and the sums over blocks of receivers that forward and backward are made of."""
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        u: Tensor,
+        w: Tensor,
+        table: Tensor,
+        index: Tensor | None,
+        bias: Tensor | None,
+        seed: Tensor | None,
+        attn_mask: Tensor | None,
+        padding: Tensor | None,
+        receiver_segments: Tensor | None,
+        sender_segments: Tensor | None,
+        causal: bool,
+        window: int | None,
+        scale: float,
+        rel_scale: float,
+        dropout: float,
+        block: int,
+    ) -> None:
+        self.batch, self.heads, self.n, _ = q.shape
+        self.groups, self.m = k.shape[1:3]
+        self.rep = self.heads // self.groups
+        self.n_relations, self.p = u.shape[2:]
+        self.width = table.shape[-1]
+        self.pattern = MaskPattern(
+            self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window
+        )
+        self.q, self.k = q, k
+        self.u, self.w = u * rel_scale, w.flatten(2)  # (B, N, R, p), (B, M, R * p)
+        self.index, self.bias = index, bias
+        self.table = (
+            table.transpose(0, 1)[None] if index is not None else table
+        )  # (1, G, K, d_h) or (B or 1, G, M, d_h)
+        self.scale, self.rel_scale, self.dropout, self.block = scale, rel_scale, dropout, block
+        self.seed = int(seed) if seed is not None else 0
+        self.wide = torch.promote_types(q.dtype, torch.float32)  # of softmax and of sums over blocks
+
+    def spans(self) -> list[tuple[slice, slice]]:
+        """Blocks of receivers with the senders that any of them may attend."""
+        spans = []
+        for start in range(0, self.n, self.block):
+            stop = min(start + self.block, self.n)
+            spans.append((slice(start, stop), slice(*self.pattern.senders(start, stop))))
+        return spans
+
+    def scores(self, rows: slice, columns: slice) -> Tensor:
+        """Masked scaled scores ``(B, H, C, J)``; minus infinity where nothing may be attended."""
+        q = self.q[:, :, rows].unflatten(1, (self.groups, self.rep)).flatten(2, 3)
+        scores = (q @ self.k[:, :, columns].transpose(-2, -1)).to(self.wide) * self.scale
+        scores = scores.view(self.batch, self.heads, rows.stop - rows.start, -1)
+        if self.bias is not None:
+            scores = scores + narrow(self.bias, rows, columns)
+        mask = self.pattern.block(rows, columns, scores.device)
+        return scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+
+    def kept(self, rows: slice, shape: torch.Size) -> Tensor | None:
+        """Dropout factors of the weights of a block: zero, or one over the rate of what is kept."""
+        if not self.dropout:
+            return None
+        generator = torch.Generator(self.q.device).manual_seed(self.seed + rows.start)
+        keep = torch.rand(shape, generator=generator, device=self.q.device) >= self.dropout
+        return keep.to(self.wide) / (1.0 - self.dropout)
+
+    def attend_symbols(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
+        """``(B, H, C, J) -> (B, H, C, d_h)``."""
+        if self.index is not None:
+            alpha, columns = self.shared(alpha, rows, columns), slice(None)
+        return self.grouped(alpha) @ self.table[:, :, columns]
+
+    def shared(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Weights summed over the senders that have the same relative symbol: ``(B, H, C, K)``."""
+        assert self.index is not None
+        index = self.index[rows, columns].expand(alpha.shape)
+        return alpha.new_zeros(*alpha.shape[:-1], self.table.shape[-2]).scatter_add(-1, index, alpha)
+
+    def grouped(self, x: Tensor) -> Tensor:
+        """``(B, H, C, ...) -> (B, G, rep * C, ...)``."""
+        return x.unflatten(1, (self.groups, self.rep)).flatten(2, 3)
+
+    def ungrouped(self, x: Tensor) -> Tensor:
+        """``(B, G, rep * C, ...) -> (B, H, C, ...)``."""
+        return x.unflatten(2, (self.rep, -1)).flatten(1, 2)
+
+    def attend_keys(self, alpha: Tensor, columns: slice) -> Tensor:
+        """Relation keys under the weights, one product for all heads: ``(B, H, C, R, p)``."""
+        keys = alpha.flatten(1, 2) @ self.w[:, columns]
+        return keys.view(*alpha.shape[:-1], self.n_relations, self.p)
+
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.q
+        symbols = q.new_empty(self.batch, self.heads, self.n, self.width)
+        relations = q.new_empty(self.batch, self.heads, self.n, self.n_relations)
+        lse = q.new_empty(self.batch, self.heads, self.n, 1, dtype=self.wide)
+        for rows, columns in self.spans():
+            scores = self.scores(rows, columns)
+            top = torch.logsumexp(scores, dim=-1, keepdim=True)
+            # A row with nothing to attend has the sum log 0; with any finite number in its place its weights are zero.
+            lse[:, :, rows] = top.masked_fill(top == -torch.inf, 0.0)
+            alpha = torch.exp(scores - lse[:, :, rows])
+            kept = self.kept(rows, alpha.shape)
+            alpha = (alpha if kept is None else alpha * kept).to(q.dtype)
+            symbols[:, :, rows] = self.ungrouped(self.attend_symbols(alpha, rows, columns))
+            relations[:, :, rows] = (self.attend_keys(alpha, columns) * self.u[:, None, rows]).sum(-1)
+        return symbols, relations, lse
+
+    def backward(
+        self, grad_symbols: Tensor, grad_relations: Tensor, symbols: Tensor, relations: Tensor, lse: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Gradients of q, k, u, w, table and bias (empty without one), from those of the results."""
+        wide = self.wide
+        dq, du = torch.empty_like(self.q), torch.empty_like(self.u)
+        dk = torch.zeros_like(self.k, dtype=wide)
+        dw = torch.zeros_like(self.w, dtype=wide)
+        dtable = torch.zeros_like(self.table, dtype=wide)
+        dbias = torch.zeros_like(self.bias, dtype=wide) if self.bias is not None else None
+        # Math: delta_i = <g^s_i, o^s_i> + <g^a_i, a_i>, the row sum of alpha * dalpha
+        delta = (grad_symbols.to(wide) * symbols).sum(-1, keepdim=True)
+        delta = delta + (grad_relations.to(wide) * relations).sum(-1, keepdim=True)
+        for rows, columns in self.spans():
+            probabilities = torch.exp(self.scores(rows, columns) - lse[:, :, rows])
+            kept = self.kept(rows, probabilities.shape)
+            alpha = (probabilities if kept is None else probabilities * kept).to(self.q.dtype)
+            g_s, g_a = grad_symbols[:, :, rows], grad_relations[:, :, rows]
+            # Math: G_i^h = [g^a_i,l u^l_i]_l, the gradient of the attended relation keys
+            g_keys = (g_a[..., None] * self.u[:, None, rows]).flatten(3)  # (B, H, C, R * p)
+            dalpha = (g_keys.flatten(1, 2) @ self.w[:, columns].transpose(-2, -1)).view(alpha.shape)
+            dalpha = dalpha + self.symbols_backward(g_s, alpha, rows, columns, dtable)
+            dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide) * kept
+            dscores = probabilities * (dalpha - delta[:, :, rows])
+            if dbias is not None:
+                add_reduced(dbias, dscores, rows, columns)
+            dscores = self.grouped((dscores * self.scale).to(self.q.dtype))
+            dq[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns])
+            dk[:, :, columns] += dscores.transpose(-2, -1) @ self.grouped(self.q[:, :, rows])
+            dw[:, columns] += alpha.flatten(1, 2).transpose(-2, -1) @ g_keys.flatten(1, 2)
+            # Math: du^l_i = sum_h g^a_i,l c_i,l
+            du[:, rows] = (g_a[..., None] * self.attend_keys(alpha, columns)).sum(1)
+        du = du * self.rel_scale
+        dtable = dtable[0].transpose(0, 1) if self.index is not None else dtable
+        dw = dw.unflatten(-1, (self.n_relations, self.p))
+        none = self.q.new_empty(0)
+        grads = (dq, dk, du, dw, dtable, none if dbias is None else dbias)
+        return tuple(grad.to(self.q.dtype).contiguous() for grad in grads)
+
+    def symbols_backward(self, g: Tensor, alpha: Tensor, rows: slice, columns: slice, dtable: Tensor) -> Tensor:
+        """Gradient of a block's weights through the symbols; that of the symbols is added to ``dtable``."""
+        if self.index is not None:
+            alpha = self.shared(alpha, rows, columns)
+        into = slice(None) if self.index is not None else columns
+        of_table = self.grouped(alpha).transpose(-2, -1) @ self.grouped(g)
+        dtable[:, :, into] += of_table.sum(0, keepdim=True) if dtable.shape[0] == 1 else of_table
+        dalpha = self.ungrouped(self.grouped(g) @ self.table[:, :, into].transpose(-2, -1))
+        if self.index is None:
+            return dalpha
+        index = self.index[rows, columns]
+        return dalpha.gather(-1, index.expand(*dalpha.shape[:-1], index.shape[-1]))
+
+
+def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:
+    """Add a block ``(B, H, C, J)`` to a tensor that broadcasts to ``(B, H, N, M)``, summed where it broadcasts."""
+    over = [axis for axis in range(4) if total.shape[axis] == 1]
+    narrow(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
+
+
+@torch.library.custom_op("dual_attention::linear_relational_attention", mutates_args=())
+def _forward_op(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    table: Tensor,
+    index: Tensor | None,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    attn_mask: Tensor | None,
+    padding: Tensor | None,
+    receiver_segments: Tensor | None,
+    sender_segments: Tensor | None,
+    causal: bool,
+    window: int | None,
+    scale: float,
+    rel_scale: float,
+    dropout: float,
+    block: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
+    return _Blocks(*tensors, causal, window, scale, rel_scale, dropout, block).forward()
+
+
+@_forward_op.register_fake
+def _(q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    shape = q.shape[:3]
+    lse = q.new_empty(*shape, 1, dtype=torch.promote_types(q.dtype, torch.float32))
+    return q.new_empty(*shape, table.shape[-1]), q.new_empty(*shape, u.shape[2]), lse
+
+
+@torch.library.custom_op("dual_attention::linear_relational_attention_backward", mutates_args=())
+def _backward_op(
+    grad_symbols: Tensor,
+    grad_relations: Tensor,
+    out_symbols: Tensor,
+    out_relations: Tensor,
+    lse: Tensor,
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    table: Tensor,
+    index: Tensor | None,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    attn_mask: Tensor | None,
+    padding: Tensor | None,
+    receiver_segments: Tensor | None,
+    sender_segments: Tensor | None,
+    causal: bool,
+    window: int | None,
+    scale: float,
+    rel_scale: float,
+    dropout: float,
+    block: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
+    blocks = _Blocks(*tensors, causal, window, scale, rel_scale, dropout, block)
+    return blocks.backward(grad_symbols, grad_relations, out_symbols, out_relations, lse)
+
+
+@_backward_op.register_fake
+def _(*args: Any) -> tuple[Tensor, ...]:
+    q, k, u, w, table, _, bias = args[5:12]
+    empty = q.new_empty(0) if bias is None else q.new_empty(bias.shape)
+    return (*(x.new_empty(x.shape) for x in (q, k, u, w, table)), empty)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*output, *inputs[:12])
+    ctx.numbers = inputs[12:]
+
+
+def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    *grads, dbias = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
+    return (*grads, None, dbias if ctx.needs_input_grad[6] else None, *[None] * 11)
+
+
+_forward_op.register_autograd(_backward, setup_context=_setup_context)
