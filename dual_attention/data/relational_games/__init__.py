@@ -1,0 +1,40 @@
+"""Relational Games: is a relation between objects present in an image, whatever the objects look like?
+
+The benchmark is due to Shanahan et al. (2020, "An Explicitly Relational Neural Network Architecture",
+arXiv 1905.10307) and is used by Altabaa & Lafferty (2024, arXiv 2405.16727). A model is trained on images of
+pentominoes and tested on new pentominoes and on two sets of objects it has never seen, hexominoes and stripes.
+
+``generate`` draws images, ``make_splits`` draws a whole experiment, ``load_official`` and ``official_splits`` do the
+same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says for every rule
+how well it is known to agree with the official files.
+"""
+
+from dual_attention.data.relational_games.dataset import RelationalGames, generate
+from dual_attention.data.relational_games.objects import OBJECT_SETS
+from dual_attention.data.relational_games.official import load_official, official_splits
+from dual_attention.data.relational_games.sheet import contact_sheet
+from dual_attention.data.relational_games.splits import make_splits
+from dual_attention.data.relational_games.tasks import (
+    EXTRA_TASKS,
+    TASKS,
+    asked_patterns,
+    class_names,
+    num_classes,
+    supported_objects,
+)
+
+__all__ = [
+    "EXTRA_TASKS",
+    "OBJECT_SETS",
+    "TASKS",
+    "RelationalGames",
+    "asked_patterns",
+    "class_names",
+    "contact_sheet",
+    "generate",
+    "load_official",
+    "make_splits",
+    "num_classes",
+    "official_splits",
+    "supported_objects",
+]

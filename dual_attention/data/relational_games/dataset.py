@@ -1,0 +1,66 @@
+"""Drawing labelled images of one task."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dual_attention.data.relational_games.arguments import check_integer, check_share, check_task_objects
+from dual_attention.data.relational_games.identity import stream_seed
+from dual_attention.data.relational_games.objects import object_set
+from dual_attention.data.relational_games.render import render
+from dual_attention.data.relational_games.tasks import Source
+
+
+class RelationalGames(NamedTuple):
+    """Labelled images.
+
+    Attributes:
+        images: (n, 3, 36, 36) uint8.
+        labels: (n,) int64; ``class_names`` says what they mean.
+        asked: (n,) int64, index of the asked pattern (``asked_patterns``) for the tasks that ask several questions,
+            zeros otherwise.
+    """
+
+    images: Tensor
+    labels: Tensor
+    asked: Tensor
+
+
+def generate(
+    task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float = 0.5
+) -> RelationalGames:
+    """Draw n images of a task, in random order and with equally frequent classes.
+
+    Images are independent draws, so they may repeat: ``same`` has only 33,300 different positive pentomino images.
+    Use ``make_splits`` for an experiment. Class counts, and within a class the counts of asked patterns, differ by at
+    most one. The images depend on the arguments alone, and global random state is neither read nor changed.
+
+    Source: Shanahan et al. (2020), arXiv 1905.10307, as used by Altabaa & Lafferty (2024), arXiv 2405.16727. The
+    objects agree with samples of the official files, as do the rules of ``between`` and ``column_patterns``; the other
+    rules are inferred, see :mod:`dual_attention.data.relational_games.tasks`.
+
+    Args:
+        task: one of ``TASKS`` or ``EXTRA_TASKS``.
+        n: number of images.
+        objects: one of ``OBJECT_SETS`` that the task supports.
+        seed: any integer.
+        independent_share: for ``occurs`` and ``xoccurs``, the probability that a non-matching object is an independent
+            draw rather than a near miss of the objects beside it; other tasks do not use it.
+
+    Raises:
+        ValueError: unknown task or objects, objects that the task does not support, negative n, or a share outside
+            0 .. 1.
+        TypeError: n or seed is not an integer.
+    """
+    found = check_task_objects(task, objects)
+    n = check_integer("n", n, minimum=0)
+    seed = check_integer("seed", seed)
+    share = check_share("independent_share", independent_share)
+    generator = torch.Generator().manual_seed(stream_seed("generate", seed, task, objects))
+    order = torch.randperm(n, generator=generator)
+    labels = order % len(found.classes)
+    asked = order // len(found.classes) % max(1, len(found.asked))
+    drawn_from = object_set(objects)
+    scenes = found.rule(labels, asked, Source(drawn_from, generator, share))
+    return RelationalGames(render(scenes, drawn_from), labels, asked)

@@ -1,0 +1,234 @@
+"""The official files, from a folder that the user names. Nothing is downloaded.
+
+A file ``{task}_{split}.npz`` holds ``images`` (n, 36, 36, 3), ``labels`` (n, 1) and ``tasks`` (n, 1), all int64. The
+images of one file are 7.8 GB in that form, so they are read in pieces and kept as bytes.
+"""
+
+import importlib.util
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dual_attention.data.relational_games.arguments import check_integer, check_shares, check_sizes
+from dual_attention.data.relational_games.dataset import RelationalGames
+from dual_attention.data.relational_games.identity import keys_of, stream_seed
+from dual_attention.data.relational_games.render import IMAGE_SIZE
+from dual_attention.data.relational_games.splits import SHARES, split_mask
+from dual_attention.data.relational_games.tasks import get_task
+
+if TYPE_CHECKING:
+    import numpy as np
+
+OFFICIAL_SPLITS = {
+    "pentominoes": "pentos",
+    "hexominoes": "hexos",
+    "stripes": "stripes",
+    "pentominoes_valid": "pentos_valid",
+}
+"""Our name of a split and the one in the file names."""
+
+_IMAGE_SHAPE = (IMAGE_SIZE, IMAGE_SIZE, 3)
+_CHUNK = 256
+
+
+def load_official(
+    folder: str | PathLike[str], task: str, split: str = "pentominoes", *, limit: int | None = None
+) -> RelationalGames:
+    """Read one official file, such as ``1task_between_pentos.npz``.
+
+    Memory stays near the size of the result, 3,888 bytes an image. Labels are those of the file: whether it
+    orders the classes of ``colour_and_or_shape`` and the patterns asked in ``row_patterns`` as we do is not known.
+
+    Args:
+        folder: where the files lie.
+        task: one of ``TASKS`` or ``EXTRA_TASKS``, by our names.
+        split: "pentominoes", "hexominoes", "stripes" or "pentominoes_valid".
+        limit: read only that many images from the beginning of the file.
+
+    Raises:
+        FileNotFoundError: the folder has no such file.
+        ValueError: unknown task or split, a damaged file, or a missing key, wrong shape, wrong dtype or value out of
+            range in the file.
+        ImportError: numpy is missing; ``pip install dual-attention[train]`` brings it.
+        TypeError: limit is not an integer.
+    """
+    path = official_path(folder, task, split)
+    if limit is not None:
+        limit = check_integer("limit", limit, minimum=0)
+    if not path.is_file():
+        raise FileNotFoundError(f"folder: expected the official file {path.name} in {path.parent}, found none")
+    if importlib.util.find_spec("numpy") is None:
+        raise ImportError("load_official needs numpy: pip install dual-attention[train]")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            images = _read_images(archive, path, limit)
+            labels = _read_column(archive, path, "labels", limit)
+            patterns = len(get_task(task).asked)
+            asked = _read_column(archive, path, "tasks", limit) if patterns else torch.zeros_like(labels)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(f"{path}: expected an npz file, but it cannot be read ({error})") from error
+    _check_range(path, "labels", labels, len(get_task(task).classes))
+    _check_range(path, "tasks", asked, max(1, patterns))
+    if not len(images) == len(labels) == len(asked):
+        raise ValueError(
+            f"{path}: received {len(images)} images, {len(labels)} labels and {len(asked)} tasks, expected equally many"
+        )
+    return RelationalGames(images, labels, asked)
+
+
+def official_splits(
+    folder: str | PathLike[str],
+    task: str,
+    n_train: int,
+    *,
+    n_val: int = 5000,
+    n_test: int = 10000,
+    seed: int,
+    n_heldout: int | None = None,
+    shares: tuple[float, float, float] = SHARES,
+) -> dict[str, RelationalGames]:
+    """Split the official pentomino images, and add the held-out sets whose files are present.
+
+    One permutation for each seed, without replacement, and no image occurs in two of train, val and test: copies of an
+    image all belong to the same split. (The published script draws indices with replacement, so its splits overlap.)
+    Copies within a split are kept, so each split follows the file's own distribution, and classes are as balanced as
+    the file's. A smaller train split is a prefix of a larger one, and no split depends on the size of another.
+
+    Args:
+        folder, task: see ``load_official``.
+        n_train, n_val, n_test: images in each split.
+        seed: any integer.
+        n_heldout: images from the beginning of each held-out file; None for all.
+        shares: part of all distinct images that belongs to train, val and test; positive, sum at most 1.
+
+    Returns:
+        ``{"train": ..., "val": ..., "test": ...}`` and "hexominoes" and "stripes" where their files are present.
+
+    Raises:
+        FileNotFoundError: the folder has no file of pentominoes.
+        ValueError: see ``load_official``; also counts out of range or above what the file holds.
+        TypeError: a count or the seed is not an integer.
+    """
+    sizes = check_sizes(n_train, n_val, n_test)
+    if n_heldout is not None:
+        n_heldout = check_integer("n_heldout", n_heldout, minimum=0)
+    seed = check_integer("seed", seed)
+    check_shares(shares)
+    pool = load_official(folder, task, "pentominoes")
+    keys = _image_keys(pool.images)
+    order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(stream_seed("official", seed)))
+    made: dict[str, RelationalGames] = {}
+    for name, size in sizes.items():
+        belongs = split_mask(keys, name, seed, shares)
+        rows = order[belongs[order]]
+        if size > len(rows):
+            raise ValueError(
+                f"n_{name}: received {size}, but {len(rows)} of the {len(keys)} images in "
+                f"{official_path(folder, task, 'pentominoes')} belong to the {name} split; expected at most that many, "
+                f"or other shares (received {shares})"
+            )
+        rows = rows[:size]
+        made[name] = RelationalGames(pool.images[rows], pool.labels[rows], pool.asked[rows])
+    for name in ("hexominoes", "stripes"):
+        if official_path(folder, task, name).is_file():
+            made[name] = load_official(folder, task, name, limit=n_heldout)
+    return made
+
+
+def official_path(folder: str | PathLike[str], task: str, split: str) -> Path:
+    """Where the official file of a task and split is expected. Raises ValueError for an unknown task or split."""
+    if split not in OFFICIAL_SPLITS:
+        raise ValueError(f"split: received {split!r}, expected one of {', '.join(OFFICIAL_SPLITS)}")
+    return Path(folder) / f"{get_task(task).official_name}_{OFFICIAL_SPLITS[split]}.npz"
+
+
+def _image_keys(images: Tensor) -> Tensor:
+    keys = torch.empty(len(images), dtype=torch.int64)
+    for start in range(0, len(images), _CHUNK):
+        piece = images[start : start + _CHUNK]
+        keys[start : start + _CHUNK] = keys_of(piece.flatten(1).view(torch.int64))
+    return keys
+
+
+def _read_images(archive: zipfile.ZipFile, path: Path, limit: int | None) -> Tensor:
+    shape, pieces = _open_member(archive, path, "images", limit)
+    if len(shape) != 4 or shape[1:] != _IMAGE_SHAPE:
+        raise ValueError(f"{path}: images have shape {shape}, expected (n, 36, 36, 3)")
+    images = torch.empty(shape[0], 3, IMAGE_SIZE, IMAGE_SIZE, dtype=torch.uint8)
+    start = 0
+    for piece in pieces:
+        low, high = int(piece.min(initial=0)), int(piece.max(initial=0))
+        if low < 0 or high > 255:
+            raise ValueError(f"{path}: images hold values from {low} to {high}, expected 0 to 255")
+        images[start : start + len(piece)] = torch.from_numpy(piece.astype("uint8")).permute(0, 3, 1, 2)
+        start += len(piece)
+    return images
+
+
+def _read_column(archive: zipfile.ZipFile, path: Path, key: str, limit: int | None) -> Tensor:
+    shape, pieces = _open_member(archive, path, key, limit)
+    if len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
+        raise ValueError(f"{path}: {key} have shape {shape}, expected (n, 1)")
+    return torch.cat([torch.from_numpy(piece.reshape(-1).astype("int64")) for piece in pieces])
+
+
+def _check_range(path: Path, key: str, values: Tensor, count: int) -> None:
+    if len(values) and not 0 <= int(values.min()) <= int(values.max()) < count:
+        raise ValueError(
+            f"{path}: {key} hold values from {int(values.min())} to {int(values.max())}, expected 0 to {count - 1}"
+        )
+
+
+def _open_member(
+    archive: zipfile.ZipFile, path: Path, key: str, limit: int | None
+) -> "tuple[tuple[int, ...], Iterator[np.ndarray]]":
+    """Shape of a stored array, with at most ``limit`` rows, and its rows piece by piece."""
+    if f"{key}.npy" not in archive.namelist():
+        found = ", ".join(name.removesuffix(".npy") for name in archive.namelist())
+        raise ValueError(f"{path}: key {key!r} is missing, found {found or 'none'}")
+    with archive.open(f"{key}.npy") as stream:
+        try:
+            shape, by_column, dtype = _read_header(stream)
+        except (ValueError, SyntaxError, tokenize.TokenError) as error:
+            raise ValueError(f"{path}: expected {key} to be a stored array, but it cannot be read ({error})") from error
+    if dtype.kind not in "iu" or by_column or not shape:
+        raise ValueError(
+            f"{path}: {key} have dtype {dtype}, shape {shape} and {'column' if by_column else 'row'}-major order, "
+            "expected an integer array in row-major order"
+        )
+    if limit is not None:
+        shape = (min(limit, shape[0]), *shape[1:])
+    return shape, _pieces(archive, path, key, shape, dtype)
+
+
+def _read_header(stream: IO[bytes]) -> "tuple[tuple[int, ...], bool, np.dtype]":
+    """Shape, whether in column-major order, and dtype; leaves the stream at the first value."""
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    return npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
+
+
+def _pieces(
+    archive: zipfile.ZipFile, path: Path, key: str, shape: tuple[int, ...], dtype: "np.dtype"
+) -> "Iterator[np.ndarray]":
+    """At least one piece, perhaps empty."""
+    import numpy as np
+
+    row = math.prod(shape[1:]) * dtype.itemsize
+    with archive.open(f"{key}.npy") as stream:
+        _read_header(stream)
+        for start in range(0, max(1, shape[0]), _CHUNK):
+            rows = min(_CHUNK, shape[0] - start)
+            data = stream.read(rows * row)
+            if len(data) != rows * row:
+                raise ValueError(f"{path}: {key} end after {start + len(data) // row} rows, expected {shape[0]}")
+            yield np.frombuffer(data, dtype).reshape(rows, *shape[1:])

@@ -1,0 +1,194 @@
+"""Official files: small ones of the same form are written here and read back."""
+
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from dual_attention.data.relational_games import generate, load_official, official_splits
+
+
+def write(folder, name, *, n=40, task="between", seed=0, objects="pentominoes", compressed=False, **replaced):
+    """A file in the official form; ``replaced`` overrides a key, or removes it with None."""
+    games = generate(task, n, seed=seed, objects=objects)
+    arrays = {
+        "images": games.images.permute(0, 2, 3, 1).numpy().astype(np.int64),
+        "labels": games.labels.numpy()[:, None],
+        "tasks": games.asked.numpy()[:, None],
+    } | replaced
+    save = np.savez_compressed if compressed else np.savez
+    save(folder / name, **{key: array for key, array in arrays.items() if array is not None})
+    return games
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("task", "split", "name"),
+    [
+        ("same", "pentominoes", "same_pentos.npz"),
+        ("between", "hexominoes", "1task_between_hexos.npz"),
+        ("match_pattern", "stripes", "1task_match_patt_stripes.npz"),
+        ("column_patterns", "pentominoes", "3task_col_patts_pentos.npz"),
+        ("row_patterns", "pentominoes", "5task_row_patts_pentos.npz"),
+        ("colour_and_or_shape", "pentominoes_valid", "colour_and_or_shape_pentos_valid.npz"),
+    ],
+)
+def test_official_form_is_read_back(tmp_path, task, split, name, compressed):
+    written = write(tmp_path, name, task=task, compressed=compressed)
+    read = load_official(tmp_path, task, split)
+    assert [part.dtype for part in read] == [torch.uint8, torch.int64, torch.int64]
+    assert all(torch.equal(a, b) for a, b in zip(read, written, strict=True))
+
+
+def test_many_pieces_and_limit(tmp_path):
+    written = write(tmp_path, "same_pentos.npz", n=2500, task="same")
+    assert torch.equal(load_official(str(tmp_path), "same").images, written.images)
+    for limit in (0, 1, 1024, 1025, 9999):
+        read = load_official(tmp_path, "same", limit=limit)
+        assert all(torch.equal(a, b[:limit]) for a, b in zip(read, written, strict=True))
+
+
+def test_columns_may_be_flat_and_other_integers_are_fine(tmp_path):
+    images = np.zeros((3, 36, 36, 3), np.uint8)
+    write(tmp_path, "same_pentos.npz", images=images, labels=np.array([0, 1, 1], np.int32), tasks=None)
+    read = load_official(tmp_path, "same")
+    assert read.labels.tolist() == [0, 1, 1]
+    assert read.asked.tolist() == [0, 0, 0]
+
+
+def test_memory_stays_near_the_size_of_the_result(tmp_path):
+    images = np.zeros((6000, 36, 36, 3), np.int64)
+    labels = np.zeros((6000, 1), np.int64)
+    np.savez_compressed(tmp_path / "same_pentos.npz", images=images, labels=labels, tasks=labels)
+    whole = images.nbytes
+    del images
+    tracemalloc.start()  # counts what Python and numpy hold; the result itself is torch's
+    load_official(tmp_path, "same")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < whole / 4
+
+
+@pytest.mark.parametrize(
+    ("replaced", "message"),
+    [
+        ({"images": None}, "key 'images' is missing, found labels, tasks"),
+        ({"labels": None}, "key 'labels' is missing"),
+        ({"tasks": None}, "key 'tasks' is missing"),
+        ({"images": np.zeros((40, 3, 36, 36), np.int64)}, r"images have shape \(40, 3, 36, 36\), expected \(n, 36"),
+        ({"images": np.zeros((40, 36, 36), np.int64)}, r"images have shape \(40, 36, 36\)"),
+        ({"images": np.zeros((40, 36, 36, 3))}, "images have dtype float64"),
+        ({"images": np.asfortranarray(np.zeros((40, 36, 36, 3), np.int64))}, "row-major"),
+        ({"images": np.full((40, 36, 36, 3), 256)}, "images hold values from 0 to 256, expected 0 to 255"),
+        ({"images": np.full((40, 36, 36, 3), -1)}, "images hold values from -1 to 0"),
+        ({"labels": np.zeros((40, 2), np.int64)}, r"labels have shape \(40, 2\), expected \(n, 1\)"),
+        ({"labels": np.full((40, 1), 2)}, "labels hold values from 2 to 2, expected 0 to 1"),
+        ({"tasks": np.full((40, 1), 3)}, "tasks hold values from 3 to 3, expected 0 to 2"),
+        ({"labels": np.zeros((39, 1), np.int64)}, "received 40 images, 39 labels and 40 tasks"),
+        ({"labels": np.array([["a"]] * 40)}, "labels have dtype"),
+        ({"labels": np.array(1)}, "labels have dtype int64, shape"),
+    ],
+)
+def test_malformed_files(tmp_path, replaced, message):
+    write(tmp_path, "3task_col_patts_pentos.npz", task="column_patterns", **replaced)
+    with pytest.raises(ValueError, match=message):
+        load_official(tmp_path, "column_patterns")
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "same_pentos.npz"
+    path.write_bytes(b"not an archive")
+    with pytest.raises(ValueError, match="expected an npz file"):
+        load_official(tmp_path, "same")
+    write(tmp_path, path.name, task="same", compressed=True)
+    content = bytearray(path.read_bytes())
+    content[200:400] = bytes(200)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"same_pentos\.npz"):
+        load_official(tmp_path, "same")
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    write(tmp_path, "same_pentos.npz", task="same", labels=np.array([object()] * 40))
+    with pytest.raises(ValueError, match="labels have dtype object"):
+        load_official(tmp_path, "same")
+
+
+def test_missing_file_and_unknown_names(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"expected the official file xoccurs_hexos\.npz in "):
+        load_official(tmp_path, "xoccurs", "hexominoes")
+    with pytest.raises(FileNotFoundError, match=r"xoccurs_pentos\.npz"):
+        official_splits(tmp_path, "xoccurs", 5, seed=0)
+    with pytest.raises(ValueError, match="split: received 'train', expected one of pentominoes, hexominoes"):
+        load_official(tmp_path, "xoccurs", "train")
+    with pytest.raises(ValueError, match="task: received '1task_between', expected one of same"):
+        load_official(tmp_path, "1task_between")
+    with pytest.raises(ValueError, match="limit: received -1"):
+        load_official(tmp_path, "xoccurs", limit=-1)
+
+
+def test_missing_numpy_is_named(tmp_path, monkeypatch):
+    write(tmp_path, "same_pentos.npz", task="same")
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(ImportError, match=r"pip install dual-attention\[train\]"):
+        load_official(tmp_path, "same")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """1,500 images of which each occurs three times, and one held-out file."""
+    games = generate("same", 500, seed=0)
+    thrice = games.images.permute(0, 2, 3, 1).numpy().astype(np.int64).repeat(3, 0)
+    labels = games.labels.numpy()[:, None].repeat(3, 0)
+    write(tmp_path, "same_pentos.npz", images=thrice, labels=labels, tasks=labels * 0)
+    write(tmp_path, "same_stripes.npz", n=30, task="same", objects="stripes")
+    return tmp_path
+
+
+def images_of(games) -> list[bytes]:
+    return [image.numpy().tobytes() for image in games.images]
+
+
+def test_official_splits_do_not_overlap(folder):
+    splits = official_splits(folder, "same", 300, n_val=200, n_test=300, seed=0)
+    assert list(splits) == ["train", "val", "test", "stripes"]
+    assert [len(games.images) for games in splits.values()] == [300, 200, 300, 30]
+    train, val, test = (set(images_of(splits[name])) for name in ("train", "val", "test"))
+    assert not train & val and not train & test and not val & test
+    pool = load_official(folder, "same")
+    label_of = dict(zip(images_of(pool), pool.labels.tolist(), strict=True))
+    for name in ("train", "val", "test"):
+        games = splits[name]
+        assert [label_of[image] for image in images_of(games)] == games.labels.tolist()
+        assert max(images_of(games).count(image) for image in set(images_of(games))) <= 3
+
+
+def test_official_splits_are_comparable_across_sizes_and_fixed_by_the_seed(folder):
+    small = official_splits(folder, "same", 50, n_val=20, n_test=30, seed=1, n_heldout=7)
+    large = official_splits(folder, "same", 200, n_val=20, n_test=30, seed=1)
+    other = official_splits(folder, "same", 50, n_val=20, n_test=30, seed=2)
+    assert torch.equal(small["train"].images, large["train"].images[:50])
+    assert torch.equal(small["val"].images, large["val"].images)
+    assert torch.equal(small["test"].images, large["test"].images)
+    assert not torch.equal(small["test"].images, other["test"].images)
+    assert len(small["stripes"].labels) == 7
+
+
+def test_official_splits_do_not_follow_the_order_of_the_file(tmp_path):
+    games = generate("same", 1000, seed=0)
+    by_label = games.labels.argsort()
+    images = games.images[by_label].permute(0, 2, 3, 1).numpy().astype(np.int64)
+    write(tmp_path, "same_pentos.npz", images=images, labels=games.labels[by_label].numpy(), tasks=None)
+    train = official_splits(tmp_path, "same", 100, n_val=10, n_test=10, seed=0)["train"]
+    assert train.labels.float().mean() == pytest.approx(0.5, abs=0.2)
+
+
+def test_official_splits_refuse_what_the_file_does_not_hold(folder):
+    with pytest.raises(ValueError, match=r"n_test: received 1400, but \d+ of the 1500 images"):
+        official_splits(folder, "same", 10, n_val=10, n_test=1400, seed=0)
+    with pytest.raises(ValueError, match="n_heldout: received -1"):
+        official_splits(folder, "same", 10, n_val=10, n_test=10, seed=0, n_heldout=-1)
+    with pytest.raises(ValueError, match="shares: received"):
+        official_splits(folder, "same", 10, n_val=10, n_test=10, seed=0, shares=(0.5, 0.6, 0.1))
