@@ -1,0 +1,73 @@
+# `make demo` and `make test` set everything up by themselves. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+GOLDEN_VENV := $(VENV)-golden
+GOLDEN_READY := $(GOLDEN_VENV)/.ready
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types fmt pytest golden clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@echo "Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  WORKERS=$(WORKERS)  ARGS= (given to dat demo, or to pytest)"
+
+setup: $(READY) ## Make the virtual environment, or bring it up to date
+
+demo: $(READY) ## Train the Dual Attention Transformer beside a Transformer, a few minutes
+	$(BIN)/dat demo $(ARGS)
+
+test: lint types pytest ## Run every check: lint, format, types, tests
+
+lint: $(READY) ## Check style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY) ## Check types
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+fmt: $(READY) ## Repair style and format
+	$(BIN)/ruff check --fix --exit-zero
+	$(BIN)/ruff format
+
+pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.py" narrows them
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
+	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)
+
+clean: ## Remove caches and build products; environments and runs stay
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)*' -prune -exec rm -rf {} +
+
+# The environment is reused until pyproject.toml or constraints.txt changes. One that came along when the checkout was
+# moved or copied, or whose interpreter has gone, is of no use (its paths are absolute) and is made anew.
+MADE_FOR := $(shell cat $(READY) 2>/dev/null)
+ifneq ($(MADE_FOR),)
+ifneq ($(MADE_FOR) $(shell $(BIN)/python -c 'print("runs")' 2>/dev/null),$(CURDIR) runs)
+STALE := --clear
+.PHONY: $(READY)
+endif
+endif
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "$(PYTHON) is older than Python 3.10; name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up $(VENV) (about a minute) ..."
+	@test -z '$(STALE)' -a -x $(BIN)/pip || $(PYTHON) -m venv $(STALE) $(VENV)
+	@$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
+	@echo '$(CURDIR)' > $@
+
+$(GOLDEN_READY): constraints.txt
+	@echo "Setting up $(GOLDEN_VENV) ..."
+	@test -x $(GOLDEN_VENV)/bin/pip || $(PYTHON) -m venv $(GOLDEN_VENV)
+	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) torch einops numpy safetensors
+	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) --no-deps dual-attention==0.0.7
+	@touch $@

@@ -1,0 +1,59 @@
+"""Every test: a fixed seed, no network beyond this machine, no more threads than its worker's share."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+import torch
+
+os.environ["MPLBACKEND"] = "Agg"
+os.environ["HF_HUB_OFFLINE"] = "1"
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # for processes that tests start
+
+# `deterministic` tries the same examples in every run; `explore` draws new ones: HYPOTHESIS_PROFILE=explore make pytest
+COMMON = {"deadline": None, "print_blob": True, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("deterministic", derandomize=True, **COMMON)
+hypothesis.settings.register_profile("explore", **COMMON)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """Sockets reach this machine alone; looking up a foreign name, or connecting to one, fails the test."""
+
+    def local(address: object) -> bool:
+        host = address[0] if isinstance(address, tuple) else None  # not a tuple: a Unix socket
+        return host is None or host in ("", "localhost", "::1") or str(host).startswith("127.")
+
+    def guarded(function):
+        def call(self, address, *args):
+            if not local(address):
+                raise RuntimeError(f"a test tried to reach the network: {address}")
+            return function(self, address, *args)
+
+        return call
+
+    def lookup(host, *args, **kwargs):
+        if host is not None and not local((host.decode() if isinstance(host, bytes) else host,)):
+            raise RuntimeError(f"a test tried to look up {host!r}")
+        return getaddrinfo(host, *args, **kwargs)
+
+    getaddrinfo = socket.getaddrinfo
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+        patch.setattr(socket, "getaddrinfo", lookup)
+        yield

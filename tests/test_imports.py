@@ -1,0 +1,342 @@
+"""The structure of the package: who may import whom, what an import costs, and what it exports."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+PACKAGE = "dual_attention"
+ROOT = Path(__file__).resolve().parent.parent
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The rooms, and the one direction of imports:
+#   functional -> layers -> blocks -> models -> {hf, generation, training, analysis} -> cli
+# ---------------------------------------------------------------------------------------------------------------------
+
+# Every file or folder directly under dual_attention/ has a room. A new one fails until it is given one here.
+ROOMS = {
+    "__init__": "root",
+    "_extras": "utilities",
+    "functional": "functional",
+    "_heads": "layers",
+    "activations": "layers",
+    "positional_encoding": "layers",
+    "attention": "layers",
+    "relational_attention": "layers",
+    "symbol_retrieval": "layers",
+    "dual_attention": "layers",
+    "transformer_blocks": "blocks",
+    "dual_attn_blocks": "blocks",
+    "vision_models": "models",
+    "data": "data",
+    "training": "training",
+    "cli": "cli",
+    "__main__": "cli",
+}
+
+LIBRARY = ("functional", "layers", "blocks", "models")
+
+# What a room may import beside itself. `root` is the package's own __init__ (for __version__, say).
+MAY_IMPORT = {
+    "utilities": (),
+    "data": ("utilities",),
+    "functional": ("utilities",),
+    "layers": ("utilities", *LIBRARY[:1]),
+    "blocks": ("utilities", *LIBRARY[:2]),
+    "models": ("utilities", *LIBRARY[:3]),
+    "root": ("utilities", *LIBRARY),
+    "training": ("utilities", *LIBRARY, "root", "data"),
+    "cli": ("utilities", *LIBRARY, "root", "data", "training"),
+}
+
+# The extra that a room's modules may need already when they are imported; all other rooms need torch and einops alone.
+EXTRA_AT_IMPORT = {"data": "train", "training": "train"}
+
+
+def sources() -> dict[str, Path]:
+    """Name of every module of the package, and its file."""
+    found = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+SOURCES = sources()
+
+
+def room_of(module: str) -> str | None:
+    below = module.split(".")[1:]
+    return ROOMS.get(below[0] if below else "__init__")
+
+
+def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tuple[str, int]]:
+    """Modules of this package that ``module`` imports anywhere, with line numbers.
+
+    An import inside a function counts, and so does one by name: ``import_module("dual_attention.x")``.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")
+                parents = parents[: len(parents) - node.level + is_package]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in SOURCES else base for alias in node.names]
+        elif isinstance(node, ast.Call):
+            names = [argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)]
+            names = [name for name in names if isinstance(name, str) and name in SOURCES]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == PACKAGE:
+                yield name, node.lineno
+
+
+def against_the_arrow(module: str, source: str, *, is_package: bool = False) -> list[str]:
+    room = room_of(module)
+    if room is None:
+        return [f"{module}: give it a room in ROOMS, {Path(__file__).name}"]
+    complaints = []
+    for name, line in imported_by(module, ast.parse(source), is_package=is_package):
+        other = room_of(name)
+        if other != room and other not in MAY_IMPORT[room]:
+            complaints.append(f"{module}, line {line}: the room {room!r} may not import {name}, of the room {other!r}")
+    return complaints
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_imports_follow_the_arrow(module: str):
+    path = SOURCES[module]
+    assert not against_the_arrow(module, path.read_text(encoding="utf-8"), is_package=path.name == "__init__.py")
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("functional.masks", "from dual_attention.attention import Attention"),
+        ("functional.masks", "from ..attention import Attention"),
+        ("functional.masks", "def f():\n    from .. import attention"),
+        ("functional.masks", "import dual_attention.training"),
+        ("functional.masks", "import importlib\nimportlib.import_module('dual_attention.training')"),
+        ("attention", "from . import transformer_blocks"),
+        ("attention", "from . import __version__"),
+        ("vision_models", "from .training.loop import train"),
+        ("data.relational_games", "from ..functional import causal_mask"),
+        ("a_module_without_a_room", ""),
+    ],
+)
+def test_an_import_against_the_arrow_is_found(module: str, source: str):
+    assert against_the_arrow(f"{PACKAGE}.{module}", source)
+
+
+def test_no_cycles():
+    """No module needs, while it is being imported, one that is waiting for it."""
+    needs: dict[str, set[str]] = {}
+    for module, path in SOURCES.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in list(ast.walk(tree)):
+            runs_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if runs_later or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+                node.body = []
+        found = {name for name, _ in imported_by(module, tree, is_package=path.name == "__init__.py")}
+        # A module always finds its own packages begun; what it takes from them is a submodule, followed by itself.
+        needs[module] = {name for name in found if not f"{module}.".startswith(f"{name}.")}
+
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, "a cycle of imports: " + " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            for name in sorted(needs.get(module, ())):
+                visit(name, (*path, module))
+            done.add(module)
+
+    for module in needs:
+        visit(module, ())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What an import costs. Each probe is a fresh process that prints what it saw as JSON.
+# ---------------------------------------------------------------------------------------------------------------------
+
+IMPORT_WITH_ONLY = """
+import importlib, importlib.abc, json, sys
+modules, allowed = json.loads(sys.argv[1])
+
+class Gate(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in allowed:
+            raise ModuleNotFoundError(f"No module named {name!r} (shut out by the test)", name=name)
+
+for name in [n for n in sys.modules if n.partition(".")[0] not in sys.stdlib_module_names and n != "__main__"]:
+    del sys.modules[name]
+sys.meta_path.insert(0, Gate())
+failures = {}
+for module in modules:
+    try:
+        importlib.import_module(module)
+    except BaseException as error:
+        failures[module] = f"{type(error).__name__}: {error}"
+print(json.dumps(failures))
+"""
+
+EFFECTS_OF_IMPORT = """
+import json, os, sys
+import torch, einops
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGES = (
+    "socket.", "subprocess.", "urllib.", "shutil.", "tempfile.", "os.mkdir", "os.remove", "os.rename", "os.rmdir",
+    "os.link", "os.symlink", "os.truncate", "os.chmod", "os.system", "os.exec", "os.posix_spawn", "os.fork",
+)
+seen = []
+
+def watch(event, args):
+    if event == "open":
+        path, mode, flags = args
+        if any(letter in (mode or "") for letter in "wax+") or (flags or 0) & WRITING:
+            seen.append(f"open for writing: {path}")
+    elif event.startswith(CHANGES):
+        seen.append(f"{event} {args}")
+
+before = set(sys.modules)
+sys.addaudithook(watch)
+__import__(sys.argv[1])
+events = list(seen)
+print(json.dumps({"events": events, "modules": sorted(set(sys.modules) - before)}))
+"""
+
+
+def probe(script: str, argument: str, *, path: Path = ROOT) -> dict:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(path)}
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, argument],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def import_names(requirements: list[str]) -> set[str]:
+    """Names under which the distributions behind ``requirements``, and all that those need, are imported."""
+    waiting = [Requirement(text) for text in requirements]
+    reached: set[tuple[str, str]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        for extra in ("", *requirement.extras):
+            key = (normal(requirement.name), extra)
+            if key in reached:
+                continue
+            reached.add(key)
+            try:
+                further = importlib.metadata.requires(requirement.name) or []
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            for text in further:
+                needed = Requirement(text)
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    waiting.append(needed)
+    return {name for distribution, _ in reached for name in top_level(distribution)}
+
+
+def top_level(distribution: str) -> set[str]:
+    """The modules and packages that a distribution installs, by its list of files; none if it is not installed."""
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return set()
+    return {path.parts[0].partition(".")[0] for path in files if path.suffix in (".py", ".so", ".pyd")}
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.mark.parametrize("extra", [None, "train"])
+def test_modules_import_with_what_they_declare_alone(extra: str | None):
+    """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
+    modules = [name for name in SOURCES if EXTRA_AT_IMPORT.get(room_of(name) or "") in (None, extra)]
+    requirements = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
+    allowed = sorted({PACKAGE, *import_names(requirements)})
+    assert not probe(IMPORT_WITH_ONLY, json.dumps([modules, allowed]))
+
+
+def test_what_is_not_declared_is_shut_out(tmp_path: Path):
+    (tmp_path / "offender.py").write_text("import pytest\n", encoding="utf-8")
+    argument = json.dumps([["json", "offender"], ["offender"]])
+    assert list(probe(IMPORT_WITH_ONLY, argument, path=tmp_path)) == ["offender"]
+
+
+def foreign(modules: list[str]) -> list[str]:
+    """Those outside the standard library, torch, einops and this package; and parts of torch slow to load."""
+    slow = ("torch._dynamo", "torch._inductor", "torch.utils.tensorboard")
+    known = {*sys.stdlib_module_names, PACKAGE, "torch", "einops"}
+    return [name for name in modules if name.split(".")[0] not in known or name.startswith(slow)]
+
+
+def test_importing_the_package_does_nothing_else():
+    """It loads nothing beside torch and einops, opens no socket, starts no process and writes no file."""
+    effects = probe(EFFECTS_OF_IMPORT, PACKAGE)
+    assert PACKAGE in effects["modules"]
+    assert not effects["events"]
+    assert not foreign(effects["modules"])
+
+
+def test_the_effects_of_an_import_are_seen(tmp_path: Path):
+    source = f"import pytest, socket\nsocket.socket()\nopen({str(tmp_path / 'file')!r}, 'w').close()\n"
+    (tmp_path / "offender.py").write_text(source, encoding="utf-8")
+    effects = probe(EFFECTS_OF_IMPORT, "offender", path=tmp_path)
+    assert any(event.startswith("socket") for event in effects["events"])
+    assert any("for writing" in event for event in effects["events"])
+    assert "pytest" in foreign(effects["modules"])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is exported
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_typed():
+    assert (ROOT / PACKAGE / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("module", [name for name in SOURCES if not re.search(r"\._(?!_init__)", name)])
+def test_all_resolves(module: str):
+    if module.endswith("__main__"):
+        return
+    exported = getattr(importlib.import_module(module), "__all__", [])
+    assert len(exported) == len(set(exported))
+    missing = [name for name in exported if not hasattr(sys.modules[module], name)]
+    assert not missing
+
+
+def test_root_exports_are_not_modules():
+    """`dual_attention.attention` must always be the module of that name."""
+    package = importlib.import_module(PACKAGE)
+    submodules = {name.split(".")[1] for name in SOURCES if "." in name}
+    assert not submodules & set(package.__all__)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", package.__version__)
