@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         message = " ".join(str(error).split()) or type(error).__name__
-        if not isinstance(error, (ValueError, TypeError, OSError, ImportError)):
+        ours = type(error).__module__.startswith(f"{__package__}.")
+        if not ours and not isinstance(error, (ValueError, TypeError, OSError, ImportError)):
             message += f" ({type(error).__name__}; DAT_DEBUG=1 shows where)"
         print(f"dat: error: {message}", file=sys.stderr)
         return 2

@@ -1,0 +1,107 @@
+"""Configurations as command lines, as YAML files, and as YAML text with a comment on every key."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .._extras import require
+from .files import write_atomically
+
+Config = TypeVar("Config")
+
+
+def option_parser(*, prog: str, description: str) -> Any:
+    """An empty jsonargparse parser that raises instead of ending the process; docstrings of fields become help."""
+    jsonargparse = require("jsonargparse", extra="train")
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    return jsonargparse.ArgumentParser(prog=prog, description=description, exit_on_error=False)
+
+
+def build_parser(kind: type, *, prog: str, description: str) -> Any:
+    """A jsonargparse parser with one option for each key of the dataclass ``kind``, and ``--config FILE``.
+
+    The help of a key is the docstring below its field.
+    """
+    parser = option_parser(prog=prog, description=description)
+    parser.add_argument("--config", action="config", help="YAML file of settings; options after it override them.")
+    parser.add_class_arguments(kind, None)
+    return parser
+
+
+def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
+    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are no keys of it.
+
+    Raises:
+        ValueError: in one line, if a key or a value is wrong.
+    """
+    namespace = parse_options(parser, arguments)
+    names = [field.name for field in dataclasses.fields(typing.cast(Any, kind))]
+    return kind(**{name: namespace[name] for name in names}), namespace
+
+
+def parse_options(parser: Any, arguments: Sequence[str]) -> Any:
+    """Parse ``arguments`` into a namespace in which groups of keys are dataclass instances.
+
+    Raises:
+        ValueError: in one line, if an option or a value is wrong.
+    """
+    jsonargparse = require("jsonargparse", extra="train")
+    try:
+        return parser.instantiate(parser.parse_args(list(arguments)))
+    except jsonargparse.ArgumentError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def read_config(kind: type[Config], path: Path) -> Config:
+    """Read a YAML file into a ``kind``; keys that are missing take their defaults.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: naming the key, if a key or a value is wrong.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    parser = build_parser(kind, prog=str(path), description="")
+    return parse_config(parser, kind, ["--config", str(path)])[0]
+
+
+def write_config(config: Any, path: Path) -> None:
+    """Write ``config`` as commented YAML, atomically."""
+    write_atomically(path, commented_yaml(config))
+
+
+def field_help(kind: type) -> dict[str, str]:
+    """The docstring below each field of a dataclass, by the name of the field."""
+    parse = require("docstring_parser", extra="train").parse_from_object
+    return {item.arg_name: " ".join((item.description or "").split()) for item in parse(kind).params}
+
+
+def commented_yaml(config: Any, indent: int = 0) -> str:
+    """The dataclass instance ``config`` as YAML, every key under a comment that explains it."""
+    yaml = require("yaml", extra="train")
+    pad = "  " * indent
+    helps = field_help(type(config))
+    lines = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        lines.extend(f"{pad}# {line}" for line in wrapped(helps[field.name], 116 - len(pad)))
+        if dataclasses.is_dataclass(value):
+            lines.append(f"{pad}{field.name}:")
+            lines.append(commented_yaml(value, indent + 1).rstrip("\n"))
+        else:
+            plain = list(value) if isinstance(value, tuple) else value
+            flow = isinstance(plain, list)
+            text = yaml.safe_dump(plain, default_flow_style=flow, width=10_000).removesuffix("...\n").strip()
+            lines.append(f"{pad}{field.name}: {text}")
+    return "\n".join(lines) + "\n"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """``text`` in lines of at most ``width`` characters."""
+    import textwrap
+
+    return textwrap.wrap(text, width)

@@ -1,0 +1,42 @@
+"""Ctrl-C: the first one is noted and obeyed between two steps, the second one stops at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+
+class Interrupted(Exception):
+    """Training was asked to stop and did, after saving its position."""
+
+
+class StopOnSignal:
+    """Context in which the first SIGINT or SIGTERM sets :attr:`stopped` instead of raising.
+
+    Outside the main thread, where Python delivers no signals, it changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._previous: dict[signal.Signals, object] = {}
+
+    def __call__(self) -> bool:
+        return self.stopped
+
+    def __enter__(self) -> StopOnSignal:
+        if threading.current_thread() is threading.main_thread():
+            for kind in (signal.SIGINT, signal.SIGTERM):
+                self._previous[kind] = signal.signal(kind, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]

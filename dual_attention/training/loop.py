@@ -1,0 +1,236 @@
+"""The training loop: plain PyTorch, the same for every experiment, and resumed to the same numbers after any stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .checkpoint import Checkpoints, random_state, restore_random_state
+from .configs import LoopConfig, OptimConfig
+from .interrupt import Interrupted
+from .metrics import MetricsLog, Row
+from .optim import build_optimizer, learning_rate
+from .problem import Batch, Examples, LossFunction, Problem
+from .progress import NoProgress, Progress
+from .seeding import epoch_order
+
+CHECK_LOSS_EVERY = 16
+"""Steps between looks at the running loss; each look waits for the device."""
+
+
+class Diverged(RuntimeError):
+    """The loss is no longer a finite number."""
+
+
+class RunningMeans:
+    """Means of scalars over examples, summed in float64 on the device."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.count = 0
+
+    def add(self, values: dict[str, Tensor], count: int) -> None:
+        """Add means ``values`` over ``count`` examples."""
+        for name, value in values.items():
+            term = value.detach().double() * count
+            self.sums[name] = self.sums[name] + term if name in self.sums else term
+        self.count += count
+
+    def means(self) -> dict[str, float]:
+        """The means so far."""
+        return {name: float(total) / self.count for name, total in self.sums.items()}
+
+
+def never() -> bool:
+    """The stop condition of a loop that nobody interrupts."""
+    return False
+
+
+@torch.inference_mode()
+def evaluate(
+    model: nn.Module, examples: Examples, loss: LossFunction, *, batch_size: int, stop: Callable[[], bool] = never
+) -> dict[str, float]:
+    """Mean loss and metrics of ``model`` over all ``examples`` in evaluation mode; its mode is left as it was.
+
+    Raises:
+        Interrupted: if ``stop()`` became true.
+    """
+    training = model.training
+    model.eval()
+    running = RunningMeans()
+    try:
+        for indices in torch.arange(len(examples)).split(batch_size):
+            if stop():
+                raise Interrupted
+            value, metrics = loss(model, examples.batch(indices))
+            running.add({"loss": value, **metrics}, len(indices))
+    finally:
+        model.train(training)
+    return running.means()
+
+
+class Trainer:
+    """Trains ``problem.model`` from a seed; holds everything that a checkpoint must hold.
+
+    Args:
+        problem: model, data and loss; the model is on ``device`` already.
+        optim, loop: configuration.
+        seed: seed of the order of the examples and of dropout.
+        device: where the model is.
+        checkpoints: where checkpoints go; None writes none.
+        progress: what is shown.
+        stop: looked at between steps; when true, a checkpoint is written and :class:`Interrupted` raised.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        optim: OptimConfig,
+        loop: LoopConfig,
+        *,
+        seed: int,
+        device: torch.device,
+        checkpoints: Checkpoints | None = None,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] = never,
+    ) -> None:
+        self.problem, self.optim, self.loop = problem, optim, loop
+        self.seed, self.device = seed, device
+        self.checkpoints, self.stop = checkpoints, stop
+        self.progress = progress or NoProgress()
+        self.optimizer = build_optimizer(problem.model, optim)
+        self.steps_per_epoch = -(-len(problem.train) // loop.batch_size)
+        self.total_steps = loop.epochs * self.steps_per_epoch
+        self.epoch = self.step = 0
+        self.seconds = 0.0
+        self._running = RunningMeans()
+
+    def resume(self) -> bool:
+        """Continue from the newest checkpoint; False when there is none."""
+        state = self.checkpoints.load(self.problem.model, self.device) if self.checkpoints is not None else None
+        if state is None:
+            return False
+        self._load_state(state)
+        return True
+
+    def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
+        """Train to the end, then evaluate every set. One row an epoch goes to ``log``.
+
+        Returns:
+            ``{"<set>_<metric>": mean}`` for every evaluation set.
+
+        Raises:
+            Interrupted: after a checkpoint, if ``stop()`` became true.
+            Diverged: if the loss is no longer finite.
+        """
+        self.progress.start(total_steps=self.total_steps, step=self.step, epochs=self.loop.epochs)
+        try:
+            while self.epoch < self.loop.epochs:
+                self._train_epoch()
+                self._end_epoch(log)
+            self.progress.close()
+            return self.evaluate(tuple(self.problem.evaluation))
+        except Interrupted:
+            self._save()
+            raise
+        finally:
+            self.progress.close()
+
+    def evaluate(self, names: tuple[str, ...]) -> dict[str, float]:
+        """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``."""
+        results = {}
+        for name in names:
+            examples = self.problem.evaluation[name]
+            means = evaluate(
+                self.problem.model,
+                examples,
+                self.problem.loss,
+                batch_size=self.loop.eval_batch_size,
+                stop=self.stop,
+            )
+            results.update({f"{name}_{metric}": value for metric, value in means.items()})
+        return results
+
+    def _train_epoch(self) -> None:
+        """Take the steps of this epoch that are left."""
+        self.problem.model.train()
+        order = epoch_order(len(self.problem.train), self.seed, self.epoch)
+        batches = order.split(self.loop.batch_size)
+        for indices in batches[self.step - self.epoch * self.steps_per_epoch :]:
+            if self.stop():
+                raise Interrupted
+            started = time.perf_counter()
+            self._train_step(self.problem.train.batch(indices), len(indices))
+            self.seconds += time.perf_counter() - started
+            self.progress.step(epoch=self.epoch, numbers=self._running.means)
+            if self.step % CHECK_LOSS_EVERY == 0:
+                self._check_loss()
+
+    def _train_step(self, batch: Batch, count: int) -> None:
+        rate = learning_rate(self.optim, self.step, self.total_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        loss, metrics = self.problem.loss(self.problem.model, batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.optim.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.problem.model.parameters(), self.optim.grad_clip)
+        self.optimizer.step()
+        self.step += 1
+        self._running.add({"loss": loss, **metrics}, count)
+
+    def _end_epoch(self, log: MetricsLog | None) -> None:
+        """Evaluate if it is time, write the row, move on to the next epoch and save if it is time.
+
+        The position moves on only after the row is written: a stop during the evaluation repeats the evaluation.
+        """
+        self._check_loss()
+        done = self.epoch + 1
+        row: Row = {"epoch": done, "step": self.step, "lr": float(self.optimizer.param_groups[0]["lr"])}
+        row.update({f"train_{name}": value for name, value in self._running.means().items()})
+        if self.loop.eval_every and (done % self.loop.eval_every == 0 or done == self.loop.epochs):
+            row.update(self.evaluate(tuple(name for name in self.problem.watch if name in self.problem.evaluation)))
+        row["seconds"] = self.seconds
+        if log is not None:
+            log.log(row)
+        self.progress.row(row)
+        self.epoch = done
+        self._running = RunningMeans()
+        every = self.loop.checkpoint_every
+        if every and (done % every == 0 or done == self.loop.epochs):
+            self._save()
+
+    def _check_loss(self) -> None:
+        loss = self._running.means().get("loss", 0.0)
+        if not torch.isfinite(torch.tensor(loss)):
+            raise Diverged(
+                f"the loss became {loss} in epoch {self.epoch + 1} (step {self.step}): try a smaller optim.lr "
+                f"(now {self.optim.lr}) or optim.grad_clip"
+            )
+
+    def _save(self) -> None:
+        if self.checkpoints is None:
+            return
+        self._check_loss()
+        state = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "seconds": self.seconds,
+            "sums": {name: total.cpu() for name, total in self._running.sums.items()},
+            "count": self._running.count,
+            "optimizer": self.optimizer.state_dict(),
+            "random": random_state(self.device),
+        }
+        self.checkpoints.save(self.epoch, self.step, self.problem.model, state)
+
+    def _load_state(self, state: dict[str, Any]) -> None:
+        self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
+        self._running = RunningMeans()
+        self._running.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
+        self._running.count = state["count"]
+        self.optimizer.load_state_dict(state["optimizer"])
+        restore_random_state(state["random"], self.device)

@@ -1,0 +1,77 @@
+"""What the training loop needs to know about an experiment, and the batches of data that fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+Batch = tuple[Tensor, ...]
+LossFunction = Callable[[nn.Module, Batch], tuple[Tensor, dict[str, Tensor]]]
+"""``loss(model, batch)`` returns the mean loss, a scalar with its graph, and further scalar means over the batch."""
+
+
+class Examples(Protocol):
+    """A set of examples from which batches are taken by index."""
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        ...
+
+    def batch(self, indices: Tensor) -> Batch:
+        """The examples at ``indices``, a 1-D int64 tensor on the CPU, on the device of the model."""
+        ...
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model to train on ``train`` by ``loss`` and to evaluate on every set in ``evaluation``.
+
+    ``watch`` names the evaluation sets looked at during training; all are evaluated after the last epoch.
+    """
+
+    model: nn.Module
+    train: Examples
+    loss: LossFunction
+    evaluation: Mapping[str, Examples] = field(default_factory=dict)
+    watch: tuple[str, ...] = ("val",)
+
+    def __post_init__(self) -> None:
+        if len(self.train) == 0:
+            raise ValueError("train: expected at least one example, received an empty set")
+
+
+class ImageExamples:
+    """Labelled images kept whole in memory as uint8 and turned into float32 in 0..1 batch by batch.
+
+    Args:
+        images: (n, channels, height, width), uint8.
+        labels: (n,), int64.
+        device: where both are kept and batches are made.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, device: torch.device | str = "cpu") -> None:
+        if images.dtype != torch.uint8 or images.dim() != 4:
+            raise ValueError(f"images: expected uint8 (n, c, h, w), received {images.dtype} {tuple(images.shape)}")
+        if labels.shape != images.shape[:1]:
+            raise ValueError(f"labels: expected shape {tuple(images.shape[:1])}, received {tuple(labels.shape)}")
+        self.images = images.to(device)
+        self.labels = labels.to(device)
+
+    def __len__(self) -> int:
+        return self.images.shape[0]
+
+    def batch(self, indices: Tensor) -> Batch:
+        indices = indices.to(self.images.device)
+        return self.images[indices].to(torch.float32).div_(255.0), self.labels[indices]
+
+
+def classification_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    """Cross-entropy of ``model(inputs)``, logits (batch, classes), against labels (batch,); also the accuracy."""
+    inputs, labels = batch
+    logits = model(inputs)
+    accuracy = (logits.detach().argmax(dim=-1) == labels).to(torch.float32).mean()
+    return nn.functional.cross_entropy(logits, labels), {"accuracy": accuracy}

@@ -1,0 +1,1 @@
+"""Relational Games: training one model, reproducing the paper's learning curves, and the demonstration."""

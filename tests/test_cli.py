@@ -1,0 +1,228 @@
+"""The ``dat`` command as a user meets it: help, errors in one line, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dual_attention
+from dual_attention import cli
+from dual_attention.training.relational_games import commands
+from dual_attention.training.relational_games.commands import expand_presets
+from dual_attention.training.relational_games.presets import preset
+
+TINY = [
+    "--task=same",
+    "--data.n_train=24",
+    "--data.n_val=8",
+    "--data.n_test=8",
+    "--data.n_heldout=8",
+    "--model.d_model=16",
+    "--model.dff=16",
+    "--model.n_layers=1",
+    "--model.rel_proj_dim=4",
+    "--loop.epochs=2",
+    "--loop.batch_size=16",
+    "--machine.threads=1",
+    "--output.tensorboard=false",
+]
+CONFIGS = sorted((Path(__file__).parents[1] / "experiments" / "relational_games" / "configs").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAT_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def dat(*arguments: str) -> int:
+    return cli.main(list(arguments))
+
+
+def fails(capsys, *arguments: str) -> str:
+    """The one line that a wrong command prints."""
+    assert dat(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dat: error: ") and err.count("\n") == 1
+    return err
+
+
+def test_help_lists_every_command(capsys):
+    for arguments in ([], ["--help"], ["-h"]):
+        assert dat(*arguments) == 0
+        out = capsys.readouterr().out
+        assert all(" ".join(command.words) in out and command.summary in out for command in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: "-".join(command.words))
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        dat(*command.words, "--help")
+    assert caught.value.code == 0
+    assert f"usage: dat {' '.join(command.words)}" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert dat("--version") == 0
+    assert capsys.readouterr().out == f"dual-attention {dual_attention.__version__}\n"
+
+
+def test_the_module_runs_as_a_program():
+    environment = {**os.environ, "PYTHONPATH": str(Path(dual_attention.__file__).parents[1])}
+    call = [sys.executable, "-m", "dual_attention.cli"]
+    done = subprocess.run([*call, "frobnicate"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert done.stdout == "" and done.stderr.startswith("dat: error: unknown command 'frobnicate'")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
+        (["train", "chess"], "unknown command 'chess': expected relational-games"),
+        (["train", "relational-games", "--task", "chess"], "task.*Got value: chess"),
+        (["train", "relational-games", "--optim.lr=-1"], r"optim\.lr: expected a positive number, received -1"),
+        (["train", "relational-games", "--data.n_train=many"], r"data\.n_train.*many"),
+        (["train", "relational-games", "--bogus", "1"], "bogus"),
+        (["train", "relational-games", "--preset", "resnet"], "preset: expected one of .*received 'resnet'"),
+        (["train", "relational-games", "--preset"], "preset: expected one of .*received ''"),
+        (["train", "relational-games", "--config", "none.yaml"], r"none\.yaml"),
+        (["train", "relational-games", "--resume", "none"], "none: not a run folder"),
+        (["train", "relational-games", "--resume", "none", "--seed=1"], "--resume RUN stands alone"),
+        (["evaluate"], "run"),
+        (["evaluate", "none"], "none: not a run folder"),
+        (["reproduce", "relational-games", "--models=[resnet]"], "models: expected names among"),
+        (["reproduce", "relational-games", "--sizes=[0]"], "sizes: expected integers of at least 1"),
+        (["data", "relational-games"], "out"),
+        (["data", "relational-games", "--out", "none/x.png"], "no folder none"),
+        (["data", "relational-games", "--out", "x.png", "--tasks=[chess]"], "chess"),
+        (["demo", "--trials=0"], "trials"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments, message, capsys, tmp_path):
+    import re
+
+    assert re.search(message, fails(capsys, *arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    with pytest.raises(ValueError, match="unknown command"):
+        dat("frobnicate", "--debug")
+    monkeypatch.setenv("DAT_DEBUG", "1")
+    with pytest.raises(ValueError, match="unknown command"):
+        dat("frobnicate")
+
+
+def test_unexpected_errors_say_how_to_see_more(capsys, monkeypatch):
+    def broken(*_):
+        raise KeyError("x")
+
+    monkeypatch.setattr(commands, "demo", broken)
+    assert "(KeyError; DAT_DEBUG=1 shows where)" in fails(capsys, "demo")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "demo", interrupted)
+    assert dat("demo") == 130
+
+
+def test_a_missing_extra_names_the_command_that_installs_it(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonargparse", None)
+    assert 'pip install "dual-attention[train]"' in fails(capsys, "demo")
+
+
+def test_train_evaluate_and_refuse_to_overwrite(capsys):
+    assert dat("train", "relational-games", *TINY, "--output.name=one") == 0
+    out = capsys.readouterr().out
+    assert "stripes, never trained on" in out and "run folder: runs/one" in out
+    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
+    numbers = json.loads(capsys.readouterr().out)
+    expected = json.loads(Path("runs/one/result.json").read_text())["accuracy"]
+    assert {name: value["accuracy"] for name, value in numbers.items()} == expected
+    assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
+    assert f"{100 * expected['test']:.1f} %" in capsys.readouterr().out
+    assert "runs/one: a finished run is never overwritten" in fails(
+        capsys, "train", "relational-games", *TINY, "--output.name=one"
+    )
+    assert "the run is finished" in fails(capsys, "train", "relational-games", "--resume", "runs/one")
+
+
+def test_resume_by_command(capsys, monkeypatch):
+    from dual_attention.training import loop
+
+    step = loop.Trainer._train_step
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "_train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
+        assert dat("train", "relational-games", *TINY, "--loop.checkpoint_every=1", "--output.name=one") == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "unfinished run" in fails(capsys, "train", "relational-games", *TINY, "--output.name=one")
+    assert dat("train", "relational-games", "--resume", "runs/one") == 0
+    assert dat("train", "relational-games", *TINY, "--output.name=two") == 0
+    results = [json.loads(Path(f"runs/{name}/result.json").read_text()) for name in ("one", "two")]
+    assert results[0]["loss"] == results[1]["loss"]
+
+
+def test_interruption_says_how_to_continue(capsys, monkeypatch):
+    from dual_attention.training import interrupt
+
+    monkeypatch.setattr(interrupt.StopOnSignal, "__call__", lambda self: True)
+    assert dat("train", "relational-games", *TINY, "--output.name=one") == 130
+    assert "continue with: dat train relational-games --resume runs/one" in capsys.readouterr().err
+
+
+def test_quiet_training_prints_nothing(capsys):
+    assert dat("train", "relational-games", *TINY, "--output.progress=false") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_trains(path):
+    """A step of each model at its full size."""
+    small = ["--data.n_train=8", "--data.n_val=4", "--data.n_test=4", "--data.n_heldout=4", "--loop.epochs=1"]
+    quiet = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1", "--output.name=run"]
+    assert dat("train", "relational-games", "--config", str(path), *small, *quiet) == 0
+    assert json.loads(Path("runs/run/result.json").read_text())["model"] == path.stem
+
+
+def test_there_is_a_config_for_every_model_of_the_comparison():
+    from dual_attention.training.relational_games.presets import COMPARISON
+
+    assert {path.stem for path in CONFIGS} >= set(COMPARISON)
+
+
+def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
+    words = expand_presets(["--model.d_model=1", "--preset=transformer-144-h8", "--seed", "3"])
+    assert words[0] == "--model.d_model=1" and words[-2:] == ["--seed", "3"]
+    assert "--model.d_model=144" in words and "--model.n_heads_ra=0" in words
+    assert len(words) == 3 + len(vars(preset("transformer-144-h8")))
+
+
+def test_print_config_shows_the_preset(capsys):
+    with pytest.raises(SystemExit):
+        dat("train", "relational-games", "--preset", "rca-1+1", "--model.dff=7", "--print_config")
+    out = capsys.readouterr().out
+    assert "ra_type: rca" in out and "dff: 7" in out
+
+
+def test_contact_sheet(capsys):
+    assert dat("data", "relational-games", "--out", "sheet.png", "--tasks=[same]", "--per_class=1") == 0
+    assert Path("sheet.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == "sheet.png\n"
+    assert "sheet.png exists already" in fails(capsys, "data", "relational-games", "--out", "sheet.png")
+
+
+def test_reproduce_dry_run(capsys):
+    words = ["--tasks=[same]", "--sizes=[8]", "--models=[transformer-128-h2]", "--loop.batch_size=8", "--dry_run"]
+    assert dat("reproduce", "relational-games", *words, "--out=grid", "--seeds=2") == 0
+    assert "2 cells, 0 done, 2 to run" in capsys.readouterr().out
+    assert not Path("grid").exists()

@@ -1,0 +1,152 @@
+"""Configurations: checked values, every key explained, text and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+
+from dual_attention.data.relational_games import EXTRA_TASKS, TASKS
+from dual_attention.training.config_io import (
+    build_parser,
+    commented_yaml,
+    field_help,
+    parse_config,
+    read_config,
+    write_config,
+)
+from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig
+from dual_attention.training.relational_games.config import (
+    TASK_NAMES,
+    DataConfig,
+    ModelConfig,
+    RelationalGamesConfig,
+    Task,
+)
+from dual_attention.training.relational_games.demo import DemoConfig
+from dual_attention.training.relational_games.grid import GridConfig
+from dual_attention.training.relational_games.presets import PRESETS
+
+CONFIGS = (RelationalGamesConfig, GridConfig, DemoConfig)
+
+
+def keys(kind: type, prefix: str = "") -> list[tuple[type, str, str]]:
+    """(dataclass, field, dotted key) of every leaf."""
+    found = []
+    for field in dataclasses.fields(kind):
+        value = field.default if field.default is not dataclasses.MISSING else field.default_factory()
+        if dataclasses.is_dataclass(value):
+            found.extend(keys(type(value), f"{prefix}{field.name}."))
+        else:
+            found.append((kind, field.name, prefix + field.name))
+    return found
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_help_explains_every_key(kind):
+    text = " ".join(build_parser(kind, prog="dat", description="").format_help().split())
+    assert len(keys(kind)) >= 8
+    for owner, name, key in keys(kind):
+        explanation = field_help(owner)[name]
+        assert len(explanation) >= 6, key
+        assert f"--{key} " in text, key
+        assert explanation[:40].replace(" ", "") in text.replace(" ", ""), key
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_yaml_round_trip_with_a_comment_on_every_key(kind, tmp_path):
+    config = kind(seed=7) if kind is not GridConfig else kind(first_seed=7, optim=OptimConfig(eps=1e-7, grad_clip=0.5))
+    write_config(config, tmp_path / "c.yaml")
+    assert read_config(kind, tmp_path / "c.yaml") == config
+    lines = commented_yaml(config).splitlines()
+    for before, line in zip(["", *lines], lines, strict=False):
+        if not line.lstrip().startswith("#"):
+            assert before.lstrip().startswith("# "), line
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_survives_yaml(name, tmp_path):
+    config = RelationalGamesConfig(model=PRESETS[name])
+    write_config(config, tmp_path / "c.yaml")
+    assert read_config(RelationalGamesConfig, tmp_path / "c.yaml") == config
+
+
+def test_dotted_overrides_come_after_the_file(tmp_path):
+    (tmp_path / "c.yaml").write_text("optim: {lr: 0.5}\ndata: {n_train: 7}\n")
+    parser = build_parser(RelationalGamesConfig, prog="dat", description="")
+    arguments = ["--config", str(tmp_path / "c.yaml"), "--optim.lr", "0.25", "--optim.betas=[0.8, 0.9]"]
+    config, _ = parse_config(parser, RelationalGamesConfig, arguments)
+    assert (config.optim.lr, config.optim.betas, config.data.n_train) == (0.25, (0.8, 0.9), 7)
+    assert isinstance(config.optim.betas, tuple)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("optim: {lr: fast}", "lr"),
+        ("optimiser: {lr: 1}", "optimiser"),
+        ("task: chess", "task"),
+        ("[1, 2", "."),
+    ],
+)
+def test_wrong_files_are_one_line_errors(tmp_path, text, message):
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_config(RelationalGamesConfig, tmp_path / "c.yaml")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: OptimConfig(lr=0), r"optim\.lr: expected a positive number, received 0"),
+        (lambda: OptimConfig(betas=(0.9, 1.0)), r"optim\.betas: expected two numbers in \[0, 1\)"),
+        (lambda: OptimConfig(grad_clip=-1.0), r"optim\.grad_clip"),
+        (lambda: LoopConfig(epochs=0), r"loop\.epochs: expected an integer of at least 1, received 0"),
+        (lambda: LoopConfig(eval_every=-1), r"loop\.eval_every"),
+        (lambda: MachineConfig(threads=0), r"machine\.threads"),
+        (lambda: DataConfig(n_train=0), r"data\.n_train"),
+        (lambda: ModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, received 129"),
+        (lambda: ModelConfig(n_heads_ra=0), "at least 1, received 0"),
+        (lambda: ModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
+        (lambda: GridConfig(models=("nobody",)), "models: expected names among .*received 'nobody'"),
+        (lambda: GridConfig(sizes=()), "sizes"),
+        (lambda: DemoConfig(trials=0), "trials"),
+    ],
+)
+def test_impossible_values(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_configs_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RelationalGamesConfig().seed = 3
+
+
+def test_tasks_are_those_of_the_data():
+    assert TASK_NAMES == TASKS
+    assert set(get_args(Task)) <= {*TASKS, *EXTRA_TASKS}
+
+
+def test_run_name_and_data_seed():
+    config = RelationalGamesConfig(seed=4)
+    assert config.run_name == "occurs-dat-0+2-sym-n1000-seed4"
+    assert config.data_seed == 4
+    assert replace(config, data=DataConfig(seed=9)).data_seed == 9
+
+
+def test_shipped_files_are_what_the_library_writes(repository: Path = Path(__file__).parents[2]):
+    folder = repository / "experiments" / "relational_games"
+    names = {"__name__": "make_configs", "__file__": str(folder / "make_configs.py")}
+    exec((folder / "make_configs.py").read_text(), names)
+    expected = names["files"]()
+    assert {path: path.read_text() for path in folder.glob("*/*.yaml")} == expected
+    for path, text in expected.items():
+        kind = GridConfig if path.parent.name == "grids" else RelationalGamesConfig
+        assert read_config(kind, path) is not None
+        assert yaml.safe_load(text).keys() == {field.name for field in dataclasses.fields(kind)}
