@@ -115,7 +115,8 @@ def reproduce(prog: str, arguments: Sequence[str]) -> int:
         GridConfig,
         prog=prog,
         description="Learning curves on Relational Games. The defaults are the published grid; cells that are done "
-        "are skipped, so the same command continues after Ctrl-C. Writes results.csv and figures/ into the folder.",
+        "are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside the "
+        "published numbers) and figures/ into the folder.",
     )
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
@@ -126,7 +127,7 @@ def reproduce(prog: str, arguments: Sequence[str]) -> int:
         print(f"dat: interrupted; the same command continues in {grid.out}", file=sys.stderr)
         return INTERRUPTED
     if not options.dry_run and not options.quiet:
-        print(f"results: {folder.results}\nfigures: {folder.figures}")
+        print(f"results: {folder.results}\nbeside the published ones: {folder.comparison}\nfigures: {folder.figures}")
     return 0
 
 

@@ -48,12 +48,14 @@ def evaluate_run(path: str | Path, machine: MachineConfig | None = None) -> dict
 
 
 def accuracy_table(results: dict[str, dict[str, float]], title: str) -> Any:
-    """A rich table of :func:`evaluate_run`'s numbers."""
+    """A rich table of :func:`evaluate_run`'s numbers; the number of images is shown if it is given for every set."""
     table = require("rich.table", extra="train").Table(title=title, title_justify="left")
     table.add_column("objects")
-    for column in ("accuracy", "loss", "images"):
+    counted = all("images" in numbers for numbers in results.values())
+    for column in ("accuracy", "loss", *(("images",) if counted else ())):
         table.add_column(column, justify="right")
     for name, numbers in results.items():
-        images = f"{numbers['images']:,.0f}" if "images" in numbers else ""
-        table.add_row(SET_NAMES.get(name, name), f"{100 * numbers['accuracy']:.1f} %", f"{numbers['loss']:.3f}", images)
+        images = (f"{numbers['images']:,.0f}",) if counted else ()
+        accuracy, loss = f"{100 * numbers['accuracy']:.1f} %", f"{numbers['loss']:.3f}"
+        table.add_row(SET_NAMES.get(name, name), accuracy, loss, *images)
     return table

@@ -128,12 +128,13 @@ def cells(grid: GridConfig) -> list[Cell]:
 
 
 class GridFolder:
-    """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv`` and ``figures/``."""
+    """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv``, ``comparison.md`` and ``figures/``."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config = self.path / "grid.yaml"
         self.results = self.path / "results.csv"
+        self.comparison = self.path / "comparison.md"
         self.cells = self.path / "cells"
         self.figures = self.path / "figures"
 

@@ -197,6 +197,6 @@ def annotate(axis: Any, values: Tensor, limit: float, objects: Tensor, equal: Te
         elif objects[cell]:
             value = float(values[cell])
             colour = "white" if abs(value) > 0.6 * limit else "black"
-            axis.text(column, row, f"{value:+.1f}", fontsize=10, color=colour, **centred)
+            axis.text(column, row, f"{value:+.1f}", fontsize=9, color=colour, **centred)
         if equal[cell]:
-            axis.add_patch(rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, linewidth=2.6))
+            axis.add_patch(rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, linewidth=2.2))

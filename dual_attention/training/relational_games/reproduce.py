@@ -1,4 +1,4 @@
-"""Running the grid of learning curves: skip what is done, train the rest in parallel, write the table and figures."""
+"""Running the grid of learning curves: skip what is done, train the rest in parallel, write the tables and figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._extras import require
+from ..files import write_atomically
 from ..interrupt import Interrupted, StopOnSignal
+from .comparison import comparison_text
 from .estimate import duration, seconds_per_image, work
 from .figures import draw_figures
 from .grid import Cell, GridConfig, GridFolder, cells, sizes_of
@@ -40,7 +42,10 @@ def reproduce(grid: GridConfig, *, dry_run: bool = False, quiet: bool = False) -
                     folder.write_results()
                     progress.done(cell, seconds)
         finally:
-            draw_figures(folder.write_results(), folder.figures)
+            rows = folder.write_results()
+            draw_figures(rows, folder.figures)
+            if rows:
+                write_atomically(folder.comparison, comparison_text(rows))
         if stop() and not all(folder.done(cell) for cell in every):
             raise Interrupted
     return folder
