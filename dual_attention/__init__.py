@@ -1,6 +1,7 @@
 """Relational attention and the Dual Attention Transformer (Altabaa & Lafferty 2024, arXiv 2405.16727)."""
 
 from .attention import Attention
+from .cache import CacheGroup, ContextCache, TokenCache
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .functional import RelativeSymbols
@@ -29,6 +30,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attention",
+    "CacheGroup",
+    "ContextCache",
     "DecoderBlock",
     "DisentangledRelationalCrossAttention",
     "DualAttention",
@@ -47,6 +50,7 @@ __all__ = [
     "RotaryPositionalEncoding",
     "SinusoidalPositionalEncoding",
     "SymbolicAttention",
+    "TokenCache",
     "VisionDualAttnTransformer",
     "VisionTransformer",
     "__version__",

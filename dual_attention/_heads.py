@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -43,6 +44,25 @@ def check_sequence(name: str, x: Tensor, width: int, *, batch: Sequence[int] | N
     if x.dim() != 3 or x.shape[-1] != width or (batch is not None and x.shape[0] not in batch):
         rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
         raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
+
+
+def check_indices(indices: Tensor, batch: int | None) -> Tensor:
+    """The numbers of examples themselves; ``TypeError`` or ``ValueError`` unless they are a vector below ``batch``."""
+    if indices.is_floating_point() or indices.dtype == torch.bool:
+        raise TypeError(f"indices: expected integers, got dtype {indices.dtype}")
+    if indices.dim() != 1:
+        raise ValueError(f"indices: expected shape (examples,), got {tuple(indices.shape)}")
+    if batch is not None and indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= batch):
+        raise ValueError(f"indices: expected 0 to {batch - 1}, got {indices.tolist()}")
+    return indices.long()
+
+
+def check_no_gradient(name: str, tensor: Tensor) -> None:
+    """Raise ``ValueError`` if a tensor that a cache would keep requires gradients."""
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        raise ValueError(
+            f"cache: keeps no graph, got {name} that requires gradients; call under torch.no_grad() or inference_mode()"
+        )
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from ._continuation import Past, continue_from, continue_to_attend, leaves_cache_whole
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from .cache import Cache, ContextCache, TokenCache
 from .functional import apply_rotary, attention, mask_pattern
-from .functional.masks import check_bias
+from .functional.masks import check_bias, last_columns
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -94,6 +96,22 @@ class Attention(nn.Module):
         elif shaw_values:
             raise ValueError("shaw_values: needs shaw_max_rel_pos")
 
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        return {"k": (self.n_kv_heads, self.key_dim), "v": (self.n_kv_heads, self.head_dim)}
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache of keys (after RoPE) and values, for causal self-attention, token by token or in chunks.
+
+        Args:
+            max_length: most tokens to come; memory for them is reserved at once.
+        """
+        return TokenCache(self._kept(), window=self.window, max_length=max_length)
+
+    def new_context_cache(self) -> ContextCache:
+        """An empty cache of the keys and values of a context, for cross-attention."""
+        return ContextCache(self._kept())
+
+    @leaves_cache_whole
     def forward(
         self,
         query: Tensor,
@@ -108,12 +126,19 @@ class Attention(nn.Module):
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> AttentionOutput:
         """Attend from each query to the keys.
 
+        With a cache from :meth:`new_cache`, ``query``, ``key`` and ``value`` are new tokens, N = M, after t earlier
+        ones. They see those as well, in order: ``is_causal`` is needed, masks and biases cover the t + M senders, and
+        RoPE tables have rows for all t + M tokens. With one from :meth:`new_context_cache`, keys and values are
+        projected in the first call and kept; what later calls give for ``key`` and ``value`` is not read.
+
         Args:
             query: ``(B, N, d)``; key, value: ``(B, M, d)``.
-            freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, see :class:`RotaryPositionalEncoding`.
+            freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, see :class:`RotaryPositionalEncoding`, or
+                ``(B, length, key_dim / 2)`` if positions differ between examples.
             attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended.
             is_causal: receivers see no later sender; combined with the masks if they are given too.
             need_weights: also return the attention weights; they are then built rather than fused away.
@@ -121,49 +146,68 @@ class Attention(nn.Module):
             segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other; with another
                 sequence of senders, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled scores.
+            cache: what is kept of earlier tokens or of a context; these tokens are appended.
+
+        Returns:
+            ``(output, weights)``; with a window and a cache, weights of the senders that are still held.
 
         Raises:
-            ValueError, TypeError: if shapes disagree, or a mask is not boolean.
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is of another kind of layer,
+                batch or context. The cache is then as it was.
         """
         check_sequence("query", query, self.d_model)
         check_sequence("key", key, self.d_model, batch=(query.shape[0],))
         check_sequence("value", value, self.d_model, batch=(query.shape[0],))
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
-        batch, n, m = query.shape[0], query.shape[1], key.shape[1]
+        past = self._past(cache, key, is_causal, segments)
+        batch, n, m = query.shape[0], query.shape[1], past.held + key.shape[1]
+        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + key.shape[1]}
+        pattern = mask_pattern(
+            attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
+        ).last_senders(m)
+        bias = last_columns(check_bias(attn_bias, **sizes), m)
 
-        q = split_heads(self.wq(query), self.n_heads)
-        k = split_heads(self.wk(key), self.n_kv_heads)
-        v = split_heads(self.wv(value), self.n_kv_heads)
-        q, k = rotate(q, k, freqs_cos, freqs_sin)
+        q = rotate(split_heads(self.wq(query), self.n_heads), freqs_cos, freqs_sin, past.position)
+        new = {}
+        if not (isinstance(cache, ContextCache) and cache.filled):
+            new["k"] = rotate(split_heads(self.wk(key), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
+            new["v"] = split_heads(self.wv(value), self.n_kv_heads)
+        k, v = past.append(batch, n, **new)
 
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
-        bias = check_bias(attn_bias, **sizes)
         if self.rel_pos_keys is not None:
-            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m))
+            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m, offset=past.offset))
         attended, weights = attention(
             q,
             k,
             v,
             scale=self.attn_scale,
-            mask=mask_pattern(attn_mask, padding_mask, is_causal, window=self.window, segments=segments, **sizes),
+            mask=pattern,
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights or self.rel_pos_values is not None,
         )
         if self.rel_pos_values is not None and weights is not None:
-            attended = attended + attend_to_positions(weights, self.rel_pos_values)
+            attended = attended + attend_to_positions(weights, self.rel_pos_values, past.offset)
         output = self.resid_dropout(self.wo(merge_heads(attended)))
         return AttentionOutput(output, weights if need_weights else None)
 
+    def _past(self, cache: Cache | None, key: Tensor, is_causal: bool, segments: Segments | None) -> Past:
+        if isinstance(cache, ContextCache):
+            return continue_to_attend(cache, self._kept(), key, ordered=is_causal or self.window is not None)
+        return continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
 
-def rotate(q: Tensor, k: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Apply RoPE to attention queries and keys if both tables are given; ``ValueError`` if only one is."""
+
+def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
+    """Apply RoPE to attention queries or keys if both tables are given; ``ValueError`` if only one is.
+
+    Row ``offset`` of the tables belongs to the first token.
+    """
     if freqs_cos is None and freqs_sin is None:
-        return q, k
+        return x
     if freqs_cos is None or freqs_sin is None:
         raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
-    return apply_rotary(q, freqs_cos, freqs_sin), apply_rotary(k, freqs_cos, freqs_sin)
+    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
 
 
 def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:
@@ -171,6 +215,6 @@ def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:
     return more if bias is None else bias + more
 
 
-def attend_to_positions(weights: Tensor, positions: RelativePositionalEncoding) -> Tensor:
+def attend_to_positions(weights: Tensor, positions: RelativePositionalEncoding, offset: int = 0) -> Tensor:
     """Relative position vectors under the weights, ``sum_j alpha_ij a_{clip(j - i)}``: ``(B, H, N, d_h)``."""
-    return weights.transpose(1, 2).matmul(positions(*weights.shape[-2:])).transpose(1, 2)
+    return weights.transpose(1, 2).matmul(positions(*weights.shape[-2:], offset=offset)).transpose(1, 2)

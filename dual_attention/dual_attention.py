@@ -11,12 +11,14 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ._continuation import leaves_cache_whole, parts
+from ._symbols import Symbols
 from .attention import Attention, Segments
+from .cache import Cache, CacheGroup
 from .relational_attention import (
     DisentangledRelationalCrossAttention,
     RelationalAttention,
     RelationalCrossAttention,
-    Symbols,
 )
 
 __all__ = ["DualAttention", "DualAttentionOutput", "RelationalHeadType"]
@@ -119,6 +121,19 @@ class DualAttention(nn.Module):
                 )
         sensory.wq, sensory.wk = wq, wk
 
+    def _heads(self) -> dict[str, Attention | RelationalAttention | RelationalCrossAttention]:
+        kinds = {"self_attention": self.self_attention, "relational_attention": self.relational_attention}
+        return {name: heads for name, heads in kinds.items() if heads is not None}
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache of what both kinds of head keep, for causal self-attention, token by token or in chunks.
+
+        Args:
+            max_length: most tokens to come; memory for them is reserved at once.
+        """
+        return CacheGroup({name: heads.new_cache(max_length) for name, heads in self._heads().items()})
+
+    @leaves_cache_whole
     def forward(
         self,
         x: Tensor,
@@ -132,8 +147,12 @@ class DualAttention(nn.Module):
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> DualAttentionOutput:
         """Dual self-attention.
+
+        With a cache, ``x`` holds the new tokens alone; see :meth:`RelationalAttention.forward` for what the other
+        arguments then cover.
 
         Args:
             x: ``(B, N, d)``.
@@ -145,6 +164,7 @@ class DualAttention(nn.Module):
             padding_mask: boolean, ``(B, N)``; True = a real object.
             segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other.
             attn_bias: floating point, broadcastable to all heads of both kinds.
+            cache: what is kept of earlier tokens, from :meth:`new_cache`; these tokens are appended.
 
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
@@ -159,12 +179,13 @@ class DualAttention(nn.Module):
             "attn_bias": attn_bias,
             "need_weights": need_weights,
         }
+        caches = parts(cache, tuple(self._heads()))
         outputs, sa_weights, ra_maps = [], None, None
         if self.self_attention is not None:
-            output, sa_weights = self.self_attention(x, x, x, **shared)
+            output, sa_weights = self.self_attention(x, x, x, **shared, cache=caches["self_attention"])
             outputs.append(output)
         if self.relational_attention is not None:
-            output, *maps = self.relational_attention(x, symbols, **shared)
+            output, *maps = self.relational_attention(x, symbols, **shared, cache=caches["relational_attention"])
             outputs.append(output)
             ra_maps = tuple(maps) if need_weights else None
         return DualAttentionOutput(torch.cat(outputs, dim=-1), sa_weights, ra_maps)

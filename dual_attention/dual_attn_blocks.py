@@ -10,9 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
+from ._continuation import leaves_cache_whole, parts
+from ._symbols import Symbols
 from .attention import Attention, Segments
+from .cache import Cache, CacheGroup
 from .dual_attention import DualAttention, DualAttentionOutput, RelationalHeadType
-from .relational_attention import Symbols
 from .transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
 
 __all__ = ["DualAttnDecoderBlock", "DualAttnEncoderBlock"]
@@ -64,6 +66,11 @@ class DualAttnEncoderBlock(Block):
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
 
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        return self.dual_attn.new_cache(max_length)
+
+    @leaves_cache_whole
     def forward(
         self,
         x: Tensor,
@@ -76,11 +83,13 @@ class DualAttnEncoderBlock(Block):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
+        cache: Cache | None = None,
     ) -> Tensor | tuple[Tensor, DualAttentionOutput]:
         """``(B, N, d)`` and symbols to ``(B, N, d)``.
 
         With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
-        arguments are those of :meth:`DualAttention.forward`.
+        arguments are those of :meth:`DualAttention.forward`; with a cache from :meth:`new_cache`, ``x`` and symbols are
+        new tokens alone.
         """
         attended = self.dual_attn(
             self.enter(x, self.norm1),
@@ -93,6 +102,7 @@ class DualAttnEncoderBlock(Block):
             padding_mask=padding_mask,
             segments=segments,
             attn_bias=attn_bias,
+            cache=cache,
         )
         x = self.leave(x, attended.output, self.norm1)
         if self.post_norm_dropout and not self.norm_first:
@@ -145,6 +155,12 @@ class DualAttnDecoderBlock(Block):
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
 
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        own, context = self.dual_attn.new_cache(max_length), self.cross_attn.new_context_cache()
+        return CacheGroup({"dual_attn": own, "cross_attn": context})
+
+    @leaves_cache_whole
     def forward(
         self,
         x: Tensor,
@@ -159,15 +175,19 @@ class DualAttnDecoderBlock(Block):
         attn_bias: Tensor | None = None,
         context_padding_mask: Tensor | None = None,
         need_weights: bool = False,
+        cache: Cache | None = None,
     ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor | None]:
         """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
 
         Args:
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
+            cache: from :meth:`new_cache`; ``x`` then holds new tokens alone, and the context is read in the first
+                call, which keeps its keys and values: later ones must give one of the same shape.
             need_weights: return also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the
                 weights of the cross-attention ``(B, n_heads_cross, N, M)``.
             symbols, freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the dual attention.
         """
+        caches = parts(cache, ("dual_attn", "cross_attn"))
         attended = self.dual_attn(
             self.enter(x, self.norm1),
             symbols,
@@ -179,10 +199,16 @@ class DualAttnDecoderBlock(Block):
             padding_mask=padding_mask,
             segments=segments,
             attn_bias=attn_bias,
+            cache=caches["dual_attn"],
         )
         x = self.leave(x, attended.output, self.norm1)
         received, cross_weights = self.cross_attn(
-            self.enter(x, self.norm2), context, context, need_weights=need_weights, padding_mask=context_padding_mask
+            self.enter(x, self.norm2),
+            context,
+            context,
+            need_weights=need_weights,
+            padding_mask=context_padding_mask,
+            cache=caches["cross_attn"],
         )
         x = self.leave(x, received, self.norm2)
         x = self.leave(x, self.ff_block(self.enter(x, self.norm3)), self.norm3, drop=self.ff_dropout)

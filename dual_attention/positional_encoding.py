@@ -36,9 +36,45 @@ def sinusoidal_table(length: int, dim: int) -> Tensor:
     return table
 
 
-def _check_length(x: Tensor, max_len: int) -> None:
-    if x.shape[1] > max_len:
-        raise ValueError(f"x: length {x.shape[1]} exceeds max_len={max_len}")
+def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, offset: int = 0) -> Tensor:
+    """Rows of a table at the positions of the tokens ``x``.
+
+    Args:
+        table: ``(max length, width)``.
+        x: ``(B, L, ...)``.
+        positions: integers ``(B or 1, L)``; by default L in a row from ``offset`` on.
+        limit: the argument that set the table's length, for messages.
+
+    Returns:
+        ``(L, width)``, or ``(B or 1, L, width)`` if positions are given.
+
+    Raises:
+        ValueError: if a position is negative or beyond the table, or positions have the wrong shape.
+    """
+    batch, length = x.shape[:2]
+    if positions is None:
+        if offset + length > len(table):
+            raise ValueError(f"x: length {offset + length} exceeds {limit}={len(table)}")
+        return table[offset : offset + length]
+    check_positions(positions, batch, length, len(table) - 1, f"{limit}={len(table)}")
+    return table[positions]
+
+
+def check_positions(positions: Tensor, batch: int, length: int, last: int, why: str) -> None:
+    """Raise ``ValueError`` unless positions are integers ``(batch or 1, length)`` from 0 to ``last``."""
+    if positions.is_floating_point() or positions.dtype == torch.bool or positions.dim() != 2:
+        shaped = False
+    else:
+        shaped = positions.shape[0] in (1, batch) and positions.shape[1] == length
+    if not shaped:
+        raise ValueError(
+            f"positions: expected integers of shape (batch or 1, length) = {(batch, length)}, "
+            f"got shape {tuple(positions.shape)} of dtype {positions.dtype}"
+        )
+    if positions.numel() and (int(positions.min()) < 0 or int(positions.max()) > last):
+        raise ValueError(
+            f"positions: expected 0 to {last} ({why}), got {int(positions.min())} to {int(positions.max())}"
+        )
 
 
 class SinusoidalPositionalEncoding(nn.Module):
@@ -61,11 +97,18 @@ class SinusoidalPositionalEncoding(nn.Module):
         self.scale = math.sqrt(d_model) if scale else 1.0
         self.register_buffer("pe", sinusoidal_table(max_len, d_model))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``; ``ValueError`` if L exceeds ``max_len``."""
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``.
+
+        Args:
+            positions: integers ``(B or 1, L)``, by default 0 to L - 1: where the tokens stand, if earlier ones are
+                in a cache, or if examples are padded on the left.
+
+        Raises:
+            ValueError: if a position is ``max_len`` or more, or positions have the wrong shape.
+        """
         check_sequence("x", x, self.d_model)
-        _check_length(x, self.max_len)
-        return self.dropout(self.scale * x + self.pe[: x.shape[1]])
+        return self.dropout(self.scale * x + rows_at(self.pe, x, positions, limit="max_len"))
 
 
 class LearnedPositionalEmbeddings(nn.Module):
@@ -79,11 +122,11 @@ class LearnedPositionalEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(max_len, d_model)
         self.dropout = nn.Dropout(check_dropout("dropout", dropout))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``; ``ValueError`` if L exceeds ``max_len``."""
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``; ``positions`` as in :meth:`SinusoidalPositionalEncoding.forward`."""
         check_sequence("x", x, self.d_model)
-        _check_length(x, self.max_len)
-        return self.dropout(self.scale * x + self.position_embeddings.weight[: x.shape[1]])
+        rows = rows_at(self.position_embeddings.weight, x, positions, limit="max_len")
+        return self.dropout(self.scale * x + rows)
 
 
 class RelativePositionalEncoding(nn.Module):
@@ -103,31 +146,38 @@ class RelativePositionalEncoding(nn.Module):
         self.rel_pos_embeddings = nn.Parameter(torch.empty(2 * max_rel_pos + 1, dim))
         nn.init.xavier_uniform_(self.rel_pos_embeddings)
 
-    def index(self, length_q: int, length_k: int | None = None) -> Tensor:
-        """Row of the table for each pair, ``clip(j - i, -P, P) + P``: integers of shape ``(N, M)``."""
+    def index(self, length_q: int, length_k: int | None = None, *, offset: int = 0) -> Tensor:
+        """Row of the table for each pair, ``clip(j - i, -P, P) + P``: integers of shape ``(N, M)``.
+
+        Args:
+            length_q: N; length_k: M, by default ``offset + N``.
+            offset: place of the first receiver among the senders, as in
+                :class:`~dual_attention.functional.MaskPattern`.
+        """
         device = self.rel_pos_embeddings.device
-        receivers = torch.arange(length_q, device=device)
-        senders = receivers if length_k is None else torch.arange(length_k, device=device)
+        receivers = torch.arange(length_q, device=device) + offset
+        senders = torch.arange(offset + length_q if length_k is None else length_k, device=device)
         offsets = senders[None, :] - receivers[:, None]
         return offsets.clamp(-self.max_rel_pos, self.max_rel_pos) + self.max_rel_pos
 
-    def forward(self, length_q: int, length_k: int | None = None) -> Tensor:
-        """The vectors of all pairs, shape ``(N, M, dim)``; ``length_k`` is ``length_q`` by default."""
-        return self.rel_pos_embeddings[self.index(length_q, length_k)]
+    def forward(self, length_q: int, length_k: int | None = None, *, offset: int = 0) -> Tensor:
+        """The vectors of all pairs, shape ``(N, M, dim)``; arguments as :meth:`index`."""
+        return self.rel_pos_embeddings[self.index(length_q, length_k, offset=offset)]
 
-    def scores(self, q: Tensor, length_k: int) -> Tensor:
+    def scores(self, q: Tensor, length_k: int, *, offset: int = 0) -> Tensor:
         """Inner products of queries with the vectors of their pairs, without a vector for every pair.
 
         Math: t_ij = <q_i, a_{clip(j - i)}>
 
         Args:
             q: ``(B, H, N, dim)``; length_k: M.
+            offset: as :meth:`index`.
 
         Returns:
             ``(B, H, N, M)``.
         """
         products = q @ self.rel_pos_embeddings.transpose(0, 1)
-        index = self.index(q.shape[-2], length_k)
+        index = self.index(q.shape[-2], length_k, offset=offset)
         return products.gather(-1, index.expand(*q.shape[:-1], length_k))
 
 
@@ -170,6 +220,18 @@ class RotaryPositionalEncoding(nn.Module):
         if length > self.max_len:
             raise ValueError(f"length: {length} exceeds max_len={self.max_len}")
         return self.freqs_cos[:length], self.freqs_sin[:length]
+
+    def tables_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Tables for positions that differ between examples: integers ``(B, L)`` to a pair of ``(B, L, dim / 2)``.
+
+        Left padding alone does not need them, since rotary scores depend on differences of positions, unless the
+        layer adds Shaw positions, whose vectors are not rotated.
+
+        Raises:
+            ValueError: if a position is negative, or ``max_len`` or more.
+        """
+        check_positions(positions, len(positions), positions.shape[-1], self.max_len - 1, f"max_len={self.max_len}")
+        return self.freqs_cos[positions], self.freqs_sin[positions]
 
     def forward(self, x: Tensor) -> Tensor:
         """Rotate queries or keys, ``(B, H, L, dim) -> (B, H, L, dim)``."""

@@ -1,4 +1,4 @@
-"""Relational attention, and the two forms of relational cross-attention that came before it.
+"""Relational attention; and by import the two forms of relational cross-attention that came before it.
 
 Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relations (the paper's d_r).
 """
@@ -11,12 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ._continuation import continue_from, leaves_cache_whole
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from .attention import AttentionOutput, Segments, add_bias, rotate
-from .functional import RelationalAttentionOutput, RelativeSymbols, mask_pattern, reference, relational_attention
+from ._symbols import Symbols, project_symbols, with_earlier
+from .attention import Segments, add_bias, rotate
+from .cache import Cache, TokenCache
+from .functional import RelationalAttentionOutput, mask_pattern, reference, relational_attention
 from .functional.activations import Activation, activation_function
-from .functional.masks import check_bias
+from .functional.masks import check_bias, last_columns
 from .positional_encoding import RelativePositionalEncoding
+from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 
 __all__ = [
     "DisentangledRelationalCrossAttention",
@@ -24,39 +28,6 @@ __all__ = [
     "RelationalAttentionOutput",
     "RelationalCrossAttention",
 ]
-
-Symbols = Tensor | RelativeSymbols
-
-
-def project_symbols(
-    wv: nn.Linear, symbols: Symbols, n_kv_heads: int, *, batch: int, n: int, m: int, relative: bool
-) -> Symbols:
-    """Apply ``W_s`` to symbols and split the heads; shared and relative symbols are told apart by ``relative`` alone.
-
-    A library of relative symbols is projected once, not once for each pair.
-
-    Returns:
-        ``(B or 1, G, M, d_h)``, or :class:`RelativeSymbols` with a library of shape ``(K, G, d_h)``.
-
-    Raises:
-        TypeError: if relative symbols are given where shared ones are expected.
-        ValueError: if the shape is wrong.
-    """
-    if relative:
-        if not isinstance(symbols, RelativeSymbols):
-            symbols = RelativeSymbols.from_dense(symbols)
-        if tuple(symbols.shape) != (n, m, wv.in_features):
-            raise ValueError(
-                f"symbols: expected position-relative symbols of shape (N, M, d) = {(n, m, wv.in_features)}, "
-                f"got {tuple(symbols.shape)}"
-            )
-        return RelativeSymbols(wv(symbols.library).unflatten(-1, (n_kv_heads, -1)), symbols.index)
-    if isinstance(symbols, RelativeSymbols):
-        raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")
-    check_sequence("symbols", symbols, wv.in_features, batch=(1, batch))
-    if symbols.shape[1] != m:
-        raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
-    return split_heads(wv(symbols), n_kv_heads)
 
 
 class RelationalAttention(nn.Module):
@@ -157,6 +128,24 @@ class RelationalAttention(nn.Module):
         fan_in = self.n_relations * (self.head_dim if self.wr_init == "published" else 1)
         nn.init.uniform_(self.wr, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        kept: dict[str, tuple[int, ...]] = {
+            "k": (self.n_kv_heads, self.key_dim),
+            "w": (self.n_relations * self.rel_proj_dim,),
+        }
+        if not self.use_relative_positional_symbols:
+            kept["symbols"] = (self.n_kv_heads, self.head_dim)
+        return kept
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache of attention keys (after RoPE), relation keys and projected symbols unless they are relative.
+
+        Args:
+            max_length: most tokens to come; memory for them is reserved at once.
+        """
+        return TokenCache(self._kept(), window=self.window, max_length=max_length)
+
+    @leaves_cache_whole
     def forward(
         self,
         x: Tensor,
@@ -171,14 +160,20 @@ class RelationalAttention(nn.Module):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
+        cache: Cache | None = None,
     ) -> RelationalAttentionOutput:
         """Relational attention of receivers ``x`` over senders ``y``.
+
+        With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones.
+        They see those as well, in order: ``is_causal`` is needed, masks and biases cover the t + M senders, RoPE tables
+        have rows for all t + M tokens, and symbols are those of the new tokens, or relative ones ``(N, t + M, d)``.
 
         Args:
             x: receivers, ``(B, N, d)``.
             symbols: names of the senders, ``(B or 1, M, d)``; with ``use_relative_positional_symbols``, of the pairs:
                 :class:`RelativeSymbols` or a tensor ``(N, M, d)``.
-            freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, applied to the attention, not to relations.
+            freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, or ``(B, length, key_dim / 2)`` if positions
+                differ between examples; applied to the attention, not to relations.
             attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended.
             is_causal: receivers see no later sender; combined with the masks if they are given too.
             y: senders, ``(B, M, d)``; by default ``x``.
@@ -187,41 +182,50 @@ class RelationalAttention(nn.Module):
                 ``y``, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled attention scores.
             need_weights: also return attention weights and relations, which are then built.
+            cache: what is kept of earlier tokens; these tokens are appended.
 
         Returns:
             ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
-            last two None unless ``need_weights``. Relations are not masked.
+            last two None unless ``need_weights``. Relations are not masked. With a window and a cache, M counts the
+            senders that are still held.
 
         Raises:
-            ValueError, TypeError: if shapes disagree, a mask is not boolean, or symbols are of the wrong kind.
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
+                cache is of another kind of layer or batch. The cache is then as it was.
         """
         check_sequence("x", x, self.d_model)
         if y is None:
             y = x
         check_sequence("y", y, self.d_model, batch=(x.shape[0],))
-        batch, n, m = x.shape[0], x.shape[1], y.shape[1]
+        past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
+        batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
+        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
+        pattern = mask_pattern(
+            attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
+        ).last_senders(m)
+        bias = last_columns(check_bias(attn_bias, **sizes), m)
 
-        q = split_heads(self.wq_attn(x), self.n_heads)
-        k = split_heads(self.wk_attn(y), self.n_kv_heads)
-        q, k = rotate(q, k, freqs_cos, freqs_sin)
+        q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
+        k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
+        relative = self.use_relative_positional_symbols
         sv = project_symbols(
-            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=self.use_relative_positional_symbols
+            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=y.shape[1], relative=relative, past=past
         )
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
-        bias = check_bias(attn_bias, **sizes)
+        (k, w), sv = with_earlier(past, batch, n, sv, k=k, w=self.wk_rel(y))
+
         if self.rel_pos_keys is not None:
-            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m))
+            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m, offset=past.offset))
         attended, weights, relations = relational_attention(
             q,
             k,
-            self._relation_heads(self.wq_rel, x),
-            self._relation_heads(self.wk_rel, y),
+            self._relation_heads(self.wq_rel(x)),
+            self._relation_heads(w),
             sv,
             self.wr,
             scale=self.attn_scale,
             rel_scale=self.rel_scale,
             rel_activation=self.rel_activation,
-            mask=mask_pattern(attn_mask, padding_mask, is_causal, window=self.window, segments=segments, **sizes),
+            mask=pattern,
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
@@ -231,189 +235,9 @@ class RelationalAttention(nn.Module):
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """The relations r(x_i, y_j) alone, without a mask: ``(B, N, M, R)``."""
-        u, w = self._relation_heads(self.wq_rel, x), self._relation_heads(self.wk_rel, x if y is None else y)
+        u, w = self._relation_heads(self.wq_rel(x)), self._relation_heads(self.wk_rel(x if y is None else y))
         return reference.relations(u, w, scale=self.rel_scale, activation=self.rel_activation)
 
-    def _relation_heads(self, projection: nn.Linear, x: Tensor) -> Tensor:
-        return projection(x).unflatten(-1, (self.n_relations, self.rel_proj_dim))
-
-
-class RelationalCrossAttention(nn.Module):
-    """Relational cross-attention (RCA) of Abstractors: attention whose values are symbols.
-
-    Math: a_i = concat_h(sum_j act(<W_q x_i, W_k y_j> / sqrt(head width)) s_j W_s^h) W_o  (arXiv 2304.00195)
-
-    The scores are the relations: what is selected and what is compared are one. Relational attention parts the two.
-
-    Args:
-        d_model, n_heads, dropout, n_kv_heads, add_bias_kv, add_bias_out, total_n_heads,
-        use_relative_positional_symbols, out_dropout, window: as :class:`RelationalAttention`.
-        activation: of the scores: softmax, or an elementwise one, under which masked pairs get the weight zero.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        dropout: float = 0.0,
-        n_kv_heads: int | None = None,
-        activation: str | Activation = "softmax",
-        add_bias_kv: bool = False,
-        add_bias_out: bool = False,
-        total_n_heads: int | None = None,
-        use_relative_positional_symbols: bool = False,
-        *,
-        out_dropout: float | None = None,
-        window: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        activation_function(activation)
-        self.activation = activation
-        self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
-        check_positive(window=1 if window is None else window)
-        self.window = window
-        self.attn_scale = 1 / math.sqrt(self.head_dim)
-
-        self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=False)
-        self.wk = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
-        self.wv = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
-        self.wo = nn.Linear(n_heads * self.head_dim, n_heads * self.head_dim, bias=add_bias_out)
-        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
-
-    def forward(
-        self,
-        x: Tensor,
-        symbols: Symbols,
-        freqs_cos: Tensor | None = None,
-        freqs_sin: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-        *,
-        y: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        segments: Segments | None = None,
-        attn_bias: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> AttentionOutput:
-        """Arguments as :meth:`RelationalAttention.forward`; returns ``(output, weights or None)``."""
-        check_sequence("x", x, self.d_model)
-        y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
-        sizes = {"batch": x.shape[0], "n": x.shape[1], "m": y.shape[1]}
-
-        q = split_heads(self.wq(x), self.n_heads)
-        k = split_heads(self.wk(y), self.n_kv_heads)
-        q, k = rotate(q, k, freqs_cos, freqs_sin)
-        relative = self.use_relative_positional_symbols
-        attended, weights = reference.relational_cross_attention(
-            q,
-            k,
-            project_symbols(self.wv, symbols, self.n_kv_heads, **sizes, relative=relative),
-            scale=self.attn_scale,
-            activation=self.activation,
-            mask=mask_pattern(
-                attn_mask, padding_mask, is_causal, window=self.window, segments=segments, heads=self.n_heads, **sizes
-            ).dense(x.device),
-            bias=check_bias(attn_bias, heads=self.n_heads, **sizes),
-            dropout=self.dropout if self.training else 0.0,
-        )
-        output = self.resid_dropout(self.wo(merge_heads(attended)))
-        return AttentionOutput(output, weights if need_weights else None)
-
-
-class DisentangledRelationalCrossAttention(nn.Module):
-    """Disentangled RCA: attention selects, and one relation for each head scales the symbol that is carried.
-
-    Math: a_i = concat_h(sum_j alpha^h_ij r^h_ij s_j W_s^h) W_o
-
-    The step between RCA and relational attention, kept for ablations.
-
-    Args:
-        d_model, n_heads, dropout, n_kv_heads, rel_activation, add_bias_kv, add_bias_out, total_n_heads,
-        use_relative_positional_symbols, out_dropout, window: as :class:`RelationalAttention`; ``n_kv_heads`` groups the
-        relation keys too.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        dropout: float = 0.0,
-        n_kv_heads: int | None = None,
-        rel_activation: str | Activation = "identity",
-        add_bias_kv: bool = False,
-        add_bias_out: bool = False,
-        total_n_heads: int | None = None,
-        use_relative_positional_symbols: bool = False,
-        *,
-        out_dropout: float | None = None,
-        window: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        activation_function(rel_activation)
-        self.rel_activation = rel_activation
-        self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
-        check_positive(window=1 if window is None else window)
-        self.window = window
-        self.attn_scale = 1 / math.sqrt(self.head_dim)
-
-        width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        self.wq_attn = nn.Linear(d_model, width, bias=False)
-        self.wk_attn = nn.Linear(d_model, kv_width, bias=add_bias_kv)
-        self.wq_rel = nn.Linear(d_model, width, bias=False)
-        self.wk_rel = nn.Linear(d_model, kv_width, bias=add_bias_kv)
-        self.wv = nn.Linear(d_model, kv_width, bias=add_bias_kv)
-        self.wo = nn.Linear(width, width, bias=add_bias_out)
-        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
-
-    def forward(
-        self,
-        x: Tensor,
-        symbols: Symbols,
-        freqs_cos: Tensor | None = None,
-        freqs_sin: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-        *,
-        y: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        segments: Segments | None = None,
-        attn_bias: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> RelationalAttentionOutput:
-        """Arguments as :meth:`RelationalAttention.forward`; weights and relations are both ``(B, H, N, M)``."""
-        check_sequence("x", x, self.d_model)
-        y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
-        sizes = {"batch": x.shape[0], "n": x.shape[1], "m": y.shape[1]}
-
-        q = split_heads(self.wq_attn(x), self.n_heads)
-        k = split_heads(self.wk_attn(y), self.n_kv_heads)
-        q, k = rotate(q, k, freqs_cos, freqs_sin)
-        relative = self.use_relative_positional_symbols
-        attended, weights, relations = reference.disentangled_relational_cross_attention(
-            q,
-            k,
-            split_heads(self.wq_rel(x), self.n_heads),
-            split_heads(self.wk_rel(y), self.n_kv_heads),
-            project_symbols(self.wv, symbols, self.n_kv_heads, **sizes, relative=relative),
-            scale=self.attn_scale,
-            rel_activation=self.rel_activation,
-            mask=mask_pattern(
-                attn_mask, padding_mask, is_causal, window=self.window, segments=segments, heads=self.n_heads, **sizes
-            ).dense(x.device),
-            bias=check_bias(attn_bias, heads=self.n_heads, **sizes),
-            dropout=self.dropout if self.training else 0.0,
-        )
-        output = self.resid_dropout(self.wo(merge_heads(attended)))
-        return RelationalAttentionOutput(output, *((weights, relations) if need_weights else ()))
+    def _relation_heads(self, x: Tensor) -> Tensor:
+        """``(B, L, R * p) -> (B, L, R, p)``."""
+        return x.unflatten(-1, (self.n_relations, self.rel_proj_dim))

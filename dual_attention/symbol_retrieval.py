@@ -1,6 +1,10 @@
 """Symbol assignment: which vector names a sender in relational attention.
 
-Shapes: B batch, L length, d width of the model and of the symbols.
+With a cache from ``new_cache()``, ``x`` holds new tokens alone, and their symbols are those of one pass over all.
+Positions count the real tokens of each example; they are needed where examples are padded on the left, see
+:func:`~dual_attention.functional.positions_from_padding`. All mechanisms of sequences take both, used or not.
+
+Shapes: B batch, L length (of the new tokens, with a cache), t earlier tokens, d width of the model and of the symbols.
 
 ==================================  ===============================================================================
 :class:`SymbolicAttention`          by features: attention to a library of symbols, a soft equivalence class
@@ -19,9 +23,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ._continuation import Past, continue_from, leaves_cache_whole
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from .cache import Cache, TokenCache
 from .functional import RelativeSymbols, attention
-from .positional_encoding import RelativePositionalEncoding, sinusoidal_table
+from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table
 
 __all__ = [
     "PositionRelativeSymbolRetriever",
@@ -30,6 +36,13 @@ __all__ = [
     "RelationalSymbolicAttention",
     "SymbolicAttention",
 ]
+
+
+def _count(cache: Cache | None, x: Tensor) -> int:
+    """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
+    past = continue_from(cache, {})
+    past.append(*x.shape[:2])
+    return past.senders
 
 
 class SymbolicAttention(nn.Module):
@@ -73,8 +86,15 @@ class SymbolicAttention(nn.Module):
         nn.init.normal_(self.template_features)
         nn.init.normal_(self.symbol_library)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``."""
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache; it counts tokens, since a symbol depends on its own token alone."""
+        return TokenCache({}, max_length=max_length)
+
+    @leaves_cache_whole
+    def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``; positions do not matter."""
+        check_sequence("x", x, self.d_model)
+        _count(cache, x)
         return self._retrieve(x, need_weights=False)[0]
 
     def weights(self, x: Tensor) -> Tensor:
@@ -124,16 +144,24 @@ class PositionalSymbolRetriever(nn.Module):
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
         return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position, the same in every example.
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache; it counts tokens, so that positions continue."""
+        return TokenCache({}, max_length=max_length)
+
+    @leaves_cache_whole
+    def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
+        """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
+
+        Args:
+            cache: from :meth:`new_cache`.
+            positions: integers ``(B or 1, L)``; by default L in a row after the tokens seen, in every example.
 
         Raises:
-            ValueError: if L exceeds ``max_length``.
+            ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
         """
-        batch, length = x.shape[:2]
-        if length > self.max_length:
-            raise ValueError(f"x: length {length} exceeds max_length={self.max_length}")
-        return self.table()[:length].expand(batch, length, self.symbol_dim)
+        seen = _count(cache, x)
+        symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
+        return symbols.expand(*x.shape[:2], self.symbol_dim)
 
 
 class PositionRelativeSymbolRetriever(nn.Module):
@@ -150,14 +178,33 @@ class PositionRelativeSymbolRetriever(nn.Module):
         self.max_rel_pos = max_rel_pos
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
 
-    def forward(self, x: Tensor, y: Tensor | None = None) -> RelativeSymbols:
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache; it counts tokens, so that the new ones are placed after them."""
+        return TokenCache({}, max_length=max_length)
+
+    @leaves_cache_whole
+    def forward(
+        self, x: Tensor, y: Tensor | None = None, *, cache: Cache | None = None, positions: Tensor | None = None
+    ) -> RelativeSymbols:
         """Symbols for receivers ``x`` ``(B, N, ...)`` and senders ``y`` ``(B, M, ...)``, by default ``x``.
 
+        Args:
+            cache: from :meth:`new_cache`; senders are then the tokens seen and ``x``, and ``y`` must not be given.
+            positions: do not matter, since left padding moves receiver and sender alike.
+
         Returns:
-            :class:`RelativeSymbols` of shape ``(N, M, symbol_dim)``; ``.dense()`` builds the tensor.
+            :class:`RelativeSymbols` of shape ``(N, M, symbol_dim)``, with a cache ``(N, t + N, symbol_dim)``;
+            ``.dense()`` builds the tensor.
+
+        Raises:
+            ValueError: if both senders and a cache are given.
         """
-        senders = x.shape[1] if y is None else y.shape[1]
-        return RelativeSymbols(self.rel_pos_enc.rel_pos_embeddings, self.rel_pos_enc.index(x.shape[1], senders))
+        if cache is not None and y is not None:
+            raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
+        seen = _count(cache, x)
+        senders = seen + (x if y is None else y).shape[1]
+        index = self.rel_pos_enc.index(x.shape[1], senders, offset=seen)
+        return RelativeSymbols(self.rel_pos_enc.rel_pos_embeddings, index)
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):
@@ -200,12 +247,14 @@ class PositionRelativeSymbolRetriever2D(nn.Module):
         index[:prefix, prefix:] = self.n_offsets + 2
         return index
 
-    def forward(self, x: Tensor, grid_size: tuple[int, int]) -> RelativeSymbols:
+    def forward(self, x: Tensor, grid_size: tuple[int, int], *, cache: Cache | None = None) -> RelativeSymbols:
         """Symbols for the tokens ``x`` ``(B, T, ...)`` of a grid of ``grid_size`` = (rows, columns).
 
         Raises:
-            ValueError: if the number of tokens does not fit the grid.
+            ValueError: if the number of tokens does not fit the grid, or a cache is given.
         """
+        if cache is not None:
+            raise ValueError("cache: a grid is not a sequence that new tokens continue; expected None")
         tokens = self.n_prefix_tokens + grid_size[0] * grid_size[1]
         if x.shape[1] != tokens:
             raise ValueError(
@@ -269,16 +318,59 @@ class RelationalSymbolicAttention(nn.Module):
             return [-step for step in range(0 if self.include_self else 1, self.nbhd_delta + 1)]
         return [step for step in range(-self.nbhd_delta, self.nbhd_delta + 1) if step != 0 or self.include_self]
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``."""
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        if not self.causal_nbhd:
+            raise ValueError("cache: needs causal_nbhd=True, since an object's symbol depends on later ones otherwise")
+        return {"k": (self.rel_n_heads, self.d_model // self.rel_n_heads)}
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache of the keys of the last ``nbhd_delta`` tokens.
+
+        Raises:
+            ValueError: if neighbourhoods are not causal.
+        """
+        return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
+
+    @leaves_cache_whole
+    def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``.
+
+        Args:
+            cache: from :meth:`new_cache`.
+            positions: integers ``(B or 1, L)``: real tokens before each, so that neighbourhoods do not reach into left
+                padding. By default all tokens are real.
+
+        Raises:
+            ValueError: for a cache or positions with neighbourhoods that are not causal, or positions that are negative
+                or exceed the number of earlier tokens.
+        """
         check_sequence("x", x, self.d_model)
-        length = x.shape[1]
-        neighbours = torch.arange(length, device=x.device)[:, None] + torch.tensor(self.offsets(), device=x.device)
-        neighbours = neighbours.clamp(0, length - 1)
-        q = split_heads(self.q_proj(x), self.rel_n_heads)
+        batch, length, _ = x.shape
+        past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
+        neighbours = self._neighbours(batch, length, past, positions, x.device)
+        q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
         k = split_heads(self.k_proj(x), self.rel_n_heads)
-        relations = torch.einsum("bhld,bhlod->blho", q, k[:, :, neighbours])
+        (k,) = past.append(batch, length, k=k)
+        examples = torch.arange(batch, device=x.device)[:, None, None]
+        of_neighbours = k.transpose(1, 2)[examples, neighbours]  # (B, L, neighbours, heads, width)
+        relations = torch.einsum("blhd,blohd->blho", q, of_neighbours)
         if self.normalize_rels:
             relations = torch.softmax(relations * self.rel_scale, dim=-1)
         # The projection reads neighbours outermost, relations within.
         return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
+
+    def _neighbours(
+        self, batch: int, length: int, past: Past, positions: Tensor | None, device: torch.device
+    ) -> Tensor:
+        """Places of the neighbours among the held and the new tokens: ``(B or 1, L, neighbours)``."""
+        places = torch.arange(length, device=device)
+        steps = torch.tensor(self.offsets(), device=device)
+        if positions is None:
+            # What was dropped is never reached, so place 0 is the first token whenever it matters.
+            return (past.held + places[:, None] + steps).clamp(0, past.held + length - 1)[None]
+        if not self.causal_nbhd:
+            raise ValueError("positions: needs causal_nbhd=True, since they do not tell where an example ends")
+        check_positions(positions, batch, length, past.senders + length - 1, f"{past.senders} tokens came before x")
+        if (positions > past.senders + places).any():
+            raise ValueError("positions: expected no more than the tokens before each, padding included")
+        return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])

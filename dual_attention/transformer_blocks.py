@@ -12,8 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ._continuation import leaves_cache_whole, parts
 from ._heads import check_dropout
 from .attention import Attention, Segments
+from .cache import Cache, CacheGroup, TokenCache
 from .functional import activation_function
 
 __all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
@@ -147,6 +149,11 @@ class EncoderBlock(Block):
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
 
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        return self.self_attn.new_cache(max_length)
+
+    @leaves_cache_whole
     def forward(
         self,
         x: Tensor,
@@ -158,10 +165,12 @@ class EncoderBlock(Block):
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> Tensor | tuple[Tensor, Tensor | None]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
-        The other arguments are those of :meth:`Attention.forward`.
+        The other arguments are those of :meth:`Attention.forward`; with a cache from :meth:`new_cache`, ``x`` holds new
+        tokens alone.
         """
         z = self.enter(x, self.norm1)
         attended, weights = self.self_attn(
@@ -176,6 +185,7 @@ class EncoderBlock(Block):
             padding_mask=padding_mask,
             segments=segments,
             attn_bias=attn_bias,
+            cache=cache,
         )
         x = self.leave(x, attended, self.norm1)
         if self.post_norm_dropout and not self.norm_first:
@@ -223,6 +233,12 @@ class DecoderBlock(Block):
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
 
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        own, context = self.self_attn.new_cache(max_length), self.cross_attn.new_context_cache()
+        return CacheGroup({"self_attn": own, "cross_attn": context})
+
+    @leaves_cache_whole
     def forward(
         self,
         x: Tensor,
@@ -236,15 +252,19 @@ class DecoderBlock(Block):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         context_padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
         """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
 
         Args:
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
+            cache: from :meth:`new_cache`; ``x`` then holds new tokens alone, and the context is read in the first
+                call, which keeps its keys and values: later ones must give one of the same shape.
             freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the self-attention.
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
                 ``(B, H', N, M)``.
         """
+        caches = parts(cache, ("self_attn", "cross_attn"))
         z = self.enter(x, self.norm1)
         attended, weights = self.self_attn(
             z,
@@ -258,10 +278,16 @@ class DecoderBlock(Block):
             padding_mask=padding_mask,
             segments=segments,
             attn_bias=attn_bias,
+            cache=caches["self_attn"],
         )
         x = self.leave(x, attended, self.norm1)
         attended, cross_weights = self.cross_attn(
-            self.enter(x, self.norm2), context, context, need_weights=need_weights, padding_mask=context_padding_mask
+            self.enter(x, self.norm2),
+            context,
+            context,
+            need_weights=need_weights,
+            padding_mask=context_padding_mask,
+            cache=caches["cross_attn"],
         )
         x = self.leave(x, attended, self.norm2)
         x = self.leave(x, self.ff_block(self.enter(x, self.norm3)), self.norm3, drop=self.ff_dropout)

@@ -79,3 +79,33 @@ def test_rope_turns_its_input_and_refuses_too_long_a_one():
     torch.testing.assert_close(rope(x)[:, :, 0], x[:, :, 0])
     with pytest.raises(ValueError, match="exceeds max_len=5"):
         rope(torch.randn(1, 2, 6, 4))
+
+
+@pytest.mark.parametrize("cls", [SinusoidalPositionalEncoding, LearnedPositionalEmbeddings])
+def test_positions_can_be_given(cls):
+    encode, x = cls(6, dropout=0.0, max_len=5), torch.randn(2, 4, 6)
+    whole, positions = encode(x), torch.arange(4)
+    assert torch.equal(encode(x, positions[None]), whole)
+    assert torch.equal(encode(x[:, 2:], positions[None, 2:]), whole[:, 2:])
+    own = encode(x, torch.stack([positions, positions.flip(0)]))
+    assert torch.equal(own[0], whole[0]) and torch.equal(own[1], encode(x.flip(1))[1].flip(0))
+    for wrong in (torch.tensor([[0, 1, 2, 5]]), torch.tensor([[0, 1, 2, -1]]), positions, positions[None].float()):
+        with pytest.raises(ValueError, match="positions: expected"):
+            encode(x, wrong)
+
+
+def test_relative_positions_of_later_receivers():
+    table, q = RelativePositionalEncoding(3, 2).double(), normal(2, 4, 5, 3)
+    assert torch.equal(table(2, 5, offset=3), table(5)[3:])
+    assert torch.equal(table(2, offset=3), table(5)[3:])
+    torch.testing.assert_close(table.scores(q[:, :, 3:], 5, offset=3), table.scores(q, 5)[:, :, 3:])
+
+
+def test_rope_tables_at_positions():
+    rope, positions = RotaryPositionalEncoding(4, 5), torch.tensor([[0, 4], [3, 3]])
+    for at, whole in zip(rope.tables_at(positions), rope.tables(5), strict=True):
+        assert at.shape == (2, 2, 2) and torch.equal(at, whole[positions])
+    with pytest.raises(ValueError, match=r"positions: expected 0 to 4 \(max_len=5\), got 0 to 5"):
+        rope.tables_at(torch.tensor([[0, 5]]))
+    with pytest.raises(ValueError, match="positions: expected integers"):
+        rope.tables_at(torch.tensor([0, 4]))

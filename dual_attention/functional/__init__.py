@@ -3,7 +3,15 @@
 from . import reference
 from .activations import ACTIVATIONS, activation_function
 from .attention import attention
-from .masks import MaskPattern, causal_mask, combine_masks, mask_pattern, padding_mask, segments_from_lengths
+from .masks import (
+    MaskPattern,
+    causal_mask,
+    combine_masks,
+    mask_pattern,
+    padding_mask,
+    positions_from_padding,
+    segments_from_lengths,
+)
 from .relational import RelationalAttentionOutput, relational_attention
 from .rotary import apply_rotary, rotary_tables
 from .symbols import RelativeSymbols
@@ -20,6 +28,7 @@ __all__ = [
     "combine_masks",
     "mask_pattern",
     "padding_mask",
+    "positions_from_padding",
     "reference",
     "relational_attention",
     "rotary_tables",

@@ -72,6 +72,7 @@ def linear_relational_attention(
         pattern.sender_segments,
         pattern.causal,
         pattern.window,
+        pattern.offset,
         scale,
         rel_scale,
         dropout,
@@ -99,6 +100,7 @@ class _Blocks:
         sender_segments: Tensor | None,
         causal: bool,
         window: int | None,
+        offset: int,
         scale: float,
         rel_scale: float,
         dropout: float,
@@ -110,7 +112,7 @@ class _Blocks:
         self.n_relations, self.p = u.shape[2:]
         self.width = table.shape[-1]
         self.pattern = MaskPattern(
-            self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window
+            self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window, offset
         )
         self.q, self.k = q, k
         self.u, self.w = u * rel_scale, w.flatten(2)  # (B, N, R, p), (B, M, R * p)
@@ -265,13 +267,14 @@ def _forward_op(
     sender_segments: Tensor | None,
     causal: bool,
     window: int | None,
+    offset: int,
     scale: float,
     rel_scale: float,
     dropout: float,
     block: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
-    return _Blocks(*tensors, causal, window, scale, rel_scale, dropout, block).forward()
+    return _Blocks(*tensors, causal, window, offset, scale, rel_scale, dropout, block).forward()
 
 
 @_forward_op.register_fake
@@ -302,14 +305,16 @@ def _backward_op(
     sender_segments: Tensor | None,
     causal: bool,
     window: int | None,
+    offset: int,
     scale: float,
     rel_scale: float,
     dropout: float,
     block: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
-    blocks = _Blocks(*tensors, causal, window, scale, rel_scale, dropout, block)
-    return blocks.backward(grad_symbols, grad_relations, out_symbols, out_relations, lse)
+    blocks = _Blocks(*tensors, causal, window, offset, scale, rel_scale, dropout, block)
+    dq, dk, du, dw, dtable, dbias = blocks.backward(grad_symbols, grad_relations, out_symbols, out_relations, lse)
+    return dq, dk, du, dw, dtable, dbias
 
 
 @_backward_op.register_fake
@@ -326,7 +331,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor, _: Any) -> tuple[Tensor | None, ...]:
     *grads, dbias = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
-    return (*grads, None, dbias if ctx.needs_input_grad[6] else None, *[None] * 11)
+    return (*grads, None, dbias if ctx.needs_input_grad[6] else None, *[None] * 12)
 
 
 _forward_op.register_autograd(_backward, setup_context=_setup_context)

@@ -7,8 +7,8 @@ means never depends on the shape it happens to have:
 
 ``attn_mask``     ``(N, M)``, or four-dimensional and broadcastable to ``(B, H, N, M)``
 ``padding_mask``  ``(B, M)``, ``True`` at the real senders of each example
-``is_causal``     receiver ``i`` sees senders ``j <= i``; needs ``N == M``
-``window``        receiver ``i`` sees senders with ``|i - j| < window``; needs ``N == M``
+``is_causal``     receiver ``i`` sees senders ``j <= i``; needs ``N == M``, or receivers that are the last N senders
+``window``        receiver ``i`` sees senders with ``|i - j| < window``; needs the same
 ``segments``      integers ``(B or 1, N)``, or one such tensor for receivers and one for senders: sequences packed into
                   one; only pairs of the same segment
 
@@ -17,7 +17,7 @@ All that are given must allow a pair for it to be attended. Additive (float) bia
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -53,6 +53,23 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
     return torch.arange(max_length, device=lengths.device) < lengths[:, None]
 
 
+def positions_from_padding(padding_mask: Tensor) -> Tensor:
+    """Position of each token among the real tokens of its example, whichever side the padding is on.
+
+    Args:
+        padding_mask: boolean, ``(B, L)``; True = a real token.
+
+    Returns:
+        Integers ``(B, L)``: how many real tokens come before. Padding has the position of the last real token before
+        it, or 0.
+
+    Raises:
+        TypeError: if the mask is not boolean.
+    """
+    require_boolean("padding_mask", padding_mask)
+    return (padding_mask.long().cumsum(dim=-1) - 1).clamp_min(0)
+
+
 @dataclass(frozen=True)
 class MaskPattern:
     """Which pairs may be attended, kept in parts, so that blocks of it can be built without the whole.
@@ -62,8 +79,10 @@ class MaskPattern:
         attn_mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``.
         padding: boolean, ``(B, M)``.
         receiver_segments, sender_segments: integers ``(B, N)`` and ``(B, M)``; only pairs of one segment.
-        causal: receiver ``i`` sees senders ``j <= i``.
-        window: receiver ``i`` sees senders with ``|i - j| < window``.
+        causal: receiver ``i`` sees senders up to its own place, ``j <= i + offset``.
+        window: receiver ``i`` sees senders near its own place, ``|i + offset - j| < window``.
+        offset: place of the first receiver among the senders. With a cache of earlier senders the receivers are the
+            last N of M, and ``offset = M - N``.
     """
 
     n: int
@@ -74,14 +93,16 @@ class MaskPattern:
     sender_segments: Tensor | None = None
     causal: bool = False
     window: int | None = None
+    offset: int = 0
 
     def senders(self, start: int, stop: int) -> tuple[int, int]:
         """The range of senders outside which no receiver in ``[start, stop)`` may attend, by order alone."""
         first, last = 0, self.m
         if self.causal:
-            last = min(last, stop)
+            last = min(last, stop + self.offset)
         if self.window is not None:
-            first, last = max(first, start - self.window + 1), min(last, stop + self.window - 1)
+            first = max(first, start + self.offset - self.window + 1)
+            last = min(last, stop + self.offset + self.window - 1)
         return min(first, last), last
 
     @property
@@ -92,9 +113,9 @@ class MaskPattern:
 
     @property
     def causal_alone(self) -> bool:
-        """Whether order is all that hides anything."""
+        """Whether order is all that hides anything, and the first receiver is the first sender."""
         parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
-        return self.causal and all(part is None for part in parts)
+        return self.causal and not self.offset and all(part is None for part in parts)
 
     def block(self, rows: slice, columns: slice, device: torch.device | str | None) -> Tensor | None:
         """The mask of a block, broadcastable to ``(B, H, rows, columns)``; None if it hides nothing."""
@@ -110,11 +131,10 @@ class MaskPattern:
             mask = also(self.padding[:, None, None, columns])
         if self.receiver_segments is not None and self.sender_segments is not None:
             mask = also((self.receiver_segments[:, rows, None] == self.sender_segments[:, None, columns])[:, None])
-        if self.window is not None or (self.causal and columns.stop > rows.start + 1):
-            ahead = torch.arange(columns.start, columns.stop, device=device) - torch.arange(
-                rows.start, rows.stop, device=device
-            ).unsqueeze(-1)
-            ahead = ahead[None, None]
+        if self.window is not None or (self.causal and columns.stop > rows.start + self.offset + 1):
+            senders = torch.arange(columns.start, columns.stop, device=device)
+            receivers = torch.arange(rows.start, rows.stop, device=device) + self.offset
+            ahead = (senders - receivers[:, None])[None, None]
             if self.causal:
                 mask = also(ahead <= 0)
             if self.window is not None:
@@ -124,6 +144,19 @@ class MaskPattern:
     def dense(self, device: torch.device | str | None) -> Tensor | None:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
         return self.block(slice(0, self.n), slice(0, self.m), device)
+
+    def last_senders(self, m: int) -> MaskPattern:
+        """The pattern of the last ``m`` senders alone; it must have no segments."""
+        if m == self.m:
+            return self
+        padding = None if self.padding is None else self.padding[:, self.m - m :]
+        offset = self.offset - (self.m - m)
+        return replace(self, m=m, attn_mask=last_columns(self.attn_mask, m), padding=padding, offset=offset)
+
+
+def last_columns(x: Tensor | None, m: int) -> Tensor | None:
+    """The last ``m`` senders of a mask or bias that broadcasts to ``(B, H, N, M)``."""
+    return x if x is None or x.shape[-1] == 1 else x[..., x.shape[-1] - m :]
 
 
 def segments_from_lengths(cu_seqlens: Tensor, length: int | None = None) -> Tensor:
@@ -162,13 +195,17 @@ def mask_pattern(
     heads: int,
     n: int,
     m: int,
+    offset: int = 0,
 ) -> MaskPattern:
     """Check the mask arguments and keep them as one pattern.
+
+    Args:
+        offset: earlier senders, before those that are the receivers too.
 
     Raises:
         TypeError: if a mask is not boolean.
         ValueError: if one has the wrong shape, a window is not positive, or order matters (``is_causal``, ``window``)
-            with ``N != M``.
+            with ``offset + N != M``.
     """
     if attn_mask is not None:
         attn_mask = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
@@ -181,8 +218,11 @@ def mask_pattern(
     if window is not None and window < 1:
         raise ValueError(f"window: expected at least one position, got {window}")
     for name, wanted in (("is_causal", is_causal), ("window", window is not None)):
-        if wanted and n != m:
-            raise ValueError(f"{name}: needs as many receivers as senders, got {n} receivers and {m} senders")
+        if wanted and offset + n != m:
+            raise ValueError(
+                f"{name}: needs as many receivers as senders, got {n} receivers and {m - offset} senders"
+                + (f" after {offset} earlier ones" if offset else "")
+            )
     receivers = senders = None
     if segments is not None:
         receivers, senders = segments if isinstance(segments, tuple) else (segments, segments)
@@ -196,7 +236,7 @@ def mask_pattern(
                     f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
                     f"got shape {tuple(of.shape)} of dtype {of.dtype}"
                 )
-    return MaskPattern(n, m, attn_mask, padding_mask, receivers, senders, is_causal, window)
+    return MaskPattern(n, m, attn_mask, padding_mask, receivers, senders, is_causal, window, offset)
 
 
 def combine_masks(

@@ -29,26 +29,33 @@ def rotary_tables(
     return angles.cos(), angles.sin()
 
 
-def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Tensor:
     """Rotate each pair of features ``(x_2c, x_2c+1)`` by its position's angle.
 
     The rotation is computed in float32 or wider, whatever the dtype of ``x``, and returned in the dtype of ``x``.
 
     Args:
         x: queries or keys, shape ``(B, H, L, D)``.
-        cos, sin: tables of shape ``(L', D / 2)`` with ``L' >= L``; the first L rows are used.
+        cos, sin: tables of shape ``(L', D / 2)``, or ``(B, L', D / 2)`` if positions differ between examples, with
+            ``L' >= offset + L``.
+        offset: row of the first position in ``x``; the L rows from there on are used.
 
     Raises:
         ValueError: if the tables are too short or of the wrong width.
     """
     length, dim = x.shape[-2:]
-    if cos.shape != sin.shape or cos.dim() != 2 or cos.shape[-1] * 2 != dim or cos.shape[0] < length:
+    stop = offset + length
+    for_each = cos.dim() == 3 and cos.shape[0] == x.shape[0]  # a table for each example
+    if cos.shape != sin.shape or not (cos.dim() == 2 or for_each) or cos.shape[-1] * 2 != dim or cos.shape[-2] < stop:
         raise ValueError(
-            f"freqs_cos, freqs_sin: expected shape (length, width of a head / 2) with at least {length} rows and "
-            f"{dim / 2:g} columns, got {tuple(cos.shape)} and {tuple(sin.shape)}"
+            f"freqs_cos, freqs_sin: expected shape (length, width of a head / 2) with at least {stop} rows and "
+            f"{dim / 2:g} columns, or one such table for each of {x.shape[0]} examples, "
+            f"got {tuple(cos.shape)} and {tuple(sin.shape)}"
         )
     wide = torch.promote_types(x.dtype, torch.float32)
     even, odd = x.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
-    cos, sin = cos[:length], sin[:length]
+    cos, sin = cos[..., offset:stop, :], sin[..., offset:stop, :]
+    if for_each:
+        cos, sin = cos[:, None], sin[:, None]
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return rotated.flatten(-2).type_as(x)

@@ -41,6 +41,11 @@ class RelativeSymbols:
         """The symbols of all pairs, shape ``(N, M, d)``."""
         return self.library[self.index]
 
+    def last_senders(self, m: int) -> RelativeSymbols:
+        """The symbols of the last ``m`` senders alone."""
+        senders = self.index.shape[1]
+        return self if m == senders else RelativeSymbols(self.library, self.index[:, senders - m :])
+
     @classmethod
     def from_dense(cls, symbols: Tensor) -> RelativeSymbols:
         """Wrap symbols given for every pair, shape ``(N, M, d)``: every pair has a row of its own."""

@@ -90,10 +90,12 @@ def test_reference_gradients():
     window=st.sampled_from([None, 2]),
     with_mask=st.booleans(),
     with_bias=st.booleans(),
+    earlier=st.sampled_from([0, 0, 3]),
 )
-def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, window, with_mask, with_bias):
-    inputs, mask, bias = draw_inputs(seed, 2, 4, 2, n, n, 2, 3)
-    pattern = MaskPattern(n, n, mask if with_mask else None, causal=causal, window=window)
+def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, window, with_mask, with_bias, earlier):
+    m = n + earlier
+    inputs, mask, bias = draw_inputs(seed, 2, 4, 2, n, m, 2, 3)
+    pattern = MaskPattern(n, m, mask if with_mask else None, causal=causal, window=window, offset=earlier)
     arguments = {"scale": 0.7, "bias": bias if with_bias else None}
     wanted, _ = reference.attention(*inputs, mask=pattern.dense(None), **arguments)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,7 +1,15 @@
 import pytest
 import torch
 
-from dual_attention.functional import causal_mask, combine_masks, mask_pattern, padding_mask, segments_from_lengths
+from dual_attention.functional import (
+    MaskPattern,
+    causal_mask,
+    combine_masks,
+    mask_pattern,
+    padding_mask,
+    positions_from_padding,
+    segments_from_lengths,
+)
 from dual_attention.functional.masks import check_bias
 
 SIZES = {"batch": 2, "heads": 3, "n": 4, "m": 4}
@@ -129,10 +137,11 @@ def test_a_window_needs_as_many_receivers_as_senders():
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("window", [None, 1, 3])
-def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window):
+@pytest.mark.parametrize("earlier", [0, 4])
+def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window, earlier):
     generator = torch.Generator().manual_seed(0)
-    attn = torch.rand(2, 1, 7, 7, generator=generator) < 0.6
-    pattern = mask_pattern(attn, None, causal, window=window, batch=2, heads=1, n=7, m=7)
+    attn, m = torch.rand(2, 1, 7, 7 + earlier, generator=generator) < 0.6, 7 + earlier
+    pattern = mask_pattern(attn, None, causal, window=window, batch=2, heads=1, n=7, m=m, offset=earlier)
     whole = pattern.dense(None)
     assert whole is not None
     for start in range(0, 7, 3):
@@ -143,3 +152,36 @@ def test_blocks_are_parts_of_the_whole_and_leave_out_nothing(causal, window):
         outside = whole[:, :, rows].clone()
         outside[..., columns] = False
         assert not outside.any()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [None, 1, 3])
+@pytest.mark.parametrize("n", [1, 3, 6])
+def test_the_last_receivers_see_what_they_see_among_all(causal, window, n):
+    generator = torch.Generator().manual_seed(0)
+    attn, padding = torch.rand(2, 1, 6, 6, generator=generator) < 0.6, torch.rand(2, 6, generator=generator) < 0.6
+    common = {"window": window, "batch": 2, "heads": 1, "m": 6}
+    every = mask_pattern(attn, padding, causal, n=6, **common).dense(None)
+    last = mask_pattern(attn[:, :, 6 - n :], padding, causal, n=n, offset=6 - n, **common)
+    assert torch.equal(last.dense(None), every[:, :, 6 - n :])
+    assert torch.equal(last.last_senders(6).dense(None), every[:, :, 6 - n :])
+    near = last.last_senders(n)
+    assert (near.m, near.offset) == (n, 0) and torch.equal(near.dense(None), every[:, :, 6 - n :, 6 - n :])
+    assert not last.causal_alone and not last.hides_nothing
+
+
+def test_order_after_earlier_senders_is_more_than_the_causal_flag():
+    assert MaskPattern(3, 3, causal=True).causal_alone and not MaskPattern(3, 5, causal=True, offset=2).causal_alone
+    assert MaskPattern(1, 5, causal=True, offset=4).dense(None) is None  # one new token sees all
+
+
+def test_order_needs_receivers_that_are_the_last_senders():
+    with pytest.raises(ValueError, match=r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones"):
+        mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3)
+
+
+def test_positions_count_real_tokens():
+    mask = torch.tensor([[False, False, True, True], [True, True, True, False], [False] * 4])
+    assert positions_from_padding(mask).tolist() == [[0, 0, 0, 1], [0, 1, 2, 2], [0, 0, 0, 0]]
+    with pytest.raises(TypeError, match="padding_mask: expected a boolean"):
+        positions_from_padding(mask.long())

@@ -105,18 +105,21 @@ def test_every_implementation_is_the_reference(sizes, with_mask, impl):
     bias_shape=st.sampled_from([None, (1, 1, 1, 1), (0, 0, 0, 0), (0, 1, 1, 0), (1, 0, 0, 1)]),
     activation=st.sampled_from(["identity", "identity", "tanh"]),
     block=st.integers(1, 4),
+    earlier=st.sampled_from([0, 0, 3]),
 )
-def test_blocks_of_every_pattern(sizes, causal, window, packed, padded, masked, bias_shape, activation, block):
+def test_blocks_of_every_pattern(sizes, causal, window, packed, padded, masked, bias_shape, activation, block, earlier):
     """Each part of a pattern and a bias with gradients, in blocks smaller than the sequence."""
-    leaves, index, mask = draw_inputs(**{**sizes, "m": sizes["n"]})
+    leaves, index, mask = draw_inputs(**{**sizes, "m": sizes["n"] + earlier})
     batch, heads, n = leaves[0].shape[:3]
+    m = n + earlier
     generator = torch.Generator().manual_seed(1)
-    segments = torch.randint(2, (batch, n), generator=generator) if packed else None
-    padding = torch.rand(batch, n, generator=generator) < 0.6 if padded else None
-    pattern = MaskPattern(n, n, mask if masked else None, padding, segments, segments, causal, window)
+    segments = torch.randint(2, (batch, m), generator=generator) if packed else None
+    padding = torch.rand(batch, m, generator=generator) < 0.6 if padded else None
+    receivers = None if segments is None else segments[:, earlier:]
+    pattern = MaskPattern(n, m, mask if masked else None, padding, receivers, segments, causal, window, earlier)
     bias = None
     if bias_shape is not None:
-        full = (batch, heads, n, n)
+        full = (batch, heads, n, m)
         shape = [size if whole else 1 for size, whole in zip(full, bias_shape, strict=True)]
         bias = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
     tensors = leaves if bias is None else [*leaves, bias]
@@ -256,7 +259,7 @@ def test_registered_operation():
     """Schema, fake tensors and autograd registration, which torch.compile and torch.export rely on."""
     leaves, _, _ = draw_inputs(n=5, m=5)
     nothing = [None] * 7
-    arguments = (*leaves[:5], *nothing, True, None, 0.5, 0.5, 0.0, 2)
+    arguments = (*leaves[:5], *nothing, True, None, 0, 0.5, 0.5, 0.0, 2)
     torch.library.opcheck(torch.ops.dual_attention.linear_relational_attention.default, arguments)
 
 

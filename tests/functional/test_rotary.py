@@ -42,3 +42,23 @@ def test_bad_tables_are_refused():
         apply_rotary(x, *rotary_tables(8, 3))
     with pytest.raises(ValueError, match="even"):
         rotary_tables(3, 4)
+
+
+def test_later_tokens_continue_the_rotation():
+    x, (cos, sin) = torch.randn(2, 3, 7, 4, dtype=torch.float64), rotary_tables(4, 9)
+    assert torch.equal(apply_rotary(x[:, :, 5:], cos, sin, offset=5), apply_rotary(x, cos, sin)[:, :, 5:])
+    with pytest.raises(ValueError, match="at least 10 rows"):
+        apply_rotary(x[:, :, 5:], cos, sin, offset=8)
+
+
+def test_tables_for_each_example():
+    x, (cos, sin) = torch.randn(2, 3, 4, 4, dtype=torch.float64), rotary_tables(4, 9)
+    positions = torch.tensor([[0, 1, 2, 3], [5, 0, 8, 8]])
+    turned = apply_rotary(x, cos[positions], sin[positions])
+    for row in range(2):
+        wanted = apply_rotary(x[row : row + 1], cos[positions[row]], sin[positions[row]])
+        assert torch.equal(turned[row : row + 1], wanted)
+    later = apply_rotary(x[:, :, 1:], cos[positions], sin[positions], offset=1)
+    assert torch.equal(later, turned[:, :, 1:])
+    with pytest.raises(ValueError, match="each of 2 examples"):
+        apply_rotary(x, cos[positions[:1]].expand(3, -1, -1), sin[positions[:1]].expand(3, -1, -1))
