@@ -3,7 +3,7 @@
 from .attention import Attention
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
-from .functional import RelativeSymbols
+from .functional import OffsetSymbols, RelativeSymbols
 from .positional_encoding import (
     LearnedPositionalEmbeddings,
     RelativePositionalEncoding,
@@ -36,6 +36,7 @@ __all__ = [
     "DualAttnEncoderBlock",
     "EncoderBlock",
     "LearnedPositionalEmbeddings",
+    "OffsetSymbols",
     "PositionRelativeSymbolRetriever",
     "PositionRelativeSymbolRetriever2D",
     "PositionalSymbolRetriever",

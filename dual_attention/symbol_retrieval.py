@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from .functional import RelativeSymbols, attention
+from .functional import OffsetSymbols, RelativeSymbols, attention
 from .positional_encoding import RelativePositionalEncoding, sinusoidal_table
 
 __all__ = [
@@ -150,14 +150,14 @@ class PositionRelativeSymbolRetriever(nn.Module):
         self.max_rel_pos = max_rel_pos
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
 
-    def forward(self, x: Tensor, y: Tensor | None = None) -> RelativeSymbols:
+    def forward(self, x: Tensor, y: Tensor | None = None) -> OffsetSymbols:
         """Symbols for receivers ``x`` ``(B, N, ...)`` and senders ``y`` ``(B, M, ...)``, by default ``x``.
 
         Returns:
-            :class:`RelativeSymbols` of shape ``(N, M, symbol_dim)``; ``.dense()`` builds the tensor.
+            :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``; ``.dense()`` builds the tensor.
         """
         senders = x.shape[1] if y is None else y.shape[1]
-        return RelativeSymbols(self.rel_pos_enc.rel_pos_embeddings, self.rel_pos_enc.index(x.shape[1], senders))
+        return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders)
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):

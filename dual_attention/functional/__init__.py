@@ -6,11 +6,12 @@ from .attention import attention
 from .masks import MaskPattern, causal_mask, combine_masks, mask_pattern, padding_mask, segments_from_lengths
 from .relational import RelationalAttentionOutput, relational_attention
 from .rotary import apply_rotary, rotary_tables
-from .symbols import RelativeSymbols
+from .symbols import OffsetSymbols, RelativeSymbols
 
 __all__ = [
     "ACTIVATIONS",
     "MaskPattern",
+    "OffsetSymbols",
     "RelationalAttentionOutput",
     "RelativeSymbols",
     "activation_function",
