@@ -4,7 +4,7 @@ from .attention import Attention
 from .cache import CacheGroup, ContextCache, TokenCache
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
-from .functional import RelativeSymbols
+from .functional import OffsetSymbols, RelativeSymbols
 from .positional_encoding import (
     LearnedPositionalEmbeddings,
     RelativePositionalEncoding,
@@ -39,6 +39,7 @@ __all__ = [
     "DualAttnEncoderBlock",
     "EncoderBlock",
     "LearnedPositionalEmbeddings",
+    "OffsetSymbols",
     "PositionRelativeSymbolRetriever",
     "PositionRelativeSymbolRetriever2D",
     "PositionalSymbolRetriever",

@@ -48,7 +48,7 @@ def project_symbols(
                 f"got {tuple(symbols.shape)}"
             )
         symbols = symbols.last_senders(past.held + m)
-        return RelativeSymbols(wv(symbols.library).unflatten(-1, (n_kv_heads, -1)), symbols.index)
+        return symbols.with_library(wv(symbols.library).unflatten(-1, (n_kv_heads, -1)))
     if isinstance(symbols, RelativeSymbols):
         raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")
     check_sequence("symbols", symbols, wv.in_features, batch=(1, batch))

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from ._continuation import Past, continue_from, leaves_cache_whole
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .cache import Cache, TokenCache
-from .functional import RelativeSymbols, attention
+from .functional import OffsetSymbols, RelativeSymbols, attention
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table
 
 __all__ = [
@@ -193,8 +193,8 @@ class PositionRelativeSymbolRetriever(nn.Module):
             positions: do not matter, since left padding moves receiver and sender alike.
 
         Returns:
-            :class:`RelativeSymbols` of shape ``(N, M, symbol_dim)``, with a cache ``(N, t + N, symbol_dim)``;
-            ``.dense()`` builds the tensor.
+            :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``; after t tokens in a cache,
+            :class:`RelativeSymbols` of shape ``(N, t + N, symbol_dim)``. ``.dense()`` builds the tensor.
 
         Raises:
             ValueError: if both senders and a cache are given.
@@ -203,8 +203,10 @@ class PositionRelativeSymbolRetriever(nn.Module):
             raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
         seen = _count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
-        index = self.rel_pos_enc.index(x.shape[1], senders, offset=seen)
-        return RelativeSymbols(self.rel_pos_enc.rel_pos_embeddings, index)
+        library = self.rel_pos_enc.rel_pos_embeddings
+        if not seen:
+            return OffsetSymbols(library, x.shape[1], senders)
+        return RelativeSymbols(library, self.rel_pos_enc.index(x.shape[1], senders, offset=seen))
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):

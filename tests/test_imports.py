@@ -68,6 +68,10 @@ MAY_IMPORT = {
 # The extra that a room's modules may need already when they are imported; all other rooms need torch and einops alone.
 EXTRA_AT_IMPORT = {"data": "train", "training": "train"}
 
+# Fused kernels, which are imported only when they are run, except for what decides whether they can be.
+KERNELS = f"{PACKAGE}.functional.triton"
+WITHOUT_TRITON = (KERNELS, f"{KERNELS}.support", f"{KERNELS}.tuning")
+
 
 def sources() -> dict[str, Path]:
     """Name of every module of the package, and its file."""
@@ -79,6 +83,13 @@ def sources() -> dict[str, Path]:
 
 
 SOURCES = sources()
+
+
+def extra_at_import(module: str) -> str | None:
+    """The extra that a module may need when it is imported."""
+    if module.startswith(KERNELS) and module not in WITHOUT_TRITON:
+        return "triton"
+    return EXTRA_AT_IMPORT.get(room_of(module) or "")
 
 
 def room_of(module: str) -> str | None:
@@ -185,7 +196,8 @@ modules, allowed = json.loads(sys.argv[1])
 class Gate(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and top not in allowed:
+        of_python = top in sys.stdlib_module_names or top.startswith("_sysconfigdata")  # named after the platform
+        if not of_python and top not in allowed:
             raise ModuleNotFoundError(f"No module named {name!r} (shut out by the test)", name=name)
 
 for name in [n for n in sys.modules if n.partition(".")[0] not in sys.stdlib_module_names and n != "__main__"]:
@@ -229,6 +241,7 @@ print(json.dumps({"events": events, "modules": sorted(set(sys.modules) - before)
 
 def probe(script: str, argument: str, *, path: Path = ROOT) -> dict:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(path)}
+    environment.pop("TRITON_INTERPRET", None)  # the interpreter needs numpy, compiled kernels do not
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, argument],
         capture_output=True,
@@ -279,10 +292,12 @@ def top_level(distribution: str) -> set[str]:
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-@pytest.mark.parametrize("extra", [None, "train"])
+@pytest.mark.parametrize("extra", [None, "train", "triton"])
 def test_modules_import_with_what_they_declare_alone(extra: str | None):
     """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
-    modules = [name for name in SOURCES if EXTRA_AT_IMPORT.get(room_of(name) or "") in (None, extra)]
+    if extra == "triton":
+        pytest.importorskip("triton", reason="triton is made for Linux alone")
+    modules = [name for name in SOURCES if extra_at_import(name) in (None, extra)]
     requirements = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
     allowed = sorted({PACKAGE, *import_names(requirements)})
     assert not probe(IMPORT_WITH_ONLY, json.dumps([modules, allowed]))

@@ -14,11 +14,12 @@ from .masks import (
 )
 from .relational import RelationalAttentionOutput, relational_attention
 from .rotary import apply_rotary, rotary_tables
-from .symbols import RelativeSymbols
+from .symbols import OffsetSymbols, RelativeSymbols
 
 __all__ = [
     "ACTIVATIONS",
     "MaskPattern",
+    "OffsetSymbols",
     "RelationalAttentionOutput",
     "RelativeSymbols",
     "activation_function",

@@ -18,9 +18,11 @@ from .activations import Activation, activation_function
 from .blockwise import blockwise_relational_attention
 from .linear import linear_relational_attention
 from .masks import MaskPattern
-from .symbols import RelativeSymbols
+from .sdpa import sdpa_relational_attention
+from .symbols import OffsetSymbols, RelativeSymbols
+from .triton.support import obstacle, preferred
 
-Implementation = Literal["auto", "reference", "dense", "linear"]
+Implementation = Literal["auto", "reference", "dense", "linear", "sdpa", "triton"]
 
 LARGEST_DENSE = 256 * 256
 """Pairs (receivers times senders) up to which ``impl="auto"`` builds the weights at once."""
@@ -75,9 +77,13 @@ def relational_attention(
         need_weights: also return the weights and the relations, which needs them to be built.
         impl: ``"reference"`` is the paper's equation as it stands. ``"dense"`` builds the weights, and the relations if
             they are asked for or activated. ``"linear"`` builds neither whole, but for a block of receivers at a time,
-            and again in the backward pass, so that memory grows with N alone. ``"auto"`` is dense if maps are asked
-            for, if there are at most :data:`LARGEST_DENSE` pairs, or if relative symbols have about a row for each
-            pair; otherwise linear. All agree to rounding; under dropout linear draws another mask than the others.
+            and again in the backward pass, so that memory grows with N alone. ``"triton"`` fuses the same mathematics
+            in kernels for CUDA: the identity activation, masks in parts, shared symbols or :class:`OffsetSymbols`, no
+            bias and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
+            and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
+            bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if there are at most
+            :data:`LARGEST_DENSE` pairs, or if relative symbols have about a row for each pair; otherwise linear. All
+            agree to rounding; under dropout linear draws another mask than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -92,6 +98,13 @@ def relational_attention(
         mask = MaskPattern(n, m, mask)
     if rel_activation != "softmax" and rel_activation != "identity":
         rel_activation = activation_function(rel_activation)
+    if impl == "triton" or (impl == "auto" and preferred(q)):
+        wishes: dict[str, Any] = {"bias": bias, "dropout": dropout, "need_weights": need_weights}
+        against = obstacle(q, k, u, w, symbols, mask, rel_activation=rel_activation, **wishes)
+        if impl == "triton" and against is not None:
+            raise ValueError(f"impl='triton' cannot compute this: {against}")
+        if against is None:
+            return RelationalAttentionOutput(_triton(q, k, u, w, symbols, w_r, mask, scale=scale, rel_scale=rel_scale))
     if impl == "auto":
         small = n * m <= LARGEST_DENSE
         impl = "dense" if need_weights or small or _symbol_for_each_pair(symbols, n, m) else "linear"
@@ -100,6 +113,10 @@ def relational_attention(
     if impl == "linear":
         return RelationalAttentionOutput(
             _linear(q, k, u, w, symbols, w_r, mask, rel_activation, need_weights=need_weights, **common)
+        )
+    if impl == "sdpa":
+        return RelationalAttentionOutput(
+            _sdpa(q, k, u, w, symbols, w_r, mask, rel_activation, need_weights=need_weights, **common)
         )
     common["mask"] = mask.dense(q.device)
     if impl == "reference":
@@ -174,6 +191,51 @@ def _linear(
     return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
 
 
+def _triton(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    pattern: MaskPattern,
+    *,
+    scale: float,
+    rel_scale: float,
+) -> Tensor:
+    from .triton.operation import fused_relational_attention  # imports Triton, which most users need not have
+
+    assert not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols)  # others were an obstacle
+    attended_symbols, attended_relations = fused_relational_attention(
+        q, k, u, w, symbols, scale=scale, rel_scale=rel_scale, pattern=pattern
+    )
+    return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
+
+
+def _sdpa(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    pattern: MaskPattern,
+    rel_activation: str | Activation,
+    *,
+    dropout: float,
+    need_weights: bool,
+    **arguments: Any,
+) -> Tensor:
+    if need_weights or dropout or rel_activation != "identity" or isinstance(symbols, RelativeSymbols):
+        raise ValueError(
+            "impl='sdpa' needs need_weights=False, dropout=0 (its calls would draw different masks), relations with "
+            f"the activation 'identity' and shared symbols, got need_weights={need_weights}, dropout={dropout}, "
+            f"{rel_activation!r} and {type(symbols).__name__}"
+        )
+    attended_symbols, attended_relations = sdpa_relational_attention(q, k, u, w, symbols, pattern=pattern, **arguments)
+    return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
+
+
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
     """Relations under the attention weights, for the identity activation.
 
@@ -228,7 +290,8 @@ def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | 
         "w_r": (w_r, (heads, w_r.shape[1], n_relations)),
     }
     if isinstance(symbols, RelativeSymbols):
-        expected["symbols.index"] = (symbols.index, (n, m))
+        if symbols.shape[:2] != (n, m):
+            raise ValueError(f"symbols: expected pairs (N, M) = {(n, m)}, got {tuple(symbols.shape[:2])}")
         expected["symbols.library"] = (symbols.library, (symbols.library.shape[0], groups, w_r.shape[1]))
     else:
         batch_of_symbols = 1 if symbols.shape[0] == 1 else batch

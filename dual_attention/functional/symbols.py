@@ -37,6 +37,10 @@ class RelativeSymbols:
         """Shape of :meth:`dense`: ``(N, M, d)``."""
         return torch.Size((*self.index.shape, *self.library.shape[1:]))
 
+    def with_library(self, library: Tensor) -> RelativeSymbols:
+        """The same pairs under another library of as many rows, for instance a projected one."""
+        return RelativeSymbols(library, self.index)
+
     def dense(self) -> Tensor:
         """The symbols of all pairs, shape ``(N, M, d)``."""
         return self.library[self.index]
@@ -56,3 +60,56 @@ class RelativeSymbols:
             )
         n, m, _ = symbols.shape
         return cls(symbols.flatten(0, 1), torch.arange(n * m, device=symbols.device).view(n, m))
+
+
+@dataclass(frozen=True, init=False)
+class OffsetSymbols(RelativeSymbols):
+    """Symbols that depend on the clipped offset alone: ``s_ij = library[clip(j - i, -P, P) + P]``.
+
+    The structure is known, not read off an index: kernels that compute the row of a pair need no ``N x M`` tensor, and
+    none is built unless it is asked for.
+
+    Args:
+        library: ``(2 P + 1, d)``, P the largest offset.
+        receivers, senders: N and M.
+
+    Raises:
+        ValueError: if the library has an even number of rows.
+    """
+
+    receivers: int
+    senders: int
+
+    def __init__(self, library: Tensor, receivers: int, senders: int) -> None:
+        if library.dim() < 2 or library.shape[0] % 2 == 0:
+            raise ValueError(f"library: expected shape (2 P + 1, symbol width), got {tuple(library.shape)}")
+        object.__setattr__(self, "library", library)
+        object.__setattr__(self, "receivers", receivers)
+        object.__setattr__(self, "senders", senders)
+
+    @property
+    def max_offset(self) -> int:
+        """P, at which offsets are clipped."""
+        return self.library.shape[0] // 2
+
+    @property
+    def index(self) -> Tensor:  # type: ignore[override]
+        """Rows of all pairs, integers of shape ``(N, M)``, built at each call."""
+        device, reach = self.library.device, self.max_offset
+        offsets = torch.arange(self.senders, device=device) - torch.arange(self.receivers, device=device)[:, None]
+        return offsets.clamp(-reach, reach) + reach
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of :meth:`dense`: ``(N, M, d)``."""
+        return torch.Size((self.receivers, self.senders, *self.library.shape[1:]))
+
+    def with_library(self, library: Tensor) -> OffsetSymbols:
+        """The same pairs under another library of as many rows."""
+        return OffsetSymbols(library, self.receivers, self.senders)
+
+    def last_senders(self, m: int) -> RelativeSymbols:
+        """The symbols of the last ``m`` senders alone; of fewer than all, with an index."""
+        if m == self.senders:
+            return self
+        return RelativeSymbols(self.library, self.index[:, self.senders - m :])

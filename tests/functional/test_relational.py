@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from dual_attention.functional import (
     ACTIVATIONS,
     MaskPattern,
+    OffsetSymbols,
     RelativeSymbols,
     blockwise,
     linear,
     reference,
     relational,
     relational_attention,
+    sdpa,
 )
 
 from ..layers import normal
@@ -131,6 +133,21 @@ def test_blocks_of_every_pattern(sizes, causal, window, packed, padded, masked, 
             patch.setattr(relational, name, partial(getattr(module, name), block=block))
         ours = run(relational_attention, leaves, index, mask=pattern, impl="linear", **arguments)
     assert_same_with_gradients(ours, theirs, tensors)
+
+
+@given(sizes=SIZES, causal=st.booleans(), masked=st.booleans(), biased=st.booleans(), columns=st.integers(1, 9))
+def test_library_attention_in_groups_of_relations(sizes, causal, masked, biased, columns):
+    leaves, _, mask = draw_inputs(
+        **{**sizes, "m": sizes["n"], "symbols": sizes["symbols"].replace("relative", "shared")}
+    )
+    n = sizes["n"]
+    pattern = MaskPattern(n, n, mask if masked else None, causal=causal)
+    bias = torch.randn(1, 1, n, n, dtype=torch.float64).requires_grad_() if biased else None
+    theirs = run(reference.relational_attention, leaves, None, mask=pattern.dense(None), bias=bias)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relational, "sdpa_relational_attention", partial(sdpa.sdpa_relational_attention, columns=columns))
+        ours = run(relational_attention, leaves, None, mask=pattern, bias=bias, impl="sdpa")
+    assert_same_with_gradients(ours, theirs, leaves if bias is None else [*leaves, bias])
 
 
 def test_memory_of_linear_does_not_hold_the_weights():
@@ -290,6 +307,9 @@ def test_softmax_relations_refuse_a_mask_of_each_head():
     "arguments, message",
     [
         ({"impl": "linear", "need_weights": True}, "impl='linear'"),
+        ({"impl": "sdpa", "need_weights": True}, "impl='sdpa' needs need_weights=False"),
+        ({"impl": "sdpa", "dropout": 0.1}, "impl='sdpa' .*dropout=0.1"),
+        ({"impl": "sdpa", "rel_activation": "softmax"}, "impl='sdpa' .*'softmax'"),
         ({"impl": "fast"}, "impl: expected one of"),
         ({"rel_activation": "swish"}, "activation: expected one of"),
     ],
@@ -330,3 +350,32 @@ def test_dense_symbols_round_trip():
     dense = torch.randn(3, 4, 2)
     symbols = RelativeSymbols.from_dense(dense)
     assert symbols.shape == (3, 4, 2) and torch.equal(symbols.dense(), dense)
+
+
+def test_symbols_of_offsets():
+    """The index that is never built when a kernel computes it, and the symbols that it stands for."""
+    library = torch.randn(5, 3, dtype=torch.float64)
+    symbols = OffsetSymbols(library, 4, 6)
+    assert symbols.shape == (4, 6, 3) and symbols.max_offset == 2
+    for i in range(4):
+        for j in range(6):
+            assert torch.equal(symbols.dense()[i, j], library[max(-2, min(2, j - i)) + 2])
+    projected = symbols.with_library(2 * library)
+    assert isinstance(projected, OffsetSymbols) and torch.equal(projected.dense(), 2 * symbols.dense())
+    plain = RelativeSymbols(library, symbols.index).with_library(2 * library)
+    assert torch.equal(plain.dense(), projected.dense())
+    with pytest.raises(ValueError, match=r"2 P \+ 1"):
+        OffsetSymbols(library[:4], 4, 6)
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
+def test_symbols_of_offsets_are_relative_symbols(impl):
+    leaves, _, mask = draw_inputs(symbols="relative")
+    q, k, u, w, s, w_r = leaves
+    s = torch.cat([s, s[:1]])  # an odd number of rows
+    symbols = OffsetSymbols(s, 4, 5)
+    ours = relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=mask, impl=impl).output
+    theirs = run(reference.relational_attention, [q, k, u, w, s, w_r], symbols.index, mask=mask)
+    assert_same_with_gradients(ours, theirs, leaves)
+    with pytest.raises(ValueError, match="symbols: expected pairs"):
+        relational_attention(q, k, u, w, OffsetSymbols(s, 5, 5), w_r, **SCALES, impl=impl)

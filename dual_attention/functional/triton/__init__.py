@@ -1,0 +1,23 @@
+"""Fused relational attention, forward and backward, in Triton.
+
+====================  ==================================================================================
+:mod:`.support`       what can run, and why something cannot; imports no Triton
+:mod:`.tuning`        sizes of tiles for a device, a width and a dtype; the floors of a call; imports no Triton
+:mod:`.operation`     the registered operation and its gradient
+:mod:`.launch`        what the kernels of a call are given, and what they fill
+:mod:`.forward`       kernel of the forward pass
+:mod:`.backward_receivers`, :mod:`.backward_senders`, :mod:`.backward_table`  kernels of the backward pass
+:mod:`.tiles`, :mod:`.offsets`  what the kernels share
+====================  ==================================================================================
+
+Importing this package imports no Triton; :mod:`.operation` and the kernels do. With ``TRITON_INTERPRET=1`` in the
+environment before Triton is first imported the kernels run in its interpreter, on the CPU, slowly.
+
+For whoever has a GPU next. Time against :func:`.tuning.floors`, arithmetic at the measured matrix rate and bytes at the
+measured bandwidth. Five kernels make a backward pass, because every sum has one owner: scores are computed five times
+and the gradient of the weights twice (queries, keys). Summing dq by atomics would save the second, a quarter of the
+backward arithmetic where R p is large, at the price of gradients that differ from run to run. Things to try first:
+the sizes in :mod:`.tuning` (never timed yet); tiles that need no mask in a loop of their own; ranges of senders that
+share no segment skipped; the gathers of relative symbols near the diagonal (:func:`.offsets.onto_diagonals`), if they
+show in a profile, as a matrix product with the tile's own shifts.
+"""

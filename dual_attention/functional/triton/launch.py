@@ -1,0 +1,304 @@
+"""One call of the fused operation: what its kernels are given, and what they fill.
+
+Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
+key, d_h width of a head, R relations, p width of one relation's query or key, K = 2 P + 1 rows of a library of symbols
+of clipped offsets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from .backward_receivers import q_kernel, u_kernel
+from .backward_senders import k_kernel, w_kernel
+from .backward_table import table_kernel
+from .forward import forward_kernel
+from .tuning import Tile, Tuning, tuning
+
+INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
+
+
+class Call:
+    """One call's tensors, and its kernels' arguments by name."""
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        u: Tensor,
+        w: Tensor,
+        table: Tensor,
+        padding: Tensor | None,
+        receiver_segments: Tensor | None,
+        sender_segments: Tensor | None,
+        max_offset: int | None,
+        causal: bool,
+        window: int | None,
+        scale: float,
+        rel_scale: float,
+        sizes: list[int] | None,
+    ) -> None:
+        self.batch, self.heads, self.n, width = q.shape
+        self.groups, self.m = k.shape[1:3]
+        self.n_relations, self.p = u.shape[2:]
+        self.relative = max_offset is not None
+        self.max_offset = max_offset or 0
+        self.head_width = table.shape[-1]
+        self.table = table
+        self.like = q
+        self.sizes = self.default_sizes() if sizes is None else Tuning.from_numbers(sizes)
+        q, k, table = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, table))
+        u, w = (x if x.stride()[2:] == (self.p, 1) else x.contiguous() for x in (u, w))
+        strides = table.stride()
+        of_symbols = (0, strides[1], strides[0]) if self.relative else (strides[0] * (len(table) > 1), *strides[1:3])
+        flags = {
+            "CAUSAL": causal,
+            "WINDOW": window is not None,
+            "PADDING": padding is not None,
+            "SEGMENTS": receiver_segments is not None,
+        }
+        exact = q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+        # What every kernel takes; then what only those take that know symbols, or both relation queries and keys.
+        self.common: dict[str, Any] = {
+            "q": q,
+            "k": k,
+            "padding": q if padding is None else padding.contiguous().view(torch.uint8),
+            "receiver_segments": q if receiver_segments is None else receiver_segments.contiguous(),
+            "sender_segments": q if sender_segments is None else sender_segments.contiguous(),
+            **dict(zip(("q_batch", "q_head", "q_row"), q.stride(), strict=False)),
+            **dict(zip(("k_batch", "k_head", "k_row"), k.stride(), strict=False)),
+            "rseg_batch": _batch_stride(receiver_segments),
+            "sseg_batch": _batch_stride(sender_segments),
+            "n": self.n,
+            "m": self.m,
+            "heads": self.heads,
+            "window": window or 0,
+            "log2_scale": scale * math.log2(math.e),
+            "REP": self.heads // self.groups,
+            "D": width,
+            "D_PAD": _padded(width),
+            **flags,
+            "PRECISION": "ieee" if exact else "tf32",
+            "WIDEN": INTERPRETED and q.dtype == torch.bfloat16,
+        }
+        self.relation_queries = {"u": u, "u_batch": u.stride(0), "u_row": u.stride(1)}
+        self.relation_keys = {"w": w, "w_batch": w.stride(0), "w_row": w.stride(1)}
+        self.relations = {"rel_scale": rel_scale, "R": self.n_relations, "P": self.p}
+        self.symbols = {
+            "s": table,
+            **dict(zip(("s_batch", "s_head", "s_row"), of_symbols, strict=True)),
+            "max_offset": self.max_offset,
+            "DH": self.head_width,
+            "DH_PAD": _padded(self.head_width),
+            "RELATIVE": self.relative,
+        }
+        self.scale = scale
+
+    def default_sizes(self) -> Tuning:
+        shared_memory = None
+        if self.like.is_cuda:
+            shared_memory = torch.cuda.get_device_properties(self.like.device).shared_memory_per_block_optin
+        columns = self.n_relations * triton.next_power_of_2(self.p)
+        width = max(self.like.shape[-1], self.head_width)
+        return tuning(width, columns, self.relative, self.like.dtype, shared_memory)
+
+    def launch(self, kernel: Any, grid: tuple[int, int, int], tile: Tile, **arguments: Any) -> None:
+        if 0 in grid:
+            return
+        on_device = torch.cuda.device(self.like.device) if self.like.is_cuda else contextlib.nullcontext()
+        with on_device:
+            kernel[grid](**self.common, **arguments, I=tile.receivers, num_warps=tile.warps, num_stages=tile.stages)
+
+    def group(self, tile: Tile) -> tuple[dict[str, int], int]:
+        """Relations in a tile, as arguments, and how many groups of them there are."""
+        padded = triton.next_power_of_2(self.p)
+        least = max(1, 16 // padded)  # the narrowest product
+        size = min(max(tile.columns // padded, least), max(triton.next_power_of_2(self.n_relations), least))
+        return {"GROUP": size, "P_PAD": padded}, triton.cdiv(self.n_relations, size)
+
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
+        out_symbols, out_relations = new(*shape, self.head_width), new(*shape, self.n_relations)
+        log_sum = new(shape, dtype=torch.float32)
+        tile = self.sizes.forward
+        group, groups = self.group(tile)
+        blocks = triton.cdiv(self.n, tile.receivers)
+        for first, count in ((0, 1), (1, groups - 1)):
+            self.launch(
+                forward_kernel,
+                (self.heads, blocks, self.batch * count),
+                tile,
+                **self.relation_queries,
+                **self.relation_keys,
+                **self.relations,
+                **self.symbols,
+                **group,
+                out_symbols=out_symbols,
+                out_relations=out_relations,
+                log_sum=log_sum,
+                groups=count,
+                first_group=first,
+                SYMBOLS=first == 0,
+                J=tile.senders,
+                T=_diagonals(tile),
+            )
+        return out_symbols, out_relations, log_sum
+
+    def backward(
+        self, grad_symbols: Tensor, grad_relations: Tensor, out_symbols: Tensor, out_relations: Tensor, log_sum: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Gradients of q, k, u, w and the symbols, from those of the results."""
+        saved = {"log_sum": log_sum, "grad_relations": grad_relations.contiguous()}
+        saved_symbols = {"grad_symbols": grad_symbols.contiguous()}
+        dq, delta, tails = self.backward_q(saved, saved_symbols, out_symbols, out_relations)
+        du = self.backward_u(saved)
+        dk, dsymbols = self.backward_k(saved, saved_symbols, delta)
+        dw = self.backward_w(saved)
+        if self.relative:
+            dsymbols = self.backward_table(log_sum, saved_symbols["grad_symbols"], tails)
+        elif len(self.table) != self.batch:
+            dsymbols = dsymbols.sum(0, keepdim=True)
+        return dq, dk, du, dw, dsymbols.to(self.like.dtype)
+
+    def backward_q(
+        self, saved: dict[str, Tensor], saved_symbols: dict[str, Tensor], out_symbols: Tensor, out_relations: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
+        dq, delta = new(self.like.shape), new(shape, dtype=torch.float32)
+        tails = new((2, *shape) if self.relative else (0,), dtype=torch.float32)
+        tile = self.sizes.queries
+        group, groups = self.group(tile)
+        self.launch(
+            q_kernel,
+            (self.heads, triton.cdiv(self.n, tile.receivers), self.batch),
+            tile,
+            **saved,
+            **saved_symbols,
+            **self.relation_queries,
+            **self.relation_keys,
+            **self.relations,
+            **self.symbols,
+            **group,
+            out_symbols=out_symbols,
+            out_relations=out_relations,
+            delta=delta,
+            tails=tails,
+            dq=dq,
+            rows=self.batch * self.heads * self.n,
+            scale=self.scale,
+            GROUPS=groups,
+            J=tile.senders,
+            T=_diagonals(tile),
+        )
+        return dq, delta, tails
+
+    def backward_u(self, saved: dict[str, Tensor]) -> Tensor:
+        du = self.like.new_empty(self.batch, self.n, self.n_relations, self.p)
+        tile = self.sizes.relation_queries
+        group, groups = self.group(tile)
+        grid = (groups, triton.cdiv(self.n, tile.receivers), self.batch)
+        arguments = {**saved, **self.relation_keys, **self.relations, **group}
+        self.launch(u_kernel, grid, tile, **arguments, du=du, J=tile.senders)
+        return du
+
+    def backward_k(
+        self, saved: dict[str, Tensor], saved_symbols: dict[str, Tensor], delta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        new, shape = self.like.new_empty, (self.batch, self.groups, self.m)
+        dk = new(*shape, self.like.shape[-1])
+        shared = not self.relative and len(self.table) != self.batch  # then summed over the batch, in float32
+        dsymbols = new(
+            (0,) if self.relative else (*shape, self.head_width), dtype=torch.float32 if shared else self.like.dtype
+        )
+        tile = self.sizes.keys
+        group, groups = self.group(tile)
+        self.launch(
+            k_kernel,
+            (self.groups, triton.cdiv(self.m, tile.senders), self.batch),
+            tile,
+            **saved,
+            **saved_symbols,
+            **self.relation_queries,
+            **self.relation_keys,
+            **self.relations,
+            **self.symbols,
+            **group,
+            delta=delta,
+            dk=dk,
+            ds=dsymbols,
+            scale=self.scale,
+            GROUPS=groups,
+            J=tile.senders,
+            T=_diagonals(tile),
+        )
+        return dk, dsymbols
+
+    def backward_w(self, saved: dict[str, Tensor]) -> Tensor:
+        tile = self.sizes.relation_keys
+        group, groups = self.group(tile)
+        blocks = triton.cdiv(self.m, tile.senders)
+        # One program sums over all heads, unless that leaves too few programs: then partial sums are added up here.
+        wanted = triton.cdiv(self.sizes.programs, max(groups * blocks * self.batch, 1))
+        of_split = triton.cdiv(self.heads, min(wanted, self.heads))
+        splits = triton.cdiv(self.heads, of_split)
+        shape = (splits, self.batch, self.m, self.n_relations, self.p)
+        dw = self.like.new_empty(shape, dtype=self.like.dtype if splits == 1 else torch.float32)
+        self.launch(
+            w_kernel,
+            (groups * splits, blocks, self.batch),
+            tile,
+            **saved,
+            **self.relation_queries,
+            **self.relations,
+            **group,
+            dw=dw,
+            batches=self.batch,
+            groups=groups,
+            heads_of_split=of_split,
+            J=tile.senders,
+        )
+        return dw[0] if splits == 1 else dw.sum(0).to(self.like.dtype)
+
+    def backward_table(self, log_sum: Tensor, grad_symbols: Tensor, tails: Tensor) -> Tensor:
+        rep, rows = self.heads // self.groups, 2 * self.max_offset + 1
+        shape = (self.batch * rep, self.groups, rows, self.head_width)
+        dtable = self.like.new_empty(shape, dtype=torch.float32)
+        tile = self.sizes.table
+        self.launch(
+            table_kernel,
+            (triton.cdiv(rows, tile.senders), self.groups, self.batch * rep),
+            tile,
+            log_sum=log_sum,
+            grad_symbols=grad_symbols,
+            dtable=dtable,
+            max_offset=self.max_offset,
+            DH=self.head_width,
+            DH_PAD=_padded(self.head_width),
+            O=tile.senders,
+            T=_diagonals(tile),
+        )
+        dtable = dtable.sum(0).transpose(0, 1).contiguous()  # (K, G, d_h)
+        grads = grad_symbols.float().unflatten(1, (self.groups, rep))
+        ends = torch.einsum("tbgrn,bgrnd->tgd", tails.unflatten(2, (self.groups, rep)), grads)
+        dtable[0] += ends[0]
+        dtable[-1] += ends[1]
+        return dtable
+
+
+def _padded(width: int) -> int:
+    """Power of two that a product can take."""
+    return max(triton.next_power_of_2(width), 16)
+
+
+def _diagonals(tile: Tile) -> int:
+    return triton.next_power_of_2(tile.receivers + tile.senders - 1)
+
+
+def _batch_stride(segments: Tensor | None) -> int:
+    return 0 if segments is None or segments.shape[0] == 1 else segments.shape[1]

@@ -1,0 +1,90 @@
+"""What the fused kernels can run, decided without importing Triton."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+
+import torch
+from torch import Tensor
+
+from ..activations import Activation
+from ..masks import MaskPattern
+from ..symbols import OffsetSymbols, RelativeSymbols
+
+OLDEST = (3, 3)
+"""Version of Triton that brought the gather within a tile."""
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+WIDEST = 256
+"""Largest width of a head's query, key or symbol, and of one relation."""
+
+
+def installed_version() -> tuple[int, int] | None:
+    """Version of Triton, found without importing it; None if there is none."""
+    for distribution in ("triton", "pytorch-triton", "triton-windows"):
+        try:
+            major, minor = importlib.metadata.version(distribution).split(".")[:2]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return int(major), int(minor)
+    return None
+
+
+INSTALLED = installed_version()
+
+
+def obstacle(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    pattern: MaskPattern,
+    *,
+    rel_activation: str | Activation,
+    bias: Tensor | None,
+    dropout: float,
+    need_weights: bool,
+) -> str | None:
+    """Why the fused kernels cannot compute this, in words; None if they can."""
+    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+    tensors = {"q": q, "k": k, "u": u, "w": w, "symbols": table}
+    if need_weights:
+        return "it never builds weights or relations whole: it needs need_weights=False"
+    if rel_activation != "identity":
+        return f"relations must have the activation 'identity', got {rel_activation!r}"
+    if dropout:
+        return f"it knows no dropout of the weights, got dropout={dropout}"
+    if bias is not None:
+        return "it adds no bias to the scores"
+    if pattern.attn_mask is not None:
+        return "masks must be given in parts (causal, window, padding, segments), not as a tensor of pairs"
+    if pattern.offset:
+        return f"receivers must begin where senders do, got receivers that continue after {pattern.offset} senders"
+    if isinstance(symbols, RelativeSymbols) and not isinstance(symbols, OffsetSymbols):
+        return "relative symbols must be OffsetSymbols, whose index it computes and need not read"
+    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+    if len(set(dtypes.values())) > 1 or q.dtype not in DTYPES:
+        return f"it needs one dtype of bfloat16, float16 and float32 for all tensors, got {dtypes}"
+    widths = {"a query": q.shape[-1], "a symbol": table.shape[-1], "a relation": u.shape[-1]}
+    if max(widths.values()) > WIDEST:
+        return f"it holds widths up to {WIDEST}, got {widths}"
+    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
+    if len(set(devices.values())) > 1:
+        return f"it needs all tensors on one device, got {devices}"
+    if INSTALLED is None:
+        return "the package triton is not installed"
+    if INSTALLED < OLDEST:
+        return "it needs Triton {}.{} or later, got {}.{}".format(*OLDEST, *INSTALLED)
+    if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"it needs CUDA tensors (or TRITON_INTERPRET=1 in the environment, to debug), got device {q.device}"
+    return None
+
+
+def preferred(q: Tensor) -> bool:
+    """Whether ``impl="auto"`` should take the fused kernels where they can run.
+
+    On CUDA in bfloat16 and float16, which the matrix units multiply. Exact float32 products are no faster in Triton
+    than in plain library calls.
+    """
+    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)

@@ -1,0 +1,183 @@
+"""Sizes of tiles, and the floors that a time is to be compared with. Imports no Triton.
+
+The sizes are chosen by counting registers and shared memory and by compiling for compute capability 9.0 (Hopper:
+227 KiB of shared memory and 65,536 registers for a program), not by timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+
+class Tile(NamedTuple):
+    """Sizes of one kernel.
+
+    Attributes:
+        receivers, senders: sides of a tile of pairs, powers of two, at least 16 (of the table's kernel: offsets in
+            place of senders).
+        columns: columns of relation keys in a tile, a power of two: as many relations as fit, each padded to a power
+            of two. It is reduced to what there is, and raised to one relation.
+        warps, stages: of 32 threads; of software pipelining.
+    """
+
+    receivers: int
+    senders: int
+    columns: int
+    warps: int
+    stages: int
+
+
+class Tuning(NamedTuple):
+    """Sizes of every kernel, and how many programs fill the device.
+
+    Attributes:
+        programs: the sum over heads in dw is split until there are about as many programs.
+    """
+
+    forward: Tile
+    queries: Tile
+    relation_queries: Tile
+    keys: Tile
+    relation_keys: Tile
+    table: Tile
+    programs: int = 264  # two on each of the 132 multiprocessors of an H100 or H200
+
+    def numbers(self) -> list[int]:
+        """As integers, which is what a registered operation takes."""
+        return [number for tile in self[:-1] for number in tile] + [self.programs]
+
+    @classmethod
+    def uniform(cls, tile: Tile) -> Tuning:
+        """One size for every kernel."""
+        return cls(tile, tile, tile, tile, tile, tile)
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[int]) -> Tuning:
+        """Inverse of :meth:`numbers`."""
+        tiles = [Tile(*numbers[start : start + 5]) for start in range(0, len(numbers) - 1, 5)]
+        return cls._make([*tiles, numbers[-1]])
+
+
+def tuning(width: int, columns: int, relative: bool, dtype: torch.dtype, shared_memory: int | None) -> Tuning:
+    """Default sizes.
+
+    Args:
+        width: the larger of the widths of a query and of a symbol.
+        columns: relation keys of a sender, R times p with p padded to a power of two.
+        relative: whether symbols belong to offsets, of which a tile reads twice as many as of shared ones.
+        dtype: of the tensors.
+        shared_memory: bytes that one program may have; None off the GPU, in the interpreter.
+    """
+    if shared_memory is None:
+        return INTERPRETER
+    if dtype == torch.float32:
+        return FLOAT32 if width <= 128 else FLOAT32_WIDE
+    if shared_memory < 200 * 1024:
+        return SMALL if width <= 128 else SMALL_WIDE
+    if width > 128:
+        return HOPPER_WIDE
+    chosen = HOPPER if width <= 64 else HOPPER_128
+    # While all relation keys of a block fit in shared memory beside the rest, they (or the gradients of those attended)
+    # are read or made once for a row of tiles; beyond, a group at a time is read again for every tile.
+    if columns > (512 if width <= 64 else 256):
+        chosen = chosen._replace(queries=Tile(64, 64, 128, 8, 2), keys=Tile(64, 64, 128, 8, 2))
+    if relative:
+        chosen = chosen._replace(forward=chosen.forward._replace(receivers=64))
+    return chosen
+
+
+# In each row: forward, queries (dq), relation queries (du), keys (dk and the symbols'), relation keys (dw), table. Each
+# warpgroup (four warps) of a product takes 64 of its rows, receivers in the first three kernels, senders in the next
+# two: more warps than that would split its columns, and read the rows twice.
+HOPPER = Tuning(
+    Tile(128, 64, 256, 8, 2),
+    Tile(64, 32, 512, 4, 2),
+    Tile(128, 64, 128, 8, 2),
+    Tile(32, 64, 512, 4, 2),
+    Tile(64, 128, 256, 8, 2),
+    Tile(64, 64, 16, 8, 2),
+)
+HOPPER_128 = Tuning(
+    Tile(128, 64, 128, 8, 2),
+    Tile(64, 32, 256, 4, 2),
+    Tile(128, 64, 128, 8, 2),
+    Tile(32, 64, 256, 4, 2),
+    Tile(32, 128, 256, 8, 2),
+    Tile(64, 32, 16, 8, 2),
+)
+HOPPER_WIDE = Tuning(
+    Tile(64, 32, 128, 8, 2),
+    Tile(64, 32, 128, 8, 1),
+    Tile(64, 32, 128, 8, 2),
+    Tile(32, 64, 128, 8, 1),
+    Tile(32, 64, 128, 8, 2),
+    Tile(32, 32, 16, 8, 1),
+)
+SMALL = Tuning(
+    Tile(64, 32, 64, 4, 1),
+    Tile(64, 32, 64, 4, 1),
+    Tile(64, 32, 64, 4, 1),
+    Tile(32, 64, 64, 4, 1),
+    Tile(32, 64, 64, 4, 1),
+    Tile(32, 32, 16, 4, 1),
+)
+SMALL_WIDE = Tuning(
+    Tile(32, 16, 64, 4, 1),
+    Tile(32, 16, 64, 4, 1),
+    Tile(32, 16, 64, 4, 1),
+    Tile(16, 32, 64, 4, 1),
+    Tile(16, 32, 64, 4, 1),
+    Tile(16, 16, 16, 4, 1),
+)
+FLOAT32 = Tuning.uniform(Tile(32, 32, 64, 4, 1))
+FLOAT32_WIDE = Tuning.uniform(Tile(16, 16, 32, 4, 1))
+INTERPRETER = Tuning.uniform(Tile(64, 64, 128, 4, 1))
+
+
+class Floors(NamedTuple):
+    """Least work of a call.
+
+    Attributes:
+        forward, backward: floating-point operations, a multiply-add being two; weights are computed again once.
+        bytes_forward, bytes_backward: through device memory, each tensor read or written once.
+    """
+
+    forward: float
+    backward: float
+    bytes_forward: float
+    bytes_backward: float
+
+
+def floors(
+    batch: int,
+    heads: int,
+    groups: int,
+    n: int,
+    m: int,
+    width: int,
+    head_width: int,
+    n_relations: int,
+    p: int,
+    *,
+    causal: bool = False,
+    itemsize: int = 2,
+) -> Floors:
+    """Floors of relational attention with shared symbols, in the form whose relation keys are values.
+
+    Math: forward H n m (D + d_h + R p) multiply-adds, backward H n m (3 D + 2 d_h + 3 R p): scores, dq and dk; dalpha
+    and ds; dalpha again, c and dw. A causal mask halves both.
+    """
+    pairs = batch * heads * n * m * (0.5 if causal else 1.0)
+    keys = n_relations * p
+    receivers, senders = batch * heads * n, batch * groups * m
+    inputs = receivers * width + senders * (width + head_width) + batch * (n + m) * keys
+    outputs = receivers * (head_width + n_relations)
+    return Floors(
+        2 * pairs * (width + head_width + keys),
+        2 * pairs * (3 * width + 2 * head_width + 3 * keys),
+        itemsize * (inputs + outputs) + 4 * receivers,
+        itemsize * (2 * inputs + 2 * outputs) + 4 * receivers,
+    )

@@ -1,0 +1,393 @@
+"""The fused kernels against the reference, forward and every gradient.
+
+Without a GPU they run in Triton's interpreter, which must be asked for before Triton is first imported: hence here,
+when tests are collected. On a GPU the same tests run them compiled.
+"""
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
+from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, relational, relational_attention
+from dual_attention.functional.triton import support
+from dual_attention.functional.triton.tuning import Tile, Tuning, floors, tuning
+
+CUDA = torch.cuda.is_available()
+if not CUDA:
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+launch = pytest.importorskip("dual_attention.functional.triton.launch", reason="triton is not installed")
+
+pytestmark = pytest.mark.skipif(
+    not CUDA and not launch.INTERPRETED, reason="no GPU, and Triton was imported before its interpreter was asked for"
+)
+
+DEVICE = "cuda" if CUDA else "cpu"
+SCALES = {"scale": 0.7, "rel_scale": 0.4}
+TINY = Tuning.uniform(Tile(16, 16, 16, 4, 1))._replace(programs=1)
+UNEQUAL = Tuning(
+    Tile(32, 16, 32, 4, 1),
+    Tile(16, 32, 16, 4, 1),
+    Tile(16, 32, 64, 4, 1),
+    Tile(32, 16, 16, 4, 1),
+    Tile(16, 32, 16, 4, 1),
+    Tile(16, 32, 16, 4, 1),
+    programs=99,
+)
+
+
+@pytest.fixture(autouse=True)
+def tiny_tiles_and_poisoned_memory(monkeypatch):
+    """Several tiles along every side of a small problem; memory that no kernel fills holds NaN."""
+    monkeypatch.setattr(launch, "tuning", lambda *_: TINY)
+    if CUDA:
+        yield
+        return
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+class Problem:
+    """Inputs in float64, drawn from a seed, on the device."""
+
+    def __init__(
+        self,
+        batch=2,
+        groups=1,
+        rep=2,
+        n=18,
+        m=None,
+        key_dim=5,
+        width=6,
+        n_relations=3,
+        p=3,
+        symbols="shared",
+        max_offset=4,
+        causal=False,
+        window=None,
+        padded=False,
+        packed=False,
+    ):
+        m = n if m is None else m
+        generator = torch.Generator().manual_seed(0)
+
+        def normal(*shape):
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        heads = groups * rep
+        self.relative = symbols == "offsets"
+        of_senders = (1 if symbols == "one batch" else batch, groups, m, width)
+        self.leaves = [
+            normal(batch, heads, n, key_dim),
+            normal(batch, groups, m, key_dim),
+            normal(batch, n, n_relations, p),
+            normal(batch, m, n_relations, p),
+            normal(2 * max_offset + 1, groups, width) if self.relative else normal(*of_senders),
+            normal(heads, width, n_relations),
+        ]
+        self.cotangent = normal(batch, heads, n, width)
+        padding = receivers = senders = None
+        if padded:
+            padding = torch.rand(batch, m, generator=generator) < 0.7
+            padding[0] = False  # nothing to attend in the whole first example
+        if packed:
+            receivers = torch.arange(n)[None] * 3 // n
+            senders = torch.arange(m).flip(0).expand(batch, m) * 4 // m  # the last segment has no receiver
+        parts = [None if part is None else part.to(DEVICE) for part in (padding, receivers, senders)]
+        self.pattern = MaskPattern(n, m, None, *parts, causal, window)
+        self.sides = n, m
+
+    def results(self, impl, dtype=torch.float32):
+        """The output and the gradients of all leaves, in float64 on the CPU."""
+        leaves = [x.to(DEVICE, dtype).detach().requires_grad_() for x in self.leaves]
+        out = self.run(leaves, impl)
+        grads = torch.autograd.grad(out, leaves, self.cotangent.to(DEVICE, dtype))
+        return [x.detach().double().cpu() for x in (out, *grads)]
+
+    def run(self, leaves, impl):
+        q, k, u, w, s, w_r = leaves
+        symbols = OffsetSymbols(s, *self.sides) if self.relative else s
+        return relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=self.pattern, impl=impl).output
+
+
+def assert_as_reference(problem, tolerance=1e-5):
+    ours, theirs = problem.results("triton"), problem.results("reference", torch.float64)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape
+        torch.testing.assert_close(a, b, atol=tolerance * max(1.0, float(b.abs().max())), rtol=0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"causal": True},
+        {"n": 5, "m": 21},
+        {"n": 33, "m": 1, "batch": 1},
+        {"n": 16, "m": 16, "key_dim": 16, "width": 16, "n_relations": 4, "p": 8},
+        {"groups": 2, "rep": 1},
+        {"groups": 2, "rep": 3, "batch": 1, "causal": True},
+        {"n_relations": 7, "p": 5},
+        {"n_relations": 1, "p": 1},
+        {"n_relations": 5, "p": 1, "causal": True},
+        {"n_relations": 2, "p": 17, "batch": 1},
+        {"key_dim": 17, "width": 1},
+        {"symbols": "one batch"},
+        {"symbols": "one batch", "batch": 1, "n": 7},
+        {"padded": True},
+        {"padded": True, "causal": True, "n": 35, "rep": 1},
+        {"packed": True},
+        {"packed": True, "causal": True, "padded": True, "groups": 2, "rep": 1},
+        {"packed": True, "n": 19, "m": 6},
+        {"window": 3, "n": 37, "batch": 1},
+        {"window": 17, "causal": True, "n": 37, "batch": 1},
+        {"window": 1},
+        {"window": 5, "causal": True, "padded": True, "packed": True, "n": 20},
+    ],
+    ids=str,
+)
+def test_shared_symbols(arguments):
+    assert_as_reference(Problem(**arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"causal": True, "n": 20, "groups": 2},
+        {"max_offset": 0},
+        {"max_offset": 1, "n": 35, "batch": 1},  # tiles far from the diagonal on both sides
+        {"max_offset": 2, "n": 35, "batch": 1, "causal": True},
+        {"max_offset": 40, "n": 20, "batch": 1},  # some offsets never occur
+        {"n": 6, "m": 23},
+        {"n": 23, "m": 6, "padded": True},
+        {"window": 6, "n": 35, "batch": 1, "rep": 1},
+        {"packed": True, "causal": True, "width": 17},
+    ],
+    ids=str,
+)
+def test_symbols_of_offsets(arguments):
+    assert_as_reference(Problem(**{"symbols": "offsets", **arguments}))
+
+
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+def test_tiles_of_unequal_sides_and_split_sums(symbols, monkeypatch):
+    monkeypatch.setattr(launch, "tuning", lambda *_: UNEQUAL)
+    assert_as_reference(Problem(symbols=symbols, n=34, m=20, groups=2, rep=1, n_relations=9, batch=1))
+    assert_as_reference(Problem(symbols=symbols, n=34, causal=True, window=20, batch=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+def test_low_precision_is_no_worse_than_dense(dtype, symbols):
+    problem = Problem(symbols=symbols, n=24, key_dim=8, width=8, p=4, causal=True)
+    exact = problem.results("reference", torch.float64)
+    errors = {
+        impl: [float((a - b).abs().max() / b.abs().max()) for a, b in zip(got, exact, strict=True)]
+        for impl, got in ((impl, problem.results(impl, dtype)) for impl in ("dense", "triton"))
+    }
+    eps = torch.finfo(dtype).eps
+    for ours, theirs in zip(errors["triton"], errors["dense"], strict=True):
+        assert ours <= 1.5 * theirs + 2 * eps
+
+
+def test_nothing_to_attend_gives_zeros_and_zero_gradients():
+    problem = Problem(padded=True)
+    out, dq, dk, du, dw, ds, _ = problem.results("triton")
+    for gradient in (out, dq, dk, du, dw, ds):
+        assert (gradient[0] == 0).all() and (gradient[1] != 0).any()
+
+
+@pytest.mark.parametrize("sides", [(0, 3), (3, 0)])
+def test_empty_sides(sides):
+    n, m = sides
+    problem = Problem(n=n, m=m)
+    for gradient in problem.results("triton")[:-1]:
+        assert (gradient == 0).all()
+
+
+def test_gradients_are_the_same_in_every_run():
+    first, second = (Problem(batch=1, n=18).results("triton") for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_views_need_no_copy_to_be_right():
+    """Heads as the layer splits them, and gradients that are expanded."""
+    problem = Problem(groups=2, rep=1, width=5, causal=True)
+    wanted = problem.results("reference", torch.float64)[0]
+    leaves = [x.to(DEVICE, torch.float32) for x in problem.leaves]
+    for position in (0, 1, 4):
+        leaves[position] = leaves[position].transpose(1, 2).contiguous().transpose(1, 2)
+    wide = torch.cat([leaves[2], leaves[3]], dim=-1)
+    leaves[2], leaves[3] = wide.chunk(2, dim=-1)
+    leaves = [x.requires_grad_() for x in leaves]
+    out = problem.run(leaves, "triton")
+    torch.testing.assert_close(out.detach().double().cpu(), wanted, atol=1e-5, rtol=1e-5)
+    dense = problem.run(leaves, "dense")
+    for a, b in zip(torch.autograd.grad(out.sum(), leaves), torch.autograd.grad(dense.sum(), leaves), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-5)
+
+
+def test_a_second_derivative_is_refused_not_wrong():
+    problem = Problem(n=3)
+    leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves]
+    out = problem.run(leaves, "triton")
+    (first,) = torch.autograd.grad(out.square().sum(), leaves[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="fused_relational_attention_backward"):
+        first.square().sum().backward()
+
+
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+def test_registered_operation(symbols):
+    """Schema, fake tensors and autograd registration, which torch.compile and torch.export rely on."""
+    problem = Problem(n=4, rep=1, symbols=symbols)
+    leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves[:5]]
+    max_offset = 4 if problem.relative else None
+    arguments = (*leaves, None, None, None, max_offset, True, None, 0.5, 0.5, TINY.numbers())
+    importlib.import_module("dual_attention.functional.triton.operation")  # registers it
+    torch.library.opcheck(torch.ops.dual_attention.fused_relational_attention.default, arguments)
+
+
+class Module(torch.nn.Module):
+    def forward(self, q, k, u, w, s, w_r):
+        pattern = MaskPattern(q.shape[2], k.shape[2], causal=True)
+        return relational_attention(q, k, u, w, s, w_r, **SCALES, mask=pattern, impl="triton").output
+
+
+def test_compiles_as_one_graph_and_exports():
+    problem = Problem(n=8, causal=True)
+    leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves]
+    wanted = problem.results("triton")
+    out = torch.compile(Module(), fullgraph=True, backend="aot_eager")(*leaves)
+    grads = torch.autograd.grad(out, leaves, problem.cotangent.to(out))
+    for a, b in zip((out, *grads), wanted, strict=True):
+        torch.testing.assert_close(a.detach().double().cpu(), b, atol=1e-5, rtol=1e-5)
+    exported = torch.export.export(Module(), tuple(x.detach() for x in leaves)).module()
+    torch.testing.assert_close(exported(*leaves).detach().double().cpu(), wanted[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_auto_in_a_layer(relative, monkeypatch):
+    """What ``impl="auto"`` does on a GPU: the kernels where they can run, otherwise another way, never an error."""
+    calls = []
+    fused = relational._triton
+    monkeypatch.setattr(relational, "preferred", lambda q: True)
+    monkeypatch.setattr(relational, "_triton", lambda *a, **kw: calls.append(1) or fused(*a, **kw))
+    layer = RelationalAttention(8, 2, use_relative_positional_symbols=relative, n_kv_heads=1).to(DEVICE)
+    x = torch.randn(2, 20, 8, device=DEVICE)
+    s = PositionRelativeSymbolRetriever(8, 3).to(DEVICE)(x) if relative else torch.randn(2, 20, 8, device=DEVICE)
+    fast = layer(x, s, is_causal=True).output
+    assert len(calls) == 1
+    full = layer(x, s, is_causal=True, need_weights=True).output  # maps cannot come from the kernels
+    masked = layer(x, s, attn_mask=torch.ones(20, 20, dtype=torch.bool, device=DEVICE).tril()).output
+    assert len(calls) == 1
+    torch.testing.assert_close(fast, full, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(masked, full, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"need_weights": True}, "need_weights=False"),
+        ({"rel_activation": "relu"}, "activation 'identity'"),
+        ({"dropout": 0.1}, "dropout=0.1"),
+        ({"bias": torch.zeros(1, 1, 1, 1)}, "no bias"),
+        ({"mask": torch.ones(1, 1, 4, 4, dtype=torch.bool)}, "in parts"),
+        ({"symbols": RelativeSymbols(torch.zeros(3, 1, 6), torch.zeros(4, 4, dtype=torch.long))}, "OffsetSymbols"),
+        ({"w": torch.zeros(2, 4, 3, 3, dtype=torch.bfloat16)}, "one dtype"),
+        ({"w": torch.zeros(2, 4, 3, 3, device="meta")}, "one device"),
+        (dict.fromkeys(("u", "w"), torch.zeros(2, 4, 3, 300)), "widths up to 256"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_done_is_refused(arguments, message):
+    names = ("q", "k", "u", "w", "symbols", "w_r")
+    given = {**dict(zip(names, (x.float() for x in Problem(n=4).leaves), strict=True)), **SCALES, **arguments}
+    with pytest.raises(ValueError, match=f"impl='triton' cannot compute this: .*{message}"):
+        relational_attention(**given, impl="triton")
+
+
+@pytest.mark.parametrize(
+    "version, message", [(None, "is not installed"), ((3, 2), "needs Triton 3.3 or later, got 3.2")]
+)
+def test_a_missing_or_old_triton_is_refused(version, message, monkeypatch):
+    monkeypatch.setattr(support, "INSTALLED", version)
+    with pytest.raises(ValueError, match=message):
+        Problem(n=4).results("triton")
+
+
+def test_version_is_that_of_the_module():
+    import triton
+
+    assert support.installed_version() == tuple(int(part) for part in triton.__version__.split(".")[:2])
+
+
+def test_receivers_that_continue_from_a_cache_are_refused():
+    given = dict(zip(("q", "k", "u", "w", "symbols", "w_r"), (x.float() for x in Problem(n=4).leaves), strict=True))
+    pattern = MaskPattern(4, 4, causal=True, offset=2)
+    with pytest.raises(ValueError, match="continue after 2 senders"):
+        relational_attention(**given, **SCALES, mask=pattern, impl="triton")
+
+
+def test_float64_is_refused():
+    problem = Problem(n=4)
+    with pytest.raises(ValueError, match="one dtype of bfloat16, float16 and float32"):
+        problem.results("triton", torch.float64)
+
+
+@pytest.mark.parametrize(
+    "imported, expected",
+    [("dual_attention.functional.triton.support", "False"), ("dual_attention.functional.triton.operation", "True")],
+)
+def test_triton_is_imported_only_when_asked_for(imported, expected):
+    code = f"import sys, dual_attention, {imported}; print('triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == expected
+
+
+def test_the_interpreter_is_never_entered_unasked(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    leaves = [x.float() for x in Problem(n=4).leaves]
+    with pytest.raises(ValueError, match="it needs CUDA tensors"):
+        relational_attention(*leaves, **SCALES, impl="triton")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("width, columns", [(16, 8), (64, 512), (64, 4096), (128, 128), (128, 2048), (256, 64)])
+@pytest.mark.parametrize("shared_memory", [None, 99 * 1024, 227 * 1024])
+@pytest.mark.parametrize("relative", [False, True])
+def test_sizes_are_powers_of_two_that_products_can_take(dtype, width, columns, shared_memory, relative):
+    sizes = tuning(width, columns, relative, dtype, shared_memory)
+    for tile in sizes[:-1]:
+        assert all(side >= 16 and side & (side - 1) == 0 for side in tile[:3])
+    assert Tuning.from_numbers(sizes.numbers()) == sizes
+
+
+def test_tiles_larger_than_the_problem(monkeypatch):
+    """The sizes that are used where no test asks for others."""
+    monkeypatch.setattr(launch, "tuning", tuning)
+    assert_as_reference(Problem(causal=True, symbols="offsets", batch=1))
+
+
+def test_floors_by_hand():
+    sizes = {
+        "batch": 2,
+        "heads": 4,
+        "groups": 2,
+        "n": 8,
+        "m": 16,
+        "width": 4,
+        "head_width": 8,
+        "n_relations": 3,
+        "p": 2,
+    }
+    full, half = floors(**sizes), floors(**sizes, causal=True)
+    assert full.forward == 2 * (2 * 4 * 8 * 16) * (4 + 8 + 6)
+    assert full.backward == 2 * (2 * 4 * 8 * 16) * (3 * 4 + 2 * 8 + 3 * 6)
+    assert half.forward == full.forward / 2
+    q, k, s, u, w = 2 * 4 * 8 * 4, 2 * 2 * 16 * 4, 2 * 2 * 16 * 8, 2 * 8 * 6, 2 * 16 * 6
+    assert full.bytes_forward == 2 * (q + k + s + u + w + 2 * 4 * 8 * (8 + 3)) + 4 * (2 * 4 * 8)
