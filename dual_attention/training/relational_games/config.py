@@ -66,7 +66,7 @@ class ModelConfig:
     pool: Literal["mean", "cls"] = "mean"
     """How the tokens become one vector: their mean, class token included, or the class token."""
     patch_size: tuple[int, int] = (12, 12)
-    """Height and width of a patch in pixels; 12 by 12 is one cell of the 3 by 3 grid."""
+    """Width and height of a patch in pixels; 12 by 12 is one cell of the 3 by 3 grid."""
     ra_type: Literal["relational_attention", "rca", "disrca"] = "relational_attention"
     """Kind of relational heads: relational attention, relational cross-attention, or its disentangled form."""
     n_relations: int | None = 2

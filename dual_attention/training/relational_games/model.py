@@ -12,7 +12,7 @@ from ..seeding import derive_seed
 from .config import ModelConfig
 
 IMAGE_SHAPE = (3, 36, 36)
-"""Channels, height and width of every image."""
+"""Channels, width and height of every image."""
 
 
 def symbol_arguments(config: ModelConfig) -> dict[str, Any]:
