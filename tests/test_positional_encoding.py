@@ -109,3 +109,8 @@ def test_rope_tables_at_positions():
         rope.tables_at(torch.tensor([[0, 5]]))
     with pytest.raises(ValueError, match="positions: expected integers"):
         rope.tables_at(torch.tensor([0, 4]))
+
+
+def test_indices_of_relative_positions_are_made_where_the_parameters_are():
+    """The published package makes them on the CPU."""
+    assert RelativePositionalEncoding(3, 2).to("meta").index(4).device.type == "meta"
