@@ -6,6 +6,7 @@ of the model.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -47,7 +48,7 @@ _SYMBOL_RETRIEVERS = {
 class _VisionModel(nn.Module):
     """Patches, class token and positions before the blocks; pooling and classifier after them.
 
-    Subclasses fill ``encoder_blocks`` and say how a block is applied.
+    Subclasses fill ``encoder_blocks`` and say how they are applied.
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class _VisionModel(nn.Module):
         self.norm = create_norm(d_model, norm_type if final_norm else "none")
         self.final_out = nn.Linear(d_model, num_classes)
 
-    def apply_block(self, block: nn.Module, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
-        """One encoder block on the tokens ``(B, T, d)`` of a grid of patches."""
-        raise NotImplementedError
+    @abstractmethod
+    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """All encoder blocks on the tokens ``(B, T, d)`` of a grid of patches."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores of images.
@@ -113,9 +114,7 @@ class _VisionModel(nn.Module):
         x = self.to_patch_embedding(x)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         x = self.dropout(self._add_positions(x, grid_size))
-        for block in self.encoder_blocks:
-            x = self.apply_block(block, x, grid_size)
-        x = self.norm(x)
+        x = self.norm(self.apply_blocks(x, grid_size))
         return self.final_out(x[:, 0] if self.pool == "cls" else x.mean(dim=1))
 
     def _grid_of(self, height: int, width: int) -> tuple[int, int]:
@@ -185,15 +184,17 @@ class VisionTransformer(_VisionModel):
                 EncoderBlock(d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias)
             )
 
-    def apply_block(self, block: nn.Module, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
-        """One encoder block."""
-        return block(x)
+    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """All encoder blocks."""
+        for block in self.encoder_blocks:
+            x = block(x)
+        return x
 
 
 class VisionDualAttnTransformer(_VisionModel):
     """Vision Dual Attention Transformer (arXiv 2405.16727, section 4.3).
 
-    Symbols are retrieved anew for each block, by one retriever, from the tokens as they enter the block.
+    Symbols are retrieved by one retriever, from the tokens as they enter a block.
 
     Args:
         n_heads_sa, n_heads_ra: sensory and relational heads.
@@ -203,6 +204,8 @@ class VisionDualAttnTransformer(_VisionModel):
         symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
         ra_type, ra_kwargs, sa_kwargs: as :class:`~dual_attention.dual_attention.DualAttention`; the two
             position-relative retrievals need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
+        update_symbols_each_layer: retrieve symbols anew for each block, as the published package does; otherwise once,
+            for the first.
         image_shape, patch_size, num_classes, d_model, n_layers, dff, dropout_rate, activation, norm_first, norm_type,
         bias, pool, final_norm, pos_enc: as :class:`VisionTransformer`.
     """
@@ -231,6 +234,7 @@ class VisionDualAttnTransformer(_VisionModel):
         *,
         final_norm: bool = False,
         pos_enc: PositionEncoding = "learned",
+        update_symbols_each_layer: bool = True,
     ) -> None:
         super().__init__(
             image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
@@ -244,6 +248,7 @@ class VisionDualAttnTransformer(_VisionModel):
             raise ValueError(
                 f"ra_kwargs: symbol_retrieval={symbol_retrieval!r} needs use_relative_positional_symbols={relative}"
             )
+        self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retriever = _SYMBOL_RETRIEVERS[symbol_retrieval](**symbol_retrieval_kwargs)
         for _ in range(n_layers):
             self.encoder_blocks.append(
@@ -263,9 +268,14 @@ class VisionDualAttnTransformer(_VisionModel):
                 )
             )
 
-    def apply_block(self, block: nn.Module, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
-        """One encoder block, with symbols for the tokens that enter it."""
-        return block(x, self.symbols(x, grid_size))
+    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """All encoder blocks, with symbols for the tokens that enter each, or the first."""
+        symbols = None
+        for block in self.encoder_blocks:
+            if symbols is None or self.update_symbols_each_layer:
+                symbols = self.symbols(x, grid_size)
+            x = block(x, symbols)
+        return x
 
     def symbols(self, x: Tensor, grid_size: tuple[int, int]) -> Symbols:
         """Symbols for the tokens ``x`` ``(B, T, d)`` of a grid of (rows, columns) patches."""

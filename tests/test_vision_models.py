@@ -75,12 +75,17 @@ def test_steps_of_the_model(pool, final_norm):
     torch.testing.assert_close(model(images), model.final_out(x[:, 0] if pool == "cls" else x.mean(1)))
 
 
-def test_symbols_are_retrieved_anew_from_the_tokens_of_each_layer():
-    model = float64(dual("symbolic_attention"))
-    seen = []
-    model.symbol_retriever.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+@pytest.mark.parametrize("anew", [True, False])
+def test_symbols_are_retrieved_anew_from_the_tokens_of_each_layer_or_once(anew):
+    model = float64(dual("symbolic_attention", update_symbols_each_layer=anew))
+    retrieved, given = [], []
+    model.symbol_retriever.register_forward_hook(lambda _, inputs, output: retrieved.append(output))
+    for block in model.encoder_blocks:
+        block.register_forward_pre_hook(lambda _, inputs: given.append(inputs[1]))
     model(normal(1, 3, 8, 12))
-    assert len(seen) == 2 and not torch.equal(seen[0], seen[1])
+    assert len(retrieved) == (2 if anew else 1)
+    assert torch.equal(given[0], retrieved[0]) and torch.equal(given[1], retrieved[-1])
+    assert torch.equal(given[0], given[1]) != anew
 
 
 @pytest.mark.parametrize("build", [lambda **k: VisionTransformer(**COMMON, n_heads=2, **k), lambda **k: dual(**k)])
