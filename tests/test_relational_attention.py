@@ -362,3 +362,14 @@ def test_long_sequences_compile_as_one_graph_and_export():
     out.sum().backward()
     exported = torch.export.export(layer, (x, s), {"is_causal": True})
     torch.testing.assert_close(exported.module()(x, s, is_causal=True)[0], wanted)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_dropout_acts_in_training_alone_and_on_the_output_as_an_option(cls):
+    x, s = torch.randn(1, 40, 8), torch.randn(1, 40, 8)
+    both, weights_alone = cls(8, 2, dropout=0.9).train(), cls(8, 2, dropout=0.9, out_dropout=0.0).train()
+    assert (both(x, s)[0] == 0).float().mean() > 0.8
+    assert (weights_alone(x, s)[0] != 0).float().mean() > 0.5
+    assert not torch.equal(weights_alone(x, s)[0], weights_alone(x, s)[0])
+    both.eval()
+    assert torch.equal(both(x, s)[0], both(x, s)[0])
