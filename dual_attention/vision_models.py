@@ -16,33 +16,17 @@ from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
 from ._heads import check_dropout
+from ._retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
 from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .relational_attention import Symbols
-from .symbol_retrieval import (
-    PositionalSymbolRetriever,
-    PositionRelativeSymbolRetriever,
-    PositionRelativeSymbolRetriever2D,
-    RelationalSymbolicAttention,
-    SymbolicAttention,
-)
+from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from .transformer_blocks import EncoderBlock, NormType, create_norm
 
 __all__ = ["VisionDualAttnTransformer", "VisionTransformer"]
 
 Pool = Literal["cls", "mean"]
 PositionEncoding = Literal["learned", "interpolated", "none"]
-SymbolRetrieval = Literal[
-    "symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative", "position_relative_2d"
-]
-
-_SYMBOL_RETRIEVERS = {
-    "symbolic_attention": SymbolicAttention,
-    "rel_sym_attn": RelationalSymbolicAttention,
-    "positional_symbols": PositionalSymbolRetriever,
-    "position_relative": PositionRelativeSymbolRetriever,
-    "position_relative_2d": PositionRelativeSymbolRetriever2D,
-}
 
 
 class _VisionModel(nn.Module):
@@ -239,17 +223,9 @@ class VisionDualAttnTransformer(_VisionModel):
         super().__init__(
             image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
         )
-        if symbol_retrieval not in _SYMBOL_RETRIEVERS:
-            raise ValueError(
-                f"symbol_retrieval: expected one of {', '.join(_SYMBOL_RETRIEVERS)}, got {symbol_retrieval!r}"
-            )
-        relative = symbol_retrieval.startswith("position_relative")
-        if n_heads_ra and relative != (ra_kwargs or {}).get("use_relative_positional_symbols", False):
-            raise ValueError(
-                f"ra_kwargs: symbol_retrieval={symbol_retrieval!r} needs use_relative_positional_symbols={relative}"
-            )
         self.update_symbols_each_layer = update_symbols_each_layer
-        self.symbol_retriever = _SYMBOL_RETRIEVERS[symbol_retrieval](**symbol_retrieval_kwargs)
+        self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)
+        check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         for _ in range(n_layers):
             self.encoder_blocks.append(
                 DualAttnEncoderBlock(

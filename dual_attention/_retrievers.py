@@ -1,0 +1,54 @@
+"""Symbol retrievers by name, as the models take them in their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from torch import nn
+
+from .symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+
+# Those of sequences, and those of images.
+SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative"]
+SymbolRetrieval = Literal[
+    "symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative", "position_relative_2d"
+]
+
+_CLASSES = {
+    "symbolic_attention": SymbolicAttention,
+    "rel_sym_attn": RelationalSymbolicAttention,
+    "positional_symbols": PositionalSymbolRetriever,
+    "position_relative": PositionRelativeSymbolRetriever,
+    "position_relative_2d": PositionRelativeSymbolRetriever2D,
+}
+
+
+def create_symbol_retriever(
+    symbol_retrieval: str, kwargs: Mapping[str, Any], choices: Any = SequenceSymbolRetrieval
+) -> nn.Module:
+    """The symbol retriever of that name, built with ``kwargs``; ``choices`` is the Literal of the names allowed."""
+    if symbol_retrieval not in get_args(choices):
+        raise ValueError(f"symbol_retrieval: expected one of {', '.join(get_args(choices))}, got {symbol_retrieval!r}")
+    return _CLASSES[symbol_retrieval](**kwargs)
+
+
+def check_symbols_fit(
+    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: Mapping[str, Any] | None, name: str = "ra_kwargs"
+) -> None:
+    """Check that relational heads, if there are any, expect the kind of symbols that will be retrieved.
+
+    Raises:
+        ValueError: if the one is relative to positions and the other is not.
+    """
+    relative = symbol_retrieval.startswith("position_relative")
+    if n_heads_ra and relative != (ra_kwargs or {}).get("use_relative_positional_symbols", False):
+        raise ValueError(
+            f"{name}: symbol_retrieval={symbol_retrieval!r} needs use_relative_positional_symbols={relative}"
+        )
