@@ -1,11 +1,10 @@
 """Relational attention in memory linear in the length, forward and backward, in plain PyTorch.
 
-With the identity activation a relation is linear in the sender's key, so the sum over senders moves inside the inner
-product: relational attention is one ordinary attention whose value at a sender is its symbol beside its relation keys,
-followed by R inner products with the relation queries. Weights are built for a block of receivers at a time, and built
-again in the backward pass from the saved row sums; nothing of size N x M, let alone N x M x R, outlives a block.
+Attention weights are built for a block of receivers at a time, the relations of that block for all heads at once, a
+tile at a time (see :mod:`.relation_tiles`), and all of it again in the backward pass. Nothing of size N x M, let alone
+N x M x R, outlives a block.
 
-Math: c^h_i,l = sum_j alpha^h_ij w^l_j,   sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, c^h_i,l>
+Math: a^h_i = sum_j alpha^h_ij r_ij, and sum_j alpha^h_ij s_j W_s^h beside it
 
 Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
 key, d_h width of a head, R relations, p width of one relation's query or key, K rows of a library of relative symbols;
@@ -21,9 +20,10 @@ from torch import Tensor
 
 from .attention import narrow
 from .masks import MaskPattern
+from .relation_tiles import RelationTiles, Workspace
 from .symbols import RelativeSymbols
 
-BLOCK = 128
+BLOCK = 64
 """Receivers in a block. Larger blocks make larger products and hold more weights at a time."""
 
 
@@ -57,7 +57,7 @@ def linear_relational_attention(
     """
     relative = isinstance(symbols, RelativeSymbols)
     seed = torch.randint(2**62, (1,)) if dropout else None
-    out_symbols, out_relations, _ = _forward_op(
+    return _forward_op(
         q,
         k,
         u,
@@ -78,7 +78,6 @@ def linear_relational_attention(
         dropout,
         block,
     )
-    return out_symbols, out_relations
 
 
 class _Blocks:
@@ -114,33 +113,44 @@ class _Blocks:
         self.pattern = MaskPattern(
             self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window, offset
         )
-        self.q, self.k = q, k
-        self.u, self.w = u * rel_scale, w.flatten(2)  # (B, N, R, p), (B, M, R * p)
+        self.q, self.k = q * scale, k.contiguous()
+        self.workspace = Workspace(q)
+        self.relations = RelationTiles(u * rel_scale, w, self.workspace)
         self.index, self.bias = index, bias
-        self.table = (
-            table.transpose(0, 1)[None] if index is not None else table
-        )  # (1, G, K, d_h) or (B or 1, G, M, d_h)
+        # (1, G, K, d_h), or shared symbols (B or 1, G, M, d_h)
+        self.table = (table.transpose(0, 1)[None] if index is not None else table).contiguous()
         self.scale, self.rel_scale, self.dropout, self.block = scale, rel_scale, dropout, block
         self.seed = int(seed) if seed is not None else 0
         self.wide = torch.promote_types(q.dtype, torch.float32)  # of softmax and of sums over blocks
 
     def spans(self) -> list[tuple[slice, slice]]:
-        """Blocks of receivers with the senders that any of them may attend."""
+        """Blocks of receivers with the senders that any of them may attend, last first.
+
+        With a causal mask the last block is the largest, whose memory serves the others.
+        """
         spans = []
-        for start in range(0, self.n, self.block):
+        for start in reversed(range(0, self.n, self.block)):
             stop = min(start + self.block, self.n)
-            spans.append((slice(start, stop), slice(*self.pattern.senders(start, stop))))
+            first, last = self.pattern.senders(start, stop)
+            if first < last:
+                spans.append((slice(start, stop), slice(first, last)))
         return spans
 
-    def scores(self, rows: slice, columns: slice) -> Tensor:
-        """Masked scaled scores ``(B, H, C, J)``; minus infinity where nothing may be attended."""
-        q = self.q[:, :, rows].unflatten(1, (self.groups, self.rep)).flatten(2, 3)
-        scores = (q @ self.k[:, :, columns].transpose(-2, -1)).to(self.wide) * self.scale
-        scores = scores.view(self.batch, self.heads, rows.stop - rows.start, -1)
+    def weights(self, rows: slice, columns: slice) -> Tensor:
+        """Attention weights before dropout, ``(B, H, C, J)``; zero in rows that have nothing to attend."""
+        q, k = self.grouped(self.q[:, :, rows]), self.k[:, :, columns].transpose(-2, -1)
+        scores = self.workspace.product("scores", q.flatten(0, 1), k.flatten(0, 1))
+        scores = scores.view(self.batch, self.heads, rows.stop - rows.start, -1).to(self.wide)
         if self.bias is not None:
-            scores = scores + narrow(self.bias, rows, columns)
-        mask = self.pattern.block(rows, columns, scores.device)
-        return scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+            scores += narrow(self.bias, rows, columns)
+        self.pattern.hide_(scores, rows, columns)
+        if scores.dtype == self.q.dtype:
+            alpha = torch.softmax(scores, dim=-1, out=self.workspace.tensor("weights", *scores.shape))
+        else:
+            alpha = torch.softmax(scores, dim=-1)
+        if self.bias is not None or self.pattern.may_hide_all:
+            alpha.masked_fill_(scores.amax(dim=-1, keepdim=True) == -torch.inf, 0.0)
+        return alpha
 
     def kept(self, rows: slice, shape: torch.Size) -> Tensor | None:
         """Dropout factors of the weights of a block: zero, or one over the rate of what is kept."""
@@ -154,7 +164,7 @@ class _Blocks:
         """``(B, H, C, J) -> (B, H, C, d_h)``."""
         if self.index is not None:
             alpha, columns = self.shared(alpha, rows, columns), slice(None)
-        return self.grouped(alpha) @ self.table[:, :, columns]
+        return self.ungrouped(self.grouped(alpha) @ self.table[:, :, columns])
 
     def shared(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """Weights summed over the senders that have the same relative symbol: ``(B, H, C, K)``."""
@@ -170,79 +180,78 @@ class _Blocks:
         """``(B, G, rep * C, ...) -> (B, H, C, ...)``."""
         return x.unflatten(2, (self.rep, -1)).flatten(1, 2)
 
-    def attend_keys(self, alpha: Tensor, columns: slice) -> Tensor:
-        """Relation keys under the weights, one product for all heads: ``(B, H, C, R, p)``."""
-        keys = alpha.flatten(1, 2) @ self.w[:, columns]
-        return keys.view(*alpha.shape[:-1], self.n_relations, self.p)
-
-    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self) -> tuple[Tensor, Tensor]:
         q = self.q
-        symbols = q.new_empty(self.batch, self.heads, self.n, self.width)
-        relations = q.new_empty(self.batch, self.heads, self.n, self.n_relations)
-        lse = q.new_empty(self.batch, self.heads, self.n, 1, dtype=self.wide)
+        symbols = q.new_zeros(self.batch, self.heads, self.n, self.width)
+        relations = q.new_zeros(self.batch, self.heads, self.n, self.n_relations)
         for rows, columns in self.spans():
-            scores = self.scores(rows, columns)
-            top = torch.logsumexp(scores, dim=-1, keepdim=True)
-            # A row with nothing to attend has the sum log 0; with any finite number in its place its weights are zero.
-            lse[:, :, rows] = top.masked_fill(top == -torch.inf, 0.0)
-            alpha = torch.exp(scores - lse[:, :, rows])
+            alpha = self.weights(rows, columns)
             kept = self.kept(rows, alpha.shape)
-            alpha = (alpha if kept is None else alpha * kept).to(q.dtype)
-            symbols[:, :, rows] = self.ungrouped(self.attend_symbols(alpha, rows, columns))
-            relations[:, :, rows] = (self.attend_keys(alpha, columns) * self.u[:, None, rows]).sum(-1)
-        return symbols, relations, lse
+            alpha = (alpha if kept is None else alpha.mul_(kept)).to(q.dtype)
+            symbols[:, :, rows] = self.attend_symbols(alpha, rows, columns)
+            relations[:, :, rows] = self.relations.attend(alpha, rows, columns).transpose(1, 2)
+        return symbols, relations
 
-    def backward(
-        self, grad_symbols: Tensor, grad_relations: Tensor, symbols: Tensor, relations: Tensor, lse: Tensor
-    ) -> tuple[Tensor, ...]:
+    def backward(self, grad_symbols: Tensor, grad_relations: Tensor) -> tuple[Tensor, ...]:
         """Gradients of q, k, u, w, table and bias (empty without one), from those of the results."""
         wide = self.wide
-        dq, du = torch.empty_like(self.q), torch.empty_like(self.u)
-        dk = torch.zeros_like(self.k, dtype=wide)
-        dw = torch.zeros_like(self.w, dtype=wide)
+        dq, dk = torch.zeros_like(self.q), torch.zeros_like(self.k, dtype=wide)
+        du = self.q.new_zeros(self.n_relations, self.batch, self.p, self.n, dtype=wide)
+        dw = self.q.new_zeros(self.n_relations, self.batch, self.p, self.m, dtype=wide)
         dtable = torch.zeros_like(self.table, dtype=wide)
         dbias = torch.zeros_like(self.bias, dtype=wide) if self.bias is not None else None
-        # Math: delta_i = <g^s_i, o^s_i> + <g^a_i, a_i>, the row sum of alpha * dalpha
-        delta = (grad_symbols.to(wide) * symbols).sum(-1, keepdim=True)
-        delta = delta + (grad_relations.to(wide) * relations).sum(-1, keepdim=True)
         for rows, columns in self.spans():
-            probabilities = torch.exp(self.scores(rows, columns) - lse[:, :, rows])
+            probabilities = self.weights(rows, columns)
             kept = self.kept(rows, probabilities.shape)
             alpha = (probabilities if kept is None else probabilities * kept).to(self.q.dtype)
-            g_s, g_a = grad_symbols[:, :, rows], grad_relations[:, :, rows]
-            # Math: G_i^h = [g^a_i,l u^l_i]_l, the gradient of the attended relation keys
-            g_keys = (g_a[..., None] * self.u[:, None, rows]).flatten(3)  # (B, H, C, R * p)
-            dalpha = (g_keys.flatten(1, 2) @ self.w[:, columns].transpose(-2, -1)).view(alpha.shape)
-            dalpha = dalpha + self.symbols_backward(g_s, alpha, rows, columns, dtable)
-            dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide) * kept
-            dscores = probabilities * (dalpha - delta[:, :, rows])
+            g_s, g_a = grad_symbols[:, :, rows], grad_relations[:, :, rows].transpose(1, 2).contiguous()
+            dalpha = self.symbols_backward(g_s, alpha, rows, columns, dtable)
+            self.relations.backward_(g_a, alpha, rows, columns, dalpha, du, dw)
+            dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide).mul_(kept)
+            # Math: dS = alpha * (dalpha - <alpha, dalpha>)
+            dscores = (
+                self.workspace.tensor("scores", *dalpha.shape) if wide == self.q.dtype else torch.empty_like(dalpha)
+            )
+            torch.ops.aten._softmax_backward_data.out(dalpha, probabilities, -1, wide, grad_input=dscores)
             if dbias is not None:
                 add_reduced(dbias, dscores, rows, columns)
-            dscores = self.grouped((dscores * self.scale).to(self.q.dtype))
+            dscores = self.grouped(dscores.to(self.q.dtype))
             dq[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns])
-            dk[:, :, columns] += dscores.transpose(-2, -1) @ self.grouped(self.q[:, :, rows])
-            dw[:, columns] += alpha.flatten(1, 2).transpose(-2, -1) @ g_keys.flatten(1, 2)
-            # Math: du^l_i = sum_h g^a_i,l c_i,l
-            du[:, rows] = (g_a[..., None] * self.attend_keys(alpha, columns)).sum(1)
-        du = du * self.rel_scale
+            add_product_(dk[:, :, columns], dscores.transpose(-2, -1), self.grouped(self.q[:, :, rows]))
+        dq *= self.scale
+        du *= self.rel_scale
+        du, dw = du.permute(1, 3, 0, 2), dw.permute(1, 3, 0, 2)
         dtable = dtable[0].transpose(0, 1) if self.index is not None else dtable
-        dw = dw.unflatten(-1, (self.n_relations, self.p))
         none = self.q.new_empty(0)
         grads = (dq, dk, du, dw, dtable, none if dbias is None else dbias)
         return tuple(grad.to(self.q.dtype).contiguous() for grad in grads)
 
     def symbols_backward(self, g: Tensor, alpha: Tensor, rows: slice, columns: slice, dtable: Tensor) -> Tensor:
         """Gradient of a block's weights through the symbols; that of the symbols is added to ``dtable``."""
+        g = self.grouped(g)
         if self.index is not None:
             alpha = self.shared(alpha, rows, columns)
         into = slice(None) if self.index is not None else columns
-        of_table = self.grouped(alpha).transpose(-2, -1) @ self.grouped(g)
-        dtable[:, :, into] += of_table.sum(0, keepdim=True) if dtable.shape[0] == 1 else of_table
-        dalpha = self.ungrouped(self.grouped(g) @ self.table[:, :, into].transpose(-2, -1))
+        transposed, table = self.grouped(alpha).transpose(-2, -1), self.table[:, :, into]
+        if dtable.shape[0] == self.batch:
+            add_product_(dtable[:, :, into], transposed, g)
+        else:
+            dtable[:, :, into] += (transposed @ g).sum(0, keepdim=True)
+        table = table.transpose(-2, -1).expand(self.batch, -1, -1, -1).flatten(0, 1)
+        dalpha = self.workspace.product("dalpha", g.flatten(0, 1), table)
+        dalpha = dalpha.view(self.batch, self.heads, rows.stop - rows.start, -1)
         if self.index is None:
             return dalpha
         index = self.index[rows, columns]
         return dalpha.gather(-1, index.expand(*dalpha.shape[:-1], index.shape[-1]))
+
+
+def add_product_(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add the product of two stacks of matrices to a third, in one operation if they have one type."""
+    if total.dtype == a.dtype:
+        total.view(-1, *total.shape[-2:]).baddbmm_(a.flatten(0, -3), b.flatten(0, -3))
+    else:
+        total += a @ b
 
 
 def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:
@@ -272,25 +281,21 @@ def _forward_op(
     rel_scale: float,
     dropout: float,
     block: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
     return _Blocks(*tensors, causal, window, offset, scale, rel_scale, dropout, block).forward()
 
 
 @_forward_op.register_fake
-def _(q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     shape = q.shape[:3]
-    lse = q.new_empty(*shape, 1, dtype=torch.promote_types(q.dtype, torch.float32))
-    return q.new_empty(*shape, table.shape[-1]), q.new_empty(*shape, u.shape[2]), lse
+    return q.new_empty(*shape, table.shape[-1]), q.new_empty(*shape, u.shape[2])
 
 
 @torch.library.custom_op("dual_attention::linear_relational_attention_backward", mutates_args=())
 def _backward_op(
     grad_symbols: Tensor,
     grad_relations: Tensor,
-    out_symbols: Tensor,
-    out_relations: Tensor,
-    lse: Tensor,
     q: Tensor,
     k: Tensor,
     u: Tensor,
@@ -313,23 +318,23 @@ def _backward_op(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
     blocks = _Blocks(*tensors, causal, window, offset, scale, rel_scale, dropout, block)
-    dq, dk, du, dw, dtable, dbias = blocks.backward(grad_symbols, grad_relations, out_symbols, out_relations, lse)
+    dq, dk, du, dw, dtable, dbias = blocks.backward(grad_symbols, grad_relations)
     return dq, dk, du, dw, dtable, dbias
 
 
 @_backward_op.register_fake
 def _(*args: Any) -> tuple[Tensor, ...]:
-    q, k, u, w, table, _, bias = args[5:12]
+    q, k, u, w, table, _, bias = args[2:9]
     empty = q.new_empty(0) if bias is None else q.new_empty(bias.shape)
     return (*(x.new_empty(x.shape) for x in (q, k, u, w, table)), empty)
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*output, *inputs[:12])
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:12])
     ctx.numbers = inputs[12:]
 
 
-def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor) -> tuple[Tensor | None, ...]:
     *grads, dbias = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
     return (*grads, None, dbias if ctx.needs_input_grad[6] else None, *[None] * 12)
 

@@ -141,6 +141,21 @@ class MaskPattern:
                 mask = also(ahead.abs() < self.window)
         return mask
 
+    @property
+    def may_hide_all(self) -> bool:
+        """Whether there may be receivers that may attend nothing; order alone leaves each its own place."""
+        return any(part is not None for part in (self.attn_mask, self.padding, self.receiver_segments))
+
+    def hide_(self, scores: Tensor, rows: slice, columns: slice) -> None:
+        """Put minus infinity in a block of scores ``(B, H, rows, columns)`` where nothing may be attended."""
+        if self.causal and not self.may_hide_all and self.window is None:
+            # Senders up to the first receiver's own place are hidden from none.
+            columns = slice(min(max(columns.start, rows.start + self.offset + 1), columns.stop), columns.stop)
+            scores = scores[..., scores.shape[-1] - (columns.stop - columns.start) :]
+        mask = self.block(rows, columns, scores.device)
+        if mask is not None:
+            scores.masked_fill_(~mask, -torch.inf)
+
     def dense(self, device: torch.device | str | None) -> Tensor | None:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
         return self.block(slice(0, self.n), slice(0, self.m), device)
