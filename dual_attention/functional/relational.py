@@ -25,7 +25,16 @@ from .triton.support import obstacle, preferred
 Implementation = Literal["auto", "reference", "dense", "linear", "sdpa", "triton"]
 
 LARGEST_DENSE = 256 * 256
-"""Pairs (receivers times senders) up to which ``impl="auto"`` builds the weights at once."""
+"""Pairs (receivers times senders) up to which ``impl="auto"`` may build the weights at once."""
+
+FEWEST_IN_TILES = 16
+"""Receivers from which tiles may be preferred; a step of decoding has one."""
+
+TILES_SAVE = 6
+"""How many times fewer multiplications tiles of relations must take than the dense form to be preferred on a CPU at
+those sizes. Measured, forward and backward, two cores, 32 to 256 objects: with 7 times fewer (8 heads, p = 64) tiles
+are 1.2 to 2.3 times as fast, with 4 to 5 times fewer (8 heads, p = 8; 6 heads, p = 32) 0.8 to 1.5 times, with fewer
+than 4 (4 heads, p = 16; 2 heads, p = 64) 0.5 to 0.8 times. ``benchmarks/run.py --suite crossing`` measures it anew."""
 
 
 class RelationalAttentionOutput(NamedTuple):
@@ -81,9 +90,10 @@ def relational_attention(
             in kernels for CUDA: the identity activation, masks in parts, shared symbols or :class:`OffsetSymbols`, no
             bias and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
             and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
-            bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if there are at most
-            :data:`LARGEST_DENSE` pairs, or if relative symbols have about a row for each pair; otherwise linear. All
-            agree to rounding; under dropout linear draws another mask than the others.
+            bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if relative symbols have about
+            a row for each pair, or if there are at most :data:`LARGEST_DENSE` pairs and (on a CPU) :data:`TILES_SAVE`
+            says that it is faster; otherwise linear. All agree to rounding; under dropout linear draws another mask
+            than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -106,8 +116,8 @@ def relational_attention(
         if against is None:
             return RelationalAttentionOutput(_triton(q, k, u, w, symbols, w_r, mask, scale=scale, rel_scale=rel_scale))
     if impl == "auto":
-        small = n * m <= LARGEST_DENSE
-        impl = "dense" if need_weights or small or _symbol_for_each_pair(symbols, n, m) else "linear"
+        dense = need_weights or _dense_is_faster(q, u, m, rel_activation) or _symbol_for_each_pair(symbols, n, m)
+        impl = "dense" if dense else "linear"
     common: dict[str, Any] = {"scale": scale, "rel_scale": rel_scale, "bias": bias, "dropout": dropout}
 
     if impl == "linear":
@@ -272,6 +282,18 @@ def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tenso
     beta = beta.scatter_add(-1, symbols.index.expand(batch, heads, n, m), alpha)
     library = symbols.library.transpose(0, 1)  # (G, K, d_h)
     return (beta.unflatten(1, (groups, -1)) @ library[:, None]).flatten(1, 2)
+
+
+def _dense_is_faster(q: Tensor, u: Tensor, m: int, rel_activation: str | Activation) -> bool:
+    """Whether there are so few pairs that building all weights at once is cheap, and the saving of tiles too small.
+
+    Math: H R p multiplications for each pair, against R p + H R
+    """
+    heads, n, p = q.shape[1], q.shape[2], u.shape[3]
+    if n * m > LARGEST_DENSE:
+        return False
+    tiles = q.is_cpu and n >= FEWEST_IN_TILES and rel_activation == "identity"
+    return not (tiles and heads * p > TILES_SAVE * (heads + p))
 
 
 def _symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
