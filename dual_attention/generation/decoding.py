@@ -1,0 +1,100 @@
+"""Token by token: the loop that all models share, and what a model has to offer for it.
+
+Shapes: B batch, L tokens so far, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .sampling import Sampling
+
+__all__ = ["Decoder", "decode", "evaluating", "undisturbed"]
+
+
+class Decoder(Protocol):
+    """A model in the middle of generating: it knows the tokens so far, and scores the next one."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append tokens, integers ``(B, n)``, to each row; returns the logits of the token after them, ``(B, V)``.
+
+        The first call gives the prompt, each later one a single token.
+        """
+        ...
+
+    def reorder(self, indices: Tensor) -> None:
+        """Let row ``b`` continue what row ``indices[b]`` was; integers ``(B',)``, with B' smaller or larger than B."""
+        ...
+
+
+def decode(
+    decoder: Decoder,
+    prompt: Tensor,
+    max_new_tokens: int,
+    sampling: Sampling,
+    *,
+    padding_mask: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    stop_tokens: tuple[int, ...] = (),
+    pad_token: int = 0,
+) -> Iterator[Tensor]:
+    """Yield the new tokens of all rows, integers ``(B,)``, until each row has ended or ``max_new_tokens`` have come.
+
+    A row ends with one of the stop tokens, which it emits; after it, it emits ``pad_token``. Arguments are not checked
+    here.
+
+    Args:
+        prompt: integers ``(B, L)``, L >= 1.
+        padding_mask: boolean ``(B, L)``; True = a real token of the prompt, for the repetition penalty. The decoder
+            must know of padding by itself.
+        generator: of the random numbers, see :meth:`Sampling.choose`.
+    """
+    stops = torch.tensor(stop_tokens, dtype=torch.long, device=prompt.device)
+    ended = torch.zeros(len(prompt), dtype=torch.bool, device=prompt.device)
+    tokens = new = prompt
+    for _ in range(max_new_tokens if len(prompt) else 0):
+        chosen = sampling.choose(decoder.step(new), tokens, padding_mask, generator)
+        if stop_tokens:
+            chosen = chosen.where(~ended, pad_token)
+            ended = ended | torch.isin(chosen, stops)
+        yield chosen
+        if stop_tokens and ended.all():
+            return
+        new = chosen[:, None]
+        tokens = torch.cat([tokens, new], dim=1)
+        if padding_mask is not None:
+            padding_mask = torch.cat([padding_mask, torch.ones_like(new, dtype=torch.bool)], dim=1)
+
+
+@contextmanager
+def evaluating(model: Callable[..., object]) -> Iterator[None]:
+    """Within, the model is in evaluation mode and records no gradients; after it, each module is as it was."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        # Not inference mode: its tensors could not be used in training later, as tokens that a reward is given for.
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def undisturbed(model: Callable[..., object], tokens: Iterator[Tensor]) -> Iterator[Tensor]:
+    """The same items, each made within :func:`evaluating`, so that who reads them sees the model as it was.
+
+    Whoever stops reading midway leaves nothing changed either.
+    """
+    while True:
+        with evaluating(model):
+            token = next(tokens, None)
+        if token is None:
+            return
+        yield token
