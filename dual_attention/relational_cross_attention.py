@@ -14,7 +14,12 @@ from ._heads import check_dropout, check_positive, check_sequence, head_dim, mer
 from ._symbols import Symbols, project_symbols, with_earlier
 from .attention import AttentionOutput, Segments, rotate
 from .cache import Cache, TokenCache
-from .functional import RelationalAttentionOutput, mask_pattern, reference
+from .functional import (
+    RelationalAttentionOutput,
+    disentangled_relational_cross_attention,
+    mask_pattern,
+    relational_cross_attention,
+)
 from .functional.activations import Activation, activation_function
 from .functional.masks import check_bias, last_columns
 
@@ -121,18 +126,19 @@ class RelationalCrossAttention(nn.Module):
         )
         (k,), sv = with_earlier(past, batch, n, sv, k=k)
 
-        attended, weights = reference.relational_cross_attention(
+        attended, weights = relational_cross_attention(
             q,
             k,
             sv,
             scale=self.attn_scale,
             activation=self.activation,
-            mask=pattern.dense(x.device),
+            mask=pattern,
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
         )
         output = self.resid_dropout(self.wo(merge_heads(attended)))
-        return AttentionOutput(output, weights if need_weights else None)
+        return AttentionOutput(output, weights)
 
 
 class DisentangledRelationalCrossAttention(nn.Module):
@@ -238,7 +244,7 @@ class DisentangledRelationalCrossAttention(nn.Module):
         k_rel = split_heads(self.wk_rel(y), self.n_kv_heads)
         (k, k_rel), sv = with_earlier(past, batch, n, sv, k=k, k_rel=k_rel)
 
-        attended, weights, relations = reference.disentangled_relational_cross_attention(
+        attended, weights, relations = disentangled_relational_cross_attention(
             q,
             k,
             split_heads(self.wq_rel(x), self.n_heads),
@@ -246,9 +252,10 @@ class DisentangledRelationalCrossAttention(nn.Module):
             sv,
             scale=self.attn_scale,
             rel_activation=self.rel_activation,
-            mask=pattern.dense(x.device),
+            mask=pattern,
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
         )
         output = self.resid_dropout(self.wo(merge_heads(attended)))
-        return RelationalAttentionOutput(output, *((weights, relations) if need_weights else ()))
+        return RelationalAttentionOutput(output, weights, relations)

@@ -13,6 +13,7 @@ from .masks import (
     segments_from_lengths,
 )
 from .relational import RelationalAttentionOutput, relational_attention
+from .relational_cross import disentangled_relational_cross_attention, relational_cross_attention
 from .rotary import apply_rotary, rotary_tables
 from .symbols import OffsetSymbols, RelativeSymbols
 
@@ -27,11 +28,13 @@ __all__ = [
     "attention",
     "causal_mask",
     "combine_masks",
+    "disentangled_relational_cross_attention",
     "mask_pattern",
     "padding_mask",
     "positions_from_padding",
     "reference",
     "relational_attention",
+    "relational_cross_attention",
     "rotary_tables",
     "segments_from_lengths",
 ]

@@ -1,0 +1,148 @@
+"""Relational cross-attention (RCA) and its disentangled form, without the weights of all pairs at once.
+
+RCA under softmax is an attention whose values are symbols, so fused attention computes it. What has no such form is
+computed for a block of receivers at a time, and again in the backward pass (checkpointing).
+
+Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
+relative symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from . import reference
+from .activations import Activation
+from .attention import attention, narrow
+from .masks import MaskPattern
+from .symbols import RelativeSymbols
+
+__all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
+
+Tensors = tuple[Tensor, ...]
+
+LARGEST_WHOLE = 256 * 256
+"""Pairs (receivers times senders) up to which all weights are built at once."""
+
+BLOCK = 128
+"""Receivers in a block."""
+
+
+def relational_cross_attention(
+    q: Tensor,
+    k: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    *,
+    scale: float,
+    activation: str | Activation = "softmax",
+    mask: MaskPattern,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """RCA of Abstractors (Altabaa et al. 2024, arXiv 2304.00195).
+
+    Math: a^h_i = sum_j act(scale <q^h_i, k^h_j> + bias_ij) s_j W_s^h
+
+    Args:
+        q: ``(B, H, N, d_h)``; k: ``(B, G, M, d_h)``.
+        symbols: projected, ``(B or 1, G, M, d_h)``; or relative with a library ``(K, G, d_h)``.
+        activation: ``"softmax"`` over the senders, or elementwise.
+        mask, bias, dropout, need_weights: as :func:`.attention.attention`.
+
+    Returns:
+        Attended symbols ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None.
+    """
+    if activation == "softmax" and not need_weights and isinstance(symbols, Tensor):
+        symbols = symbols.expand(k.shape[0], -1, -1, -1)
+        return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
+
+    def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
+        (q,), (k,) = queries, keys
+        return reference.relational_cross_attention(
+            q, k, symbols, scale=scale, activation=activation, dropout=dropout, **masks
+        )
+
+    if need_weights or q.shape[2] * k.shape[2] <= LARGEST_WHOLE:
+        attended, weights = attend((q,), (k,), symbols, mask=mask.dense(q.device), bias=bias)
+        return attended, weights if need_weights else None
+    return _in_blocks(attend, (q,), (k,), symbols, mask, bias), None
+
+
+def disentangled_relational_cross_attention(
+    q: Tensor,
+    k: Tensor,
+    q_rel: Tensor,
+    k_rel: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    *,
+    scale: float,
+    rel_activation: str | Activation = "identity",
+    mask: MaskPattern,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Disentangled RCA: one relation for each head scales the symbol that the head selects.
+
+    Math: a^h_i = sum_j alpha^h_ij r^h_ij s_j W_s^h,  r^h_ij = act(scale <q_rel^h_i, k_rel^h_j>)
+
+    Args:
+        q, q_rel: ``(B, H, N, d_h)``; k, k_rel: ``(B, G, M, d_h)``.
+        symbols, mask, bias: as :func:`relational_cross_attention`.
+        dropout: rate on the product of weight and relation.
+        need_weights: also return weights and relations.
+
+    Returns:
+        Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
+    """
+
+    def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
+        (q, q_rel), (k, k_rel) = queries, keys
+        return reference.disentangled_relational_cross_attention(
+            q, k, q_rel, k_rel, symbols, scale=scale, rel_activation=rel_activation, dropout=dropout, **masks
+        )
+
+    queries, keys = (q, q_rel), (k, k_rel)
+    if need_weights or q.shape[2] * k.shape[2] <= LARGEST_WHOLE:
+        attended, weights, relations = attend(queries, keys, symbols, mask=mask.dense(q.device), bias=bias)
+        return (attended, weights, relations) if need_weights else (attended, None, None)
+    return _in_blocks(attend, queries, keys, symbols, mask, bias), None, None
+
+
+def _in_blocks(
+    attend: Callable[..., tuple[Tensor, ...]],
+    queries: Tensors,
+    keys: Tensors,
+    symbols: Tensor | RelativeSymbols,
+    pattern: MaskPattern,
+    bias: Tensor | None,
+) -> Tensor:
+    """What ``attend`` returns first, ``(B, H, N, d_h)``, computed for a block of receivers at a time."""
+    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+
+    def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:
+        columns = slice(*pattern.senders(rows.start, rows.stop))
+        if isinstance(symbols, RelativeSymbols):
+            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index[rows, columns])
+        else:
+            here = table[:, :, columns]
+        return attend(
+            tuple(query[:, :, rows] for query in queries),
+            tuple(key[:, :, columns] for key in keys),
+            here,
+            mask=pattern.block(rows, columns, table.device),
+            bias=None if bias is None else narrow(bias, rows, columns),
+        )[0]
+
+    n = queries[0].shape[2]
+    starts = range(0, n, BLOCK)
+    blocks = [
+        checkpoint(block, slice(start, min(start + BLOCK, n)), queries, keys, table, bias, use_reentrant=False)
+        for start in starts
+    ]
+    return torch.cat(blocks, dim=2)

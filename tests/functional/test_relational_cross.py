@@ -1,0 +1,113 @@
+"""Relational cross-attention in blocks and through fused attention, against the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dual_attention.functional import (
+    RelativeSymbols,
+    disentangled_relational_cross_attention,
+    mask_pattern,
+    reference,
+    relational_cross,
+    relational_cross_attention,
+)
+
+B, H, N, D = 2, 4, 7, 3
+
+
+def inputs(groups: int, relative: bool, masked: bool, causal: bool):
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+    queries = [draw(B, H, N, D) for _ in range(2)]
+    keys = [draw(B, groups, N, D) for _ in range(2)]
+    table = draw(5, groups, D) if relative else draw(1, groups, N, D)
+    index = torch.randint(5, (N, N), generator=generator)
+    symbols = RelativeSymbols(table, index) if relative else table
+    mask = torch.rand(N, N, generator=generator) > 0.4 if masked else None
+    if mask is not None:
+        mask[2] = False
+    pattern = mask_pattern(mask, is_causal=causal, batch=B, heads=H, n=N, m=N)
+    return queries, keys, symbols, table, pattern, draw(1, 1, N, N)
+
+
+CONFIGURATIONS = {
+    "groups": st.sampled_from([1, 2, 4]),
+    "relative": st.booleans(),
+    "masked": st.booleans(),
+    "causal": st.booleans(),
+    "biased": st.booleans(),
+    "largest": st.sampled_from([0, 10_000]),
+}
+
+
+def check(ours, theirs, leaves):
+    torch.testing.assert_close(ours, theirs)
+    cotangent = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(1))
+    for grad, wanted in zip(
+        torch.autograd.grad(ours, leaves, cotangent), torch.autograd.grad(theirs, leaves, cotangent), strict=True
+    ):
+        torch.testing.assert_close(grad, wanted)
+
+
+@settings(deadline=None, max_examples=40)
+@given(**CONFIGURATIONS, activation=st.sampled_from(["softmax", "identity", "tanh"]))
+def test_rca_is_the_reference(groups, relative, masked, causal, biased, largest, activation):
+    (q, _), (k, _), symbols, table, pattern, bias = inputs(groups, relative, masked, causal)
+    options = {"scale": 0.6, "activation": activation, "bias": bias if biased else None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relational_cross, "LARGEST_WHOLE", largest)
+        patch.setattr(relational_cross, "BLOCK", 3)
+        ours, weights = relational_cross_attention(q, k, symbols, mask=pattern, **options)
+        leaves = [q, k, table, *([bias] if biased else [])]
+        assert weights is None
+        theirs, maps = reference.relational_cross_attention(q, k, symbols, mask=pattern.dense(None), **options)
+        check(ours, theirs, leaves)
+    _, weights = relational_cross_attention(q, k, symbols, mask=pattern, need_weights=True, **options)
+    torch.testing.assert_close(weights, maps)
+
+
+@settings(deadline=None, max_examples=40)
+@given(**CONFIGURATIONS, activation=st.sampled_from(["softmax", "identity", "tanh"]))
+def test_disentangled_rca_is_the_reference(groups, relative, masked, causal, biased, largest, activation):
+    (q, q_rel), (k, k_rel), symbols, table, pattern, bias = inputs(groups, relative, masked, causal)
+    options = {"scale": 0.6, "rel_activation": activation, "bias": bias if biased else None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relational_cross, "LARGEST_WHOLE", largest)
+        patch.setattr(relational_cross, "BLOCK", 3)
+        ours, *maps = disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, mask=pattern, **options)
+        assert maps == [None, None]
+        theirs, *wanted = reference.disentangled_relational_cross_attention(
+            q, k, q_rel, k_rel, symbols, mask=pattern.dense(None), **options
+        )
+        check(ours, theirs, [q, k, q_rel, k_rel, table, *([bias] if biased else [])])
+    _, *maps = disentangled_relational_cross_attention(
+        q, k, q_rel, k_rel, symbols, mask=pattern, need_weights=True, **options
+    )
+    torch.testing.assert_close(maps, wanted)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "tanh"])
+def test_memory_between_forward_and_backward_grows_with_the_length(activation):
+    """Twice the length keeps about twice the numbers, not four times."""
+
+    def kept(n: int) -> int:
+        storages = {}
+
+        def pack(x: torch.Tensor) -> torch.Tensor:
+            storages[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+            return x
+
+        q, k, symbols = (torch.randn(1, 2, n, 8, requires_grad=True) for _ in range(3))
+        pattern = mask_pattern(None, is_causal=True, batch=1, heads=2, n=n, m=n)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            relational_cross_attention(q, k, symbols, scale=1.0, activation=activation, mask=pattern)
+        return sum(storages.values())
+
+    assert kept(1024) < 2.5 * kept(512)
