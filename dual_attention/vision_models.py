@@ -29,6 +29,27 @@ Pool = Literal["cls", "mean"]
 PositionEncoding = Literal["learned", "interpolated", "none"]
 
 
+def patch_embedding(height: int, width: int, channels: int, d_model: int) -> nn.Sequential:
+    """Patches of images as vectors: ``(B, C, rows * height, columns * width) -> (B, rows * columns, d_model)``."""
+    patch_dim = height * width * channels
+    return nn.Sequential(
+        Rearrange("b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=height, p2=width),
+        nn.LayerNorm(patch_dim),
+        nn.Linear(patch_dim, d_model),
+        nn.LayerNorm(d_model),
+    )
+
+
+def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> tuple[int, int]:
+    """Rows and columns of patches; ``ValueError`` if they do not tile the image."""
+    if height % patch_height or width % patch_width or not height or not width:
+        raise ValueError(
+            f"image: patches of height {patch_height} and width {patch_width} do not tile an image of "
+            f"height {height} and width {width}"
+        )
+    return height // patch_height, width // patch_width
+
+
 class _VisionModel(nn.Module):
     """Patches, class token and positions before the blocks; pooling and classifier after them.
 
@@ -58,14 +79,7 @@ class _VisionModel(nn.Module):
         self.pos_enc = pos_enc
         self.d_model = d_model
         self.grid_size = self._grid_of(image_height, image_width)
-        patch_dim = self.patch_height * self.patch_width * self.image_channels
-
-        self.to_patch_embedding = nn.Sequential(
-            Rearrange("b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=self.patch_height, p2=self.patch_width),
-            nn.LayerNorm(patch_dim),
-            nn.Linear(patch_dim, d_model),
-            nn.LayerNorm(d_model),
-        )
+        self.to_patch_embedding = patch_embedding(self.patch_height, self.patch_width, self.image_channels, d_model)
         self.pos_embedding = None
         if pos_enc != "none":
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, d_model))
@@ -102,12 +116,7 @@ class _VisionModel(nn.Module):
         return self.final_out(x[:, 0] if self.pool == "cls" else x.mean(dim=1))
 
     def _grid_of(self, height: int, width: int) -> tuple[int, int]:
-        if height % self.patch_height or width % self.patch_width or not height or not width:
-            raise ValueError(
-                f"image: patches of height {self.patch_height} and width {self.patch_width} do not tile an image of "
-                f"height {height} and width {width}"
-            )
-        return height // self.patch_height, width // self.patch_width
+        return patch_grid(height, width, self.patch_height, self.patch_width)
 
     def _add_positions(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
         if self.pos_embedding is None:

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import dual_attention
 from dual_attention import cli
+from dual_attention.training.config_io import build_parser, parse_config
 from dual_attention.training.relational_games import commands
 from dual_attention.training.relational_games.commands import expand_presets
+from dual_attention.training.relational_games.config import RelationalGamesConfig
 from dual_attention.training.relational_games.presets import preset
 
 TINY = [
@@ -195,9 +198,9 @@ def test_every_shipped_config_trains(path):
 
 
 def test_there_is_a_config_for_every_model_of_the_comparison():
-    from dual_attention.training.relational_games.presets import COMPARISON
+    from dual_attention.training.relational_games.presets import ORDER
 
-    assert {path.stem for path in CONFIGS} >= set(COMPARISON)
+    assert {path.stem for path in CONFIGS} >= set(ORDER)
 
 
 def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
@@ -205,6 +208,30 @@ def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
     assert words[0] == "--model.d_model=1" and words[-2:] == ["--seed", "3"]
     assert "--model.d_model=144" in words and "--model.n_heads_ra=0" in words
     assert len(words) == 3 + len(vars(preset("transformer-144-h8")))
+
+
+def test_a_preset_replaces_the_architecture_of_another():
+    """Also what it says in groups of keys; what follows may change a part of them."""
+    config = next(path for path in CONFIGS if path.stem == "corelnet")
+    words = ["--config", str(config), "--preset=predinet", "--preset=abstractor", "--model.abstractor.n_heads=8"]
+    parser = build_parser(RelationalGamesConfig, prog="dat", description="")
+    parser.add_argument("--preset")
+    model = parse_config(parser, RelationalGamesConfig, expand_presets(words))[0].model
+    wanted = replace(preset("abstractor"), abstractor=replace(preset("abstractor").abstractor, n_heads=8))
+    assert model == wanted
+
+
+def test_an_architecture_by_its_keys(capsys):
+    words = ["--model.architecture=corelnet", "--model.corelnet.activation=tanh", "--model.name=mine"]
+    assert dat("train", "relational-games", *TINY, *words, "--output.name=one") == 0
+    capsys.readouterr()
+    assert "activation: tanh" in Path("runs/one/config.yaml").read_text()
+    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
+    numbers = json.loads(capsys.readouterr().out)
+    result = json.loads(Path("runs/one/result.json").read_text())
+    assert {name: value["accuracy"] for name, value in numbers.items()} == result["accuracy"]
+    message = "model.corelnet: expected null with model.architecture=dat"
+    assert message in fails(capsys, "train", "relational-games", "--model.corelnet.activation=tanh")
 
 
 def test_print_config_shows_the_preset(capsys):

@@ -7,11 +7,11 @@ from pathlib import Path
 from dual_attention.training.config_io import commented_yaml
 from dual_attention.training.relational_games.config import RelationalGamesConfig
 from dual_attention.training.relational_games.grid import GridConfig
-from dual_attention.training.relational_games.presets import COMPARISON, preset
+from dual_attention.training.relational_games.presets import BASELINES, COMPARISON, preset
 
 HERE = Path(__file__).parent
 
-MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d")
+MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *BASELINES)
 
 GRIDS = {
     # Figure 2 and, with more models, Figures 8 and 11: everything that was published on DATs and Transformers.
@@ -53,6 +53,14 @@ GRIDS = {
         tasks=("same", "occurs", "xoccurs", "between"),
         sizes=(500, 1000, 1500, 2000, 2500),
         models=("dat-0+2-asym", "dat-1+1-asym", "rca-0+2", "rca-1+1"),
+        seeds=3,
+    ),
+    # The relational architectures before DATs, Figure 7, with a DAT and a Transformer beside them.
+    "baselines": GridConfig(
+        out="runs/relational-games-baselines",
+        sizes=(250, 500, 1000, 1500, 2000, 2500),
+        match_pattern_sizes=(5000, 10000, 15000),
+        models=("transformer-128-h2", "dat-0+2-sym", *BASELINES),
         seeds=3,
     ),
 }

@@ -20,6 +20,12 @@ from dual_attention.training.config_io import (
     write_config,
 )
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig
+from dual_attention.training.relational_games.baseline_config import (
+    AbstractorConfig,
+    CoRelNetConfig,
+    ESBNConfig,
+    PrediNetConfig,
+)
 from dual_attention.training.relational_games.config import (
     TASK_NAMES,
     DataConfig,
@@ -113,6 +119,22 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
         (lambda: ModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, received 129"),
         (lambda: ModelConfig(n_heads_ra=0), "at least 1, received 0"),
         (lambda: ModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
+        (lambda: ModelConfig(architecture="corelnet", dropout_rate=1.0), r"model\.dropout_rate"),
+        (
+            lambda: ModelConfig(corelnet=CoRelNetConfig()),
+            r"model\.corelnet: expected null with model\.architecture=dat, received CoRelNetConfig",
+        ),
+        (lambda: ModelConfig(architecture="esbn", predinet=PrediNetConfig()), r"model\.predinet: expected null with"),
+        (lambda: ModelConfig(architecture="abstractor", d_model=126), r"model\.d_model: expected a multiple of the 4"),
+        (
+            lambda: ModelConfig(architecture="abstractor", symbols="position_relative"),
+            r"model\.symbols: expected positional_symbols or symbolic_attention in an Abstractor",
+        ),
+        (lambda: AbstractorConfig(n_heads=0), r"model\.abstractor\.n_heads"),
+        (lambda: PrediNetConfig(n_relations=0), r"model\.predinet\.n_relations"),
+        (lambda: PrediNetConfig(key_dim=0), r"model\.predinet\.key_dim"),
+        (lambda: CoRelNetConfig(dff=0), r"model\.corelnet\.dff"),
+        (lambda: ESBNConfig(hidden_dim=0), r"model\.esbn\.hidden_dim"),
         (lambda: GridConfig(models=("nobody",)), "models: expected names among .*received 'nobody'"),
         (lambda: GridConfig(sizes=()), "sizes"),
         (lambda: DemoConfig(trials=0), "trials"),
@@ -121,6 +143,12 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
 def test_impossible_values(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_an_architecture_has_the_defaults_of_its_group():
+    assert ModelConfig(architecture="esbn").esbn == ModelConfig(architecture="esbn").baseline == ESBNConfig()
+    assert ModelConfig(architecture="esbn").corelnet is ModelConfig().baseline is None
+    assert not ModelConfig(architecture="esbn").relational
 
 
 def test_configs_are_frozen():

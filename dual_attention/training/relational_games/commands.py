@@ -38,9 +38,19 @@ def expand_presets(arguments: Sequence[str]) -> list[str]:
             expanded.append(word)
             continue
         model = preset(value if equals else next(words, ""))
-        for name, setting in asdict(model).items():
-            expanded.append(f"--model.{name}={setting if isinstance(setting, str) else json.dumps(setting)}")
+        expanded.extend(as_options("--model", asdict(model)))
     return expanded
+
+
+def as_options(key: str, settings: dict[str, Any]) -> list[str]:
+    """One option for each setting, ``KEY.NAME=VALUE``, those of a group as ``KEY.GROUP.NAME=VALUE``."""
+    options: list[str] = []
+    for name, setting in settings.items():
+        if isinstance(setting, dict):
+            options.extend(as_options(f"{key}.{name}", setting))
+        else:
+            options.append(f"{key}.{name}={setting if isinstance(setting, str) else json.dumps(setting)}")
+    return options
 
 
 def train(prog: str, arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from .config import TASK_NAMES
 from .figures import ordered
 from .grid import Row
-from .presets import COMPARISON, LABELS
+from .presets import LABELS, ORDER
 from .problem import TEST_SETS
 from .published import published_curve
 
@@ -33,7 +33,7 @@ def comparison_table(rows: Sequence[Row], object_set: str) -> str:
     for sizes, tasks in size_groups(rows):
         lines += ["| task | model | " + " | ".join(f"{n:,}" for n in sizes) + " |", "|---|---|" + "---|" * len(sizes)]
         for task in tasks:
-            for model in ordered({row["model"] for row in rows if row["task"] == task}, COMPARISON):
+            for model in ordered({row["model"] for row in rows if row["task"] == task}, ORDER):
                 published = dict(published_curve(object_set, task, model))
                 cells = []
                 for n in sizes:

@@ -6,6 +6,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig, check
+from .baseline_config import (
+    BASELINE_CONFIGS,
+    AbstractorConfig,
+    BaselineConfig,
+    CoRelNetConfig,
+    ESBNConfig,
+    PrediNetConfig,
+)
 
 Task = Literal["same", "occurs", "xoccurs", "between", "match_pattern", "left_of", "colour_and_or_shape"]
 TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
@@ -37,10 +45,15 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A Dual Attention Transformer over image patches, or a Transformer when it has no relational heads."""
+    """A Dual Attention Transformer over image patches, a Transformer when it has no relational heads, or one of the
+    relational architectures before it."""
 
     name: str = "dat-0+2-sym"
     """Name of the model in results and plots; a preset's name if it is one."""
+    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
+    """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses the keys up to
+    bias (without heads and final_norm), patch_size and the last three about symbols; the others use d_model and
+    patch_size alone."""
     d_model: int = 128
     """Width of the residual stream."""
     n_layers: int = 2
@@ -91,19 +104,49 @@ class ModelConfig:
     """Symbols in the library of symbolic attention."""
     symbol_heads: int = 4
     """Heads of symbolic attention."""
+    abstractor: AbstractorConfig | None = None
+    """Keys of an Abstractor; null otherwise."""
+    predinet: PrediNetConfig | None = None
+    """Keys of a PrediNet; null otherwise."""
+    corelnet: CoRelNetConfig | None = None
+    """Keys of a CoRelNet; null otherwise."""
+    esbn: ESBNConfig | None = None
+    """Keys of an ESBN; null otherwise."""
 
     def __post_init__(self) -> None:
+        check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
+        self._settle_groups()
+        if self.architecture != "dat":
+            return
         for name in ("n_heads_sa", "n_heads_ra"):
             check(getattr(self, name) >= 0, f"model.{name}", "an integer of at least 0", getattr(self, name))
         heads = self.n_heads_sa + self.n_heads_ra
         check(heads >= 1, "model.n_heads_sa + model.n_heads_ra", "at least 1", heads)
         check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
-        check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
+
+    def _settle_groups(self) -> None:
+        """Check the groups of keys of the architectures, and fill in the defaults of the one that is chosen."""
+        for name, kind in BASELINE_CONFIGS.items():
+            group = getattr(self, name)
+            if name != self.architecture:
+                check(group is None, f"model.{name}", f"null with model.architecture={self.architecture}", group)
+            elif group is None:
+                object.__setattr__(self, name, kind())
+        if self.abstractor is not None:
+            heads = self.abstractor.n_heads
+            check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+            fits = self.symbols in ("positional_symbols", "symbolic_attention")
+            check(fits, "model.symbols", "positional_symbols or symbolic_attention in an Abstractor", self.symbols)
+
+    @property
+    def baseline(self) -> BaselineConfig | None:
+        """The group of keys of the architecture; None for a DAT."""
+        return None if self.architecture == "dat" else getattr(self, self.architecture)
 
     @property
     def relational(self) -> bool:
-        """Whether there are relational heads."""
-        return self.n_heads_ra > 0
+        """Whether this is a DAT with relational heads."""
+        return self.architecture == "dat" and self.n_heads_ra > 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ..._extras import require
 from ..plots import house_style, matplotlib_figure, save_figure
 from .config import TASK_NAMES
 from .grid import Row
-from .presets import COMPARISON, LABELS
+from .presets import LABELS, ORDER
 from .published import published_curve
 
 COLOURS: dict[str, str] = {
@@ -24,6 +24,12 @@ COLOURS: dict[str, str] = {
     "dat-1+1-asym": "#eb9aa5",
     "rca-0+2": "#2e8b57",
     "rca-1+1": "#9acd7d",
+    "abstractor": "#e0a000",
+    "abstractor-symbol-stream": "#f2cc60",
+    "predinet": "#8c564b",
+    "corelnet": "#7b3fa0",
+    "corelnet-softmax": "#c49be0",
+    "esbn": "#149a9a",
 }
 """One colour for each model of the comparison, the same in all figures."""
 
@@ -98,7 +104,7 @@ def draw_legend(figure: Any, colours: dict[str, str], columns: int) -> None:
 def draw_learning_curves(rows: Sequence[Row], path: Path, *, object_sets: Sequence[str], title: str) -> None:
     """Accuracy against training-set size, one panel for each task (columns) and object set (rows)."""
     tasks = ordered({row["task"] for row in rows}, TASK_NAMES)
-    colours = colours_of(ordered({row["model"] for row in rows}, COMPARISON))
+    colours = colours_of(ordered({row["model"] for row in rows}, ORDER))
     with house_style():
         figure, axes = matplotlib_figure(
             len(object_sets),

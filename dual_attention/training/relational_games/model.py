@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 from ...vision_models import VisionDualAttnTransformer, VisionTransformer
 from ..seeding import derive_seed
 from .config import ModelConfig
@@ -16,9 +17,9 @@ IMAGE_SHAPE = (3, 36, 36)
 
 
 def symbol_arguments(config: ModelConfig) -> dict[str, Any]:
-    """Arguments of the symbol retriever for a class token and the patches of an image."""
+    """Arguments of the symbol retriever for the patches of an image and, in a DAT, a class token."""
     rows, columns = (side // patch for side, patch in zip(IMAGE_SHAPE[1:], config.patch_size, strict=True))
-    n_tokens = 1 + rows * columns
+    n_tokens = rows * columns + (config.architecture == "dat")
     if config.symbols == "positional_symbols":
         return {"symbol_dim": config.d_model, "max_length": n_tokens}
     if config.symbols == "position_relative":
@@ -51,6 +52,12 @@ def relational_arguments(config: ModelConfig) -> dict[str, Any]:
 def build_model(config: ModelConfig, num_classes: int, *, seed: int) -> nn.Module:
     """The model with initial weights that depend on ``seed`` alone; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
+    build = build_transformer if config.architecture == "dat" else build_baseline
+    return build(config, num_classes)
+
+
+def build_transformer(config: ModelConfig, num_classes: int) -> nn.Module:
+    """A DAT, or a Transformer if there are no relational heads."""
     common: dict[str, Any] = {
         "image_shape": IMAGE_SHAPE,
         "patch_size": config.patch_size,
@@ -78,6 +85,35 @@ def build_model(config: ModelConfig, num_classes: int, *, seed: int) -> nn.Modul
         sa_kwargs={"n_kv_heads": config.n_kv_heads},
         **common,
     )
+
+
+def build_baseline(config: ModelConfig, num_classes: int) -> nn.Module:
+    """One of the relational architectures that came before DATs."""
+    images: dict[str, Any] = {
+        "image_shape": IMAGE_SHAPE,
+        "patch_size": config.patch_size,
+        "num_classes": num_classes,
+        "d_model": config.d_model,
+    }
+    own = vars(config.baseline)
+    if config.architecture == "predinet":
+        return VisionPrediNet(**images, **own)
+    if config.architecture == "corelnet":
+        return VisionCoRelNet(**images, **own)
+    if config.architecture == "esbn":
+        return VisionESBN(**images, **own)
+    shared: dict[str, Any] = {
+        "n_layers": config.n_layers,
+        "dff": config.dff,
+        "dropout_rate": config.dropout_rate,
+        "activation": config.activation,
+        "norm_first": config.norm_first,
+        "norm_type": config.norm_type,
+        "bias": config.bias,
+        "symbol_retrieval": config.symbols,
+        "symbol_retrieval_kwargs": symbol_arguments(config),
+    }
+    return VisionAbstractor(**images, **shared, **own)
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .baseline_config import AbstractorConfig, CoRelNetConfig
 from .config import ModelConfig
 
 
@@ -49,6 +50,25 @@ def later(relational: int, relations: int, *, symmetric: bool, symbolic: bool = 
     )
 
 
+def abstractor(name: str, config: AbstractorConfig) -> ModelConfig:
+    """An Abstractor of the published size."""
+    return ModelConfig(
+        name=name, architecture="abstractor", activation="relu", dropout_rate=0.0, bias=True, abstractor=config
+    )
+
+
+def baselines() -> list[ModelConfig]:
+    """The relational architectures before DATs, three of them in the form of the published curves under that name."""
+    return [
+        abstractor("abstractor", AbstractorConfig(residual="objects")),
+        abstractor("abstractor-symbol-stream", AbstractorConfig()),
+        ModelConfig(name="predinet", architecture="predinet"),
+        ModelConfig(name="corelnet", architecture="corelnet", corelnet=CoRelNetConfig(activation="identity")),
+        ModelConfig(name="corelnet-softmax", architecture="corelnet"),
+        ModelConfig(name="esbn", architecture="esbn"),
+    ]
+
+
 def _models() -> list[ModelConfig]:
     main = dat(0, 2, symmetric=True)
     return [
@@ -71,6 +91,7 @@ def _models() -> list[ModelConfig]:
         *(later(2, 8, symmetric=sym, symbolic=symbolic) for sym in (True, False) for symbolic in (False, True)),
         later(4, 8, symmetric=True),
         later(8, 16, symmetric=True),
+        *baselines(),
     ]
 
 
@@ -91,6 +112,12 @@ COMPARISON = (
 )
 """The models of the published figures that are DATs or Transformers."""
 
+BASELINES = tuple(model.name for model in baselines())
+"""The relational architectures before DATs."""
+
+ORDER = (*COMPARISON, *BASELINES)
+"""Models in the order of figures and tables; others come after them."""
+
 LABELS: dict[str, str] = {
     "transformer-128-h2": "Transformer (128, 2 heads)",
     "transformer-128-h4": "Transformer (128, 4 heads)",
@@ -105,9 +132,12 @@ LABELS: dict[str, str] = {
     "dat-1+1-asym": "DAT 1+1, asymmetric",
     "rca-0+2": "DAT-RCA 0+2",
     "rca-1+1": "DAT-RCA 1+1",
-    "corelnet": "CoRelNet",
-    "predinet": "PrediNet",
     "abstractor": "Abstractor",
+    "abstractor-symbol-stream": "Abstractor, relational bottleneck kept",
+    "predinet": "PrediNet",
+    "corelnet": "CoRelNet",
+    "corelnet-softmax": "CoRelNet, softmax",
+    "esbn": "ESBN",
 }
 """What figures call a model; any other goes by its name."""
 

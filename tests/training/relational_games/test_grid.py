@@ -25,7 +25,7 @@ from dual_attention.training.relational_games.grid import (
     cells,
     read_results,
 )
-from dual_attention.training.relational_games.presets import COMPARISON, PRESETS
+from dual_attention.training.relational_games.presets import BASELINES, COMPARISON, LABELS, PRESETS
 from dual_attention.training.relational_games.published import published_curve, published_rows
 from dual_attention.training.relational_games.reproduce import reproduce
 from dual_attention.training.relational_games.workers import run_cell
@@ -138,6 +138,18 @@ def test_a_cell_gives_the_same_numbers_in_any_process_order(tmp_path):
         assert results[0]["loss"] == results[1]["loss"]
 
 
+def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", models=("dat-0+2-sym", *BASELINES), sizes=(250,))
+    folder = reproduce(replace(grid, loop=replace(grid.loop, batch_size=250)), quiet=True)
+    assert [cell.model for cell in in_process] == list(grid.models)
+    table = folder.comparison.read_text().split("## Hexominoes")[0]
+    rows = {line.split("|")[2].strip(): line for line in table.splitlines() if line.startswith("| same")}
+    assert list(rows) == [LABELS[name] for name in grid.models]
+    for name, published in (("abstractor", 72.3), ("predinet", 72.6), ("corelnet", 77.4)):
+        assert f"({published})" in rows[LABELS[name]]
+    assert all("(–)" in rows[LABELS[name]] for name in ("corelnet-softmax", "abstractor-symbol-stream", "esbn"))
+
+
 def test_ctrl_c_keeps_finished_cells(tmp_path, in_process, monkeypatch):
     grid = tiny_grid(tmp_path / "grid", seeds=2)
     looks = itertools.count()
@@ -217,8 +229,8 @@ def test_bootstrap_interval_shrinks_and_covers():
     assert wide[0] < narrow[0] < 3 < narrow[1] < wide[1]
 
 
-def test_figures_of_ten_models_and_unknown_ones(tmp_path):
-    models = (*COMPARISON, "dat-4+4-sym")
+def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
+    models = (*COMPARISON, *BASELINES, "dat-4+4-sym")
     rows = [
         {"task": task, "model": m, "n_train": n, "seed": s, "test": 60.0 + s, "hexominoes": 55.0, "stripes": 50.0}
         for task in ("same", "match_pattern")
@@ -239,9 +251,12 @@ def test_published_curves():
     assert all(40 <= row["accuracy"] <= 100 and 0 <= row["max_sem"] <= 10 for row in rows)
     assert len({(r["object_set"], r["task"], r["model"], r["n_train"]) for r in rows}) == len(rows)
     names = {row["model"] for row in rows}
-    assert names - set(PRESETS) == {"corelnet", "predinet", "abstractor"}
-    assert set(COMPARISON) <= names
+    assert names <= set(PRESETS)
+    assert names >= {*COMPARISON, "corelnet", "predinet", "abstractor"}
     assert dict(published_curve("test", "occurs", "dat-0+2-sym"))[1000] == 88.6
     assert dict(published_curve("test", "occurs", "transformer-128-h2"))[1000] == 66.0
     assert dict(published_curve("stripes", "match_pattern", "rca-0+2"))[25000] == 89.5
+    assert dict(published_curve("test", "occurs", "corelnet"))[1000] == 86.4
+    assert dict(published_curve("hexominoes", "same", "predinet"))[2500] == 97.1
+    assert dict(published_curve("stripes", "match_pattern", "abstractor"))[25000] == 95.6
     assert published_curve("test", "occurs", "nobody") == []

@@ -7,9 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from dual_attention.data.relational_games import make_splits
+from dual_attention.training.configs import OptimConfig
+from dual_attention.training.optim import build_optimizer
+from dual_attention.training.problem import classification_loss
 from dual_attention.training.relational_games.config import ModelConfig
 from dual_attention.training.relational_games.model import build_model, count_parameters
-from dual_attention.training.relational_games.presets import COMPARISON, LABELS, PRESETS, preset
+from dual_attention.training.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS, preset
 
 PUBLISHED_PARAMETERS = {
     "transformer-128-h2": 386_914,
@@ -33,6 +37,10 @@ PUBLISHED_PARAMETERS = {
     "dat-0+2-nr8-sym-symbolic-small-wr": 440_546,
     "dat-0+2-nr8-asym-symbolic-small-wr": 473_314,
     "dat-0+8-nr16-sym-small-wr": 425_058,
+    "abstractor": 469_986,
+    "predinet": 376_690,
+    "corelnet": 215_522,
+    "corelnet-softmax": 215_522,
 }
 
 
@@ -75,8 +83,56 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
 
 
 def test_comparison_and_labels_name_presets():
-    assert set(COMPARISON) <= set(PRESETS)
-    assert set(LABELS) - set(PRESETS) == {"corelnet", "predinet", "abstractor"}
+    assert len(set(ORDER)) == len(COMPARISON) + len(BASELINES)
+    assert set(ORDER) <= set(LABELS) <= set(PRESETS)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_learn_a_small_task(name):
+    """The loss on 64 images of `same` falls well below chance, log 2, in fifty steps of the model at full size."""
+    torch.manual_seed(0)
+    model, images = build_model(preset(name), 2, seed=0), make_splits("same", 64, n_val=1, n_test=1, seed=0)["train"]
+    batch = images.images.float() / 255, images.labels
+    optimizer = build_optimizer(model, OptimConfig())
+    losses = []
+    for _ in range(50):
+        loss, _ = classification_loss(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > 0.6 and losses[-1] < 0.3
+
+
+def test_what_baselines_say_of_an_image_does_not_change_with_the_batch():
+    images = torch.rand(3, 3, 36, 36)
+    for name in BASELINES:
+        model = build_model(preset(name), 2, seed=0).eval()
+        torch.testing.assert_close(model(images)[1:2], model(images[1:2]), atol=1e-5, rtol=1e-4)
+
+
+def test_published_baselines_are_as_they_were_run():
+    corelnet, predinet, abstractor = (build_model(preset(n), 2, seed=0) for n in ("corelnet", "predinet", "abstractor"))
+    assert corelnet.corelnet.activation == "identity" and corelnet.corelnet.symmetric_rels
+    assert (predinet.predinet.n_heads, predinet.predinet.n_relations, predinet.predinet.key_dim) == (16, 8, 8)
+    assert predinet.predinet.position_dim == 1
+    assert abstractor.abstractor.residual == "objects" and len(abstractor.abstractor.blocks) == 2
+    assert build_model(preset("corelnet-softmax"), 2, seed=0).corelnet.activation == "softmax"
+    assert build_model(preset("abstractor-symbol-stream"), 2, seed=0).abstractor.residual == "symbols"
+
+
+def test_the_esbn_is_about_as_large_as_the_dat():
+    sizes = [count_parameters(build_model(preset(name), 2, seed=0)) for name in ("esbn", "dat-0+2-sym")]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
+
+
+@pytest.mark.parametrize("symbols", ["positional_symbols", "symbolic_attention"])
+def test_symbols_of_abstractors(symbols):
+    config = replace(preset("abstractor"), symbols=symbols, n_symbols=5)
+    retriever = build_model(config, 2, seed=0).abstractor.symbol_retriever
+    assert (
+        retriever.symbol_library.weight.shape[0] == 9 if symbols == "positional_symbols" else retriever.n_symbols == 5
+    )
 
 
 def test_unknown_preset():

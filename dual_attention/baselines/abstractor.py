@@ -1,0 +1,121 @@
+"""The Abstractor (Altabaa et al. 2024, arXiv 2304.00195).
+
+Shapes: B batch, N objects, d width of objects and symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from .._heads import check_positive, check_sequence
+from .._retrievers import create_symbol_retriever
+from ..attention import Segments
+from ..functional import positions_from_padding
+from ..functional.activations import Activation
+from ..transformer_blocks import NormType
+from .abstractor_blocks import AbstractorBlock, AbstractorMaps, ObjectStreamAbstractorBlock
+
+__all__ = ["Abstractor", "AbstractorSymbols", "ResidualStream"]
+
+AbstractorSymbols = Literal["positional_symbols", "symbolic_attention", "rel_sym_attn"]
+"""Symbol mechanisms that give each object one symbol, which can then be a residual stream."""
+
+ResidualStream = Literal["symbols", "objects"]
+"""What the residual steps of relational cross-attention add to."""
+
+
+class Abstractor(nn.Module):
+    """Abstractor: from objects to symbols that know the relations of their objects, and nothing else of them.
+
+    Math: A^(0) = S, symbols for X;  A^(l) = layer l of (X, A^(l-1)), see
+    :class:`~dual_attention.baselines.AbstractorBlock`
+
+    Args:
+        d_model: d.
+        n_layers: layers; all of them see the same objects.
+        n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias, symbol_self_attn, rel_activation: of the
+            layers, see :class:`~dual_attention.baselines.AbstractorBlock`.
+        symbol_retrieval: ``"positional_symbols"``, ``"symbolic_attention"`` or ``"rel_sym_attn"``.
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
+        residual: ``"symbols"``, as the paper defines it, or ``"objects"``, as in Figure 7 of arXiv 2405.16727, see
+            :class:`~dual_attention.baselines.ObjectStreamAbstractorBlock`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        symbol_retrieval: AbstractorSymbols,
+        symbol_retrieval_kwargs: Mapping[str, Any],
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        *,
+        symbol_self_attn: bool = True,
+        rel_activation: str | Activation = "softmax",
+        residual: ResidualStream = "symbols",
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, n_layers=n_layers)
+        if residual not in ("symbols", "objects"):
+            raise ValueError(f"residual: expected 'symbols' or 'objects', got {residual!r}")
+        self.d_model = d_model
+        self.residual = residual
+        self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, AbstractorSymbols)
+        kind = AbstractorBlock if residual == "symbols" else ObjectStreamAbstractorBlock
+        self.blocks = nn.ModuleList(
+            kind(
+                d_model,
+                n_heads,
+                dff,
+                dropout_rate,
+                activation,
+                norm_first,
+                norm_type,
+                bias,
+                symbol_self_attn=symbol_self_attn,
+                rel_activation=rel_activation,
+            )
+            for _ in range(n_layers)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        need_weights: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, list[AbstractorMaps]]:
+        """``(B, N, d) -> (B, N, d)``.
+
+        Args:
+            need_weights: return also the :class:`AbstractorMaps` of each layer.
+            attn_mask, padding_mask, segments: of all attention steps, as :meth:`Attention.forward
+                <dual_attention.attention.Attention.forward>`; True = may be attended.
+            positions: integers ``(B or 1, N)``, for the symbols; by default objects are counted, with a padding mask
+                the real ones.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree or a mask is not boolean.
+        """
+        check_sequence("x", x, self.d_model)
+        if positions is None and padding_mask is not None:
+            positions = positions_from_padding(padding_mask)
+        a = self.symbol_retriever(x, positions=positions)
+        maps = []
+        for block in self.blocks:
+            a = block(x, a, need_weights, attn_mask=attn_mask, padding_mask=padding_mask, segments=segments)
+            if need_weights:
+                a, of_layer = a
+                maps.append(of_layer)
+        return (a, maps) if need_weights else a

@@ -1,0 +1,197 @@
+"""The layers of Abstractors (Altabaa et al. 2024, arXiv 2304.00195).
+
+Shapes: B batch, H heads, N objects, d width of objects and symbols.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from .._heads import check_sequence
+from ..attention import Attention, Segments
+from ..functional.activations import Activation
+from ..relational_cross_attention import RelationalCrossAttention
+from ..transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
+
+__all__ = ["AbstractorBlock", "AbstractorMaps", "ObjectStreamAbstractorBlock"]
+
+
+class AbstractorMaps(NamedTuple):
+    """The attention maps of one layer, ``(B, H, N, N)``.
+
+    Attributes:
+        relations: of relational cross-attention: how objects compare.
+        symbol_weights: of the self-attention among symbols, or None.
+    """
+
+    relations: Tensor
+    symbol_weights: Tensor | None
+
+
+class _AbstractorBlock(Block):
+    """What both forms share: the sublayers, and the checks before them."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        bias: bool,
+        symbol_self_attn: bool,
+        rel_activation: str | Activation,
+    ) -> None:
+        super().__init__(dropout_rate, norm_first)
+        self.d_model = d_model
+        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
+        self.self_attn = Attention(d_model, n_heads, **attn) if symbol_self_attn else None
+        self.rel_attn = RelationalCrossAttention(d_model, n_heads, activation=rel_activation, **attn)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Tensor,
+        need_weights: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+    ) -> Tensor | tuple[Tensor, AbstractorMaps]:
+        """Objects ``(B, N, d)`` and what stands for them, ``(B, N, d)``, to the latter after this layer.
+
+        Args:
+            symbols: symbols, or the output of the layer before.
+            need_weights: return also the :class:`AbstractorMaps`.
+            attn_mask, padding_mask, segments: of both attention steps, as :meth:`Attention.forward
+                <dual_attention.attention.Attention.forward>`; True = may be attended.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree or a mask is not boolean.
+        """
+        check_sequence("x", x, self.d_model)
+        check_sequence("symbols", symbols, self.d_model, batch=(x.shape[0],))
+        if symbols.shape[1] != x.shape[1]:
+            raise ValueError(f"symbols: expected one for each of {x.shape[1]} objects, got {symbols.shape[1]}")
+        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments}
+        output, maps = self._steps(x, symbols, need_weights, masks)
+        return (output, maps) if need_weights else output
+
+    @abstractmethod
+    def _steps(
+        self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
+    ) -> tuple[Tensor, AbstractorMaps]:
+        """The steps of the layer."""
+
+    def _attend_to_symbols(
+        self, symbols: Tensor, norm: nn.Module, need_weights: bool, masks: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """The residual step of self-attention among symbols, if there is one, and its weights."""
+        if self.self_attn is None:
+            return symbols, None
+        z = self.enter(symbols, norm)
+        attended, weights = self.self_attn(z, z, z, need_weights=need_weights, **masks)
+        return self.leave(symbols, attended, norm), weights
+
+
+class AbstractorBlock(_AbstractorBlock):
+    """One layer of an Abstractor: objects decide, by their relations, which symbols are combined.
+
+    Math: A <- A + SelfAttn(A);  A <- A + RCA(X, A);  A <- A + FF(A)
+        RCA(X, A)_i = concat_h(sum_j act(<W_q x_i, W_k x_j> / sqrt(head width)) a_j W_v^h) W_o
+
+    The residual stream is that of the symbols, so that nothing of the objects but their relations passes: the
+    relational bottleneck. The paper's code normalises after each step (``norm_first=False``). With pre-norm, whatever
+    enters a sublayer is normalised, objects by a normalisation of their own.
+
+    Args:
+        d_model: d.
+        n_heads: H, of both attention steps.
+        dff: width within the feed-forward block; None for its default.
+        dropout_rate: rate in attention and on all residual steps.
+        activation: of the feed-forward block.
+        norm_first: pre-norm, otherwise post-norm.
+        norm_type: layernorm, rmsnorm or none.
+        bias: biases in the feed-forward block and in the output projections of attention.
+        symbol_self_attn: begin with self-attention among symbols, which the authors' code may leave out, too.
+        rel_activation: of the relations: softmax, or an elementwise one.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        *,
+        symbol_self_attn: bool = True,
+        rel_activation: str | Activation = "softmax",
+    ) -> None:
+        super().__init__(
+            d_model, n_heads, dff, dropout_rate, activation, norm_first, bias, symbol_self_attn, rel_activation
+        )
+        self.norm_objects = create_norm(d_model, norm_type if norm_first else "none")
+        self.norm1 = create_norm(d_model, norm_type if symbol_self_attn else "none")
+        self.norm2 = create_norm(d_model, norm_type)
+        self.norm3 = create_norm(d_model, norm_type)
+
+    def _steps(
+        self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
+    ) -> tuple[Tensor, AbstractorMaps]:
+        a, weights = self._attend_to_symbols(symbols, self.norm1, need_weights, masks)
+        related, relations = self.rel_attn(
+            self.norm_objects(x), self.enter(a, self.norm2), need_weights=need_weights, **masks
+        )
+        a = self.leave(a, related, self.norm2)
+        a = self.leave(a, self.ff_block(self.enter(a, self.norm3)), self.norm3)
+        return a, AbstractorMaps(relations, weights)
+
+
+class ObjectStreamAbstractorBlock(_AbstractorBlock):
+    """The layer that was run under the name of the Abstractor in arXiv 2405.16727 (Figure 7).
+
+    Math, pre-norm: S <- S + SelfAttn(norm_1(S));  Y = X + RCA(norm_1(X), S);  A = Y + FF(norm_2(Y))
+
+    Relational cross-attention is added to the objects instead of the symbols, so that their features pass, and one
+    normalisation serves both attention steps. To build on Abstractors, use :class:`AbstractorBlock`.
+
+    Arguments as :class:`AbstractorBlock`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        *,
+        symbol_self_attn: bool = True,
+        rel_activation: str | Activation = "softmax",
+    ) -> None:
+        super().__init__(
+            d_model, n_heads, dff, dropout_rate, activation, norm_first, bias, symbol_self_attn, rel_activation
+        )
+        self.norm1 = create_norm(d_model, norm_type)
+        self.norm2 = create_norm(d_model, norm_type)
+
+    def _steps(
+        self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
+    ) -> tuple[Tensor, AbstractorMaps]:
+        s, weights = self._attend_to_symbols(symbols, self.norm1, need_weights, masks)
+        related, relations = self.rel_attn(self.enter(x, self.norm1), s, need_weights=need_weights, **masks)
+        y = self.leave(x, related, self.norm1)
+        a = self.leave(y, self.ff_block(self.enter(y, self.norm2)), self.norm2)
+        return a, AbstractorMaps(relations, weights)

@@ -1,0 +1,58 @@
+"""Normalisation over the objects of one example.
+
+Shapes: B batch, N objects, d width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ._objects import check_objects, check_present
+
+__all__ = ["ContextNorm"]
+
+
+class ContextNorm(nn.Module):
+    """Temporal context normalisation (Webb et al. 2020, arXiv 2007.05059): each feature over the objects of an example.
+
+    Math: z'_t = gamma (z_t - mu) / sqrt(var + eps) + beta,  mu = (1/N) sum_t z_t,  var = (1/N) sum_t (z_t - mu)^2
+
+    It keeps how the objects of one example differ and drops what they share, so that comparisons carry over to objects
+    of another kind.
+
+    Args:
+        d_model: d.
+        eps: added to the variance.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """``(B, N, d) -> (B, N, d)``.
+
+        Args:
+            padding_mask: boolean, ``(B, N)``; True = a real object. Others count for nothing and become zero.
+
+        Raises:
+            TypeError, ValueError: if the dtype or the shape of an argument is wrong.
+        """
+        check_objects(x, self.d_model)
+        check_present(padding_mask, x)
+        if padding_mask is None:
+            present, count = None, max(1, x.shape[1])
+        else:
+            present = padding_mask[..., None]
+            count = present.sum(dim=1, keepdim=True).clamp_min(1)
+            x = x.masked_fill(~present, 0.0)
+        centred = x - x.sum(dim=1, keepdim=True) / count
+        if present is not None:
+            centred = centred.masked_fill(~present, 0.0)
+        variance = centred.square().sum(dim=1, keepdim=True) / count
+        normed = centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+        return normed if present is None else normed.masked_fill(~present, 0.0)

@@ -1,0 +1,189 @@
+"""Abstractors between an encoder and a decoder (Altabaa et al. 2024, arXiv 2304.00195).
+
+Shapes: B batch, N length of the source, L length of the target, d width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor, nn
+
+from .._continuation import leaves_cache_whole, parts
+from .._heads import check_positive, check_sequence
+from ..cache import Cache, CacheGroup
+from ..transformer_blocks import DecoderBlock, EncoderBlock, NormType
+from .abstractor import Abstractor, AbstractorSymbols
+
+__all__ = ["EncoderAbstractorDecoder", "SourceContext"]
+
+
+class SourceContext(NamedTuple):
+    """What a decoder reads.
+
+    Attributes:
+        contexts: one or two sequences ``(B, N, d)``, in the order in which they are read.
+        padding_mask: boolean, ``(B, N)``, of all of them, or None.
+    """
+
+    contexts: tuple[Tensor, ...]
+    padding_mask: Tensor | None
+
+
+class EncoderAbstractorDecoder(nn.Module):
+    """Sequence to sequence by way of abstract symbols, in the four arrangements of the paper.
+
+    ======================  ======================  ===============================================================
+    ``abstractor_reads``    ``decoder_reads``       arrangement
+    ======================  ======================  ===============================================================
+    ``"source"``            ``"abstractor"``        (a) abstractor, decoder; no encoder
+    ``"encoder"``           ``"abstractor"``        (b) encoder, abstractor, decoder
+    ``"source"``            ``"both"``              (c) encoder and abstractor side by side, the decoder reads both
+    ``"encoder"``           ``"both"``              (d) encoder, abstractor; the decoder reads both
+    ======================  ======================  ===============================================================
+
+    Source and target are vectors with positions added already; the output goes to a classifier. A decoder that reads
+    two contexts has one block for each of them in every layer, the encoder's first: causal self-attention,
+    cross-attention to that context, feed-forward.
+
+    Args:
+        d_model: d.
+        n_layers_enc, n_layers_abs, n_layers_dec: layers of encoder, abstractor and decoder; ``n_layers_enc`` is 0 in
+            arrangement (a) alone.
+        n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of all layers, see
+            :class:`~dual_attention.transformer_blocks.EncoderBlock`.
+        symbol_retrieval, symbol_retrieval_kwargs: of the abstractor, see
+            :class:`~dual_attention.baselines.Abstractor`.
+        abstractor_kwargs: further arguments of the abstractor, or others for it than those of all layers.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers_enc: int,
+        n_layers_abs: int,
+        n_layers_dec: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        symbol_retrieval: AbstractorSymbols,
+        symbol_retrieval_kwargs: Mapping[str, Any],
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        *,
+        abstractor_reads: Literal["source", "encoder"] = "encoder",
+        decoder_reads: Literal["abstractor", "both"] = "both",
+        abstractor_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, n_layers_abs=n_layers_abs, n_layers_dec=n_layers_dec)
+        if abstractor_reads not in ("source", "encoder"):
+            raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
+        if decoder_reads not in ("abstractor", "both"):
+            raise ValueError(f"decoder_reads: expected 'abstractor' or 'both', got {decoder_reads!r}")
+        encoded = abstractor_reads == "encoder" or decoder_reads == "both"
+        if n_layers_enc < 0 or (n_layers_enc > 0) != encoded:
+            raise ValueError(
+                f"n_layers_enc: expected {'at least 1' if encoded else '0, since nothing reads an encoder'} with "
+                f"abstractor_reads={abstractor_reads!r} and decoder_reads={decoder_reads!r}, got {n_layers_enc}"
+            )
+        self.d_model = d_model
+        self.abstractor_reads = abstractor_reads
+        self.decoder_reads = decoder_reads
+        layer: dict[str, Any] = {
+            "n_heads": n_heads,
+            "dff": dff,
+            "dropout_rate": dropout_rate,
+            "activation": activation,
+            "norm_first": norm_first,
+            "norm_type": norm_type,
+            "bias": bias,
+        }
+        self.encoder_blocks = nn.ModuleList(EncoderBlock(d_model, **layer) for _ in range(n_layers_enc))
+        symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}
+        abstractor = {"n_layers": n_layers_abs, **layer, **symbols, **(abstractor_kwargs or {})}
+        self.abstractor = Abstractor(d_model, **abstractor)
+        n_contexts = 2 if decoder_reads == "both" else 1
+        self.decoder_layers = nn.ModuleList(
+            nn.ModuleList(DecoderBlock(d_model, n_heads_cross=n_heads, causal=True, **layer) for _ in range(n_contexts))
+            for _ in range(n_layers_dec)
+        )
+
+    def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
+        """What the decoder will read of the source ``(B, N, d)``.
+
+        Args:
+            source_padding_mask: boolean, ``(B, N)``; True = a real position.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree or the mask is not boolean.
+        """
+        check_sequence("source", source, self.d_model)
+        encoded = source
+        for block in self.encoder_blocks:
+            encoded = block(encoded, padding_mask=source_padding_mask)
+        read = encoded if self.abstractor_reads == "encoder" else source
+        abstract = self.abstractor(read, padding_mask=source_padding_mask)
+        contexts = (encoded, abstract) if self.decoder_reads == "both" else (abstract,)
+        return SourceContext(contexts, source_padding_mask)
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache for :meth:`decode`; ``max_length``: most tokens to come, reserved at once."""
+        return CacheGroup({name: block.new_cache(max_length) for name, block in self._decoder_blocks().items()})
+
+    @leaves_cache_whole
+    def decode(
+        self,
+        target: Tensor,
+        context: SourceContext,
+        *,
+        target_padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """The target ``(B, L, d)``, in which no position sees a later one, given what :meth:`encode` returned.
+
+        Args:
+            target_padding_mask: boolean, ``(B, L)``, with a cache ``(B, earlier + L)``; True = a real position.
+            cache: from :meth:`new_cache`; ``target`` then holds new tokens alone.
+
+        Returns:
+            ``(B, L, d)``.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another's.
+        """
+        check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))
+        caches = parts(cache, tuple(self._decoder_blocks()))
+        y = target
+        for name, block in self._decoder_blocks().items():
+            y = block(
+                y,
+                context.contexts[int(name.split(".")[1])],
+                padding_mask=target_padding_mask,
+                context_padding_mask=context.padding_mask,
+                cache=caches[name],
+            )
+        return y
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        source_padding_mask: Tensor | None = None,
+        target_padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        """``(B, N, d)`` and ``(B, L, d)`` to ``(B, L, d)``; arguments as :meth:`encode` and :meth:`decode`."""
+        context = self.encode(source, source_padding_mask=source_padding_mask)
+        return self.decode(target, context, target_padding_mask=target_padding_mask)
+
+    def _decoder_blocks(self) -> dict[str, DecoderBlock]:
+        """Decoder blocks by ``"<layer>.<context>"``, in the order in which they are applied."""
+        return {
+            f"{layer}.{number}": block
+            for layer, blocks in enumerate(self.decoder_layers)
+            for number, block in enumerate(blocks)  # pyright: ignore[reportArgumentType]
+        }

@@ -1,0 +1,139 @@
+"""The emergent symbol binding network (Webb et al. 2021, arXiv 2012.14601).
+
+Shapes: B batch, N objects, d width, k key width, h width of the controller.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional.reference import masked_softmax
+from ._objects import check_objects, check_present
+from .context_norm import ContextNorm
+
+__all__ = ["ESBN", "ESBNOutput"]
+
+
+class ESBNOutput(NamedTuple):
+    """What :meth:`ESBN.forward` returns if weights are asked for.
+
+    Attributes:
+        output: ``(B, h)``.
+        weights: ``(B, N, N)``: how much object t (row) retrieves the key that was bound to the earlier object i.
+        keys: ``(B, N, k)``: the key that the controller bound to each object.
+    """
+
+    output: Tensor
+    weights: Tensor
+    keys: Tensor
+
+
+class ESBN(nn.Module):
+    """A recurrent controller that never sees the objects, only the keys that it bound to earlier ones like them.
+
+    Math, where M_k and M_v hold what was written before step t, and k^r_0 = 0:
+        h_t = LSTM(h_{t-1}, k^r_{t-1}),  k^w_t = relu(W_w h_t + b_w),  g_t = sigmoid(W_g h_t + b_g)
+        w_ti = softmax_{i < t}(scale <z_t, M_v,i>),  c_ti = sigmoid(gamma scale <z_t, M_v,i> + beta)
+        k^r_t = g_t sum_{i < t} w_ti (M_k,i, c_ti)
+        append k^w_t to M_k and z_t to M_v
+
+    How objects match earlier ones needs no controller, so it is computed for all of them at once; step by step goes
+    what the controller makes of it. After the last object it takes one more step, to read what that object retrieved;
+    the output is its state then. The initial weights are those of the authors' code, drawn for one gate at a time.
+
+    Args:
+        d_model: d.
+        key_dim: k; 256 in the paper.
+        hidden_dim: h; 512 in the paper.
+        context_norm: normalise the objects over the sequence first, see
+            :class:`~dual_attention.baselines.ContextNorm`, as in the paper.
+        scale: factor of the inner products, 1 in the paper; None for ``1 / sqrt(d_model)``. Among many equal objects,
+            such as empty places, normalised ones have large inner products, alike or not; softmax and sigmoid are then
+            flat, and gradients vanish.
+
+    Attributes:
+        out_features: ``hidden_dim``.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        key_dim: int = 256,
+        hidden_dim: int = 512,
+        *,
+        context_norm: bool = True,
+        scale: float | None = 1.0,
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, key_dim=key_dim, hidden_dim=hidden_dim)
+        self.d_model = d_model
+        self.key_dim = key_dim
+        self.hidden_dim = hidden_dim
+        self.out_features = hidden_dim
+        self.scale = 1 / math.sqrt(d_model) if scale is None else scale
+        self.context_norm = ContextNorm(d_model) if context_norm else None
+        self.controller = nn.LSTMCell(key_dim + 1, hidden_dim)
+        self.to_key = nn.Linear(hidden_dim, key_dim)
+        self.to_gate = nn.Linear(hidden_dim, 1)
+        self.confidence_gain = nn.Parameter(torch.ones(()))
+        self.confidence_bias = nn.Parameter(torch.zeros(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier normal for gates, with the gain of tanh for the cell; Kaiming normal for keys; biases zero."""
+        tanh = nn.init.calculate_gain("tanh")
+        for weight in (self.controller.weight_ih, self.controller.weight_hh):
+            for part, gain in zip(weight.chunk(4), (1.0, 1.0, tanh, 1.0), strict=True):
+                nn.init.xavier_normal_(part, gain)
+        nn.init.kaiming_normal_(self.to_key.weight, nonlinearity="relu")
+        nn.init.xavier_normal_(self.to_gate.weight)
+        for bias in (self.controller.bias_ih, self.controller.bias_hh, self.to_key.bias, self.to_gate.bias):
+            nn.init.zeros_(bias)
+
+    def forward(
+        self, x: Tensor, *, padding_mask: Tensor | None = None, need_weights: bool = False
+    ) -> Tensor | ESBNOutput:
+        """``(B, N, d) -> (B, h)``, one step of the controller for each object and one more.
+
+        Args:
+            padding_mask: boolean, ``(B, N)``; True = an object is there. At others the controller does not move, and
+                they are never retrieved.
+            need_weights: return an :class:`ESBNOutput`.
+
+        Raises:
+            TypeError, ValueError: if the dtype or the shape of an argument is wrong.
+        """
+        check_objects(x, self.d_model)
+        check_present(padding_mask, x)
+        z = x if self.context_norm is None else self.context_norm(x, padding_mask=padding_mask)
+        weights, confidence = self._retrieval(z, padding_mask)
+        batch, n, _ = x.shape
+        state = (x.new_zeros(batch, self.hidden_dim), x.new_zeros(batch, self.hidden_dim))
+        read = x.new_zeros(batch, self.key_dim + 1)
+        keys = x.new_zeros(batch, 0, self.key_dim)
+        for t in range(n):
+            h, c = self.controller(read, state)
+            retrieved = (weights[:, t, None, :t] @ keys)[:, 0]
+            now = torch.sigmoid(self.to_gate(h)) * torch.cat((retrieved, confidence[:, t, None]), dim=-1)
+            keys = torch.cat((keys, torch.relu(self.to_key(h))[:, None]), dim=1)
+            if padding_mask is not None:
+                there = padding_mask[:, t, None]
+                h, c = torch.where(there, h, state[0]), torch.where(there, c, state[1])
+                now = torch.where(there, now, read)
+            state, read = (h, c), now
+        output = self.controller(read, state)[0]
+        return ESBNOutput(output, weights, keys) if need_weights else output
+
+    def _retrieval(self, z: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Weights w ``(B, N, N)`` and confidence under them, sum_i w_ti c_ti ``(B, N)``: they need no controller."""
+        scores = self.scale * (z @ z.transpose(1, 2))
+        earlier = torch.ones(scores.shape[1:], dtype=torch.bool, device=z.device).tril(-1)
+        mask = earlier if padding_mask is None else earlier & padding_mask[:, None, :]
+        weights = masked_softmax(scores, mask)
+        confidence = torch.sigmoid(self.confidence_gain * scores + self.confidence_bias)
+        return weights, (weights * confidence).sum(dim=-1)

@@ -1,0 +1,244 @@
+"""The relational architectures as classifiers of images, whose patches are the objects.
+
+As in Figure 7 of arXiv 2405.16727: patches are embedded as in the vision models, but without class token and positions.
+
+Shapes: B batch, C channels, height and width of the image in pixels, N patches, d width of the objects.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.activations import Activation
+from ..vision_models import patch_embedding, patch_grid
+from .abstractor import Abstractor, AbstractorSymbols
+from .corelnet import CoRelNet
+from .esbn import ESBN
+from .predinet import PrediNet
+
+__all__ = ["VisionAbstractor", "VisionCoRelNet", "VisionESBN", "VisionPrediNet"]
+
+
+class _ObjectClassifier(nn.Module):
+    """Patches become objects, a relational module makes one vector of them, and ``classifier`` reads that.
+
+    Args:
+        image_shape: (channels, width, height).
+        patch_size: (width, height) of a patch, which must tile the image.
+        d_model: d.
+    """
+
+    classifier: nn.Module
+
+    def __init__(self, image_shape: tuple[int, int, int], patch_size: tuple[int, int], d_model: int) -> None:
+        super().__init__()
+        channels, width, height = image_shape
+        self.image_channels, self.image_width, self.image_height = image_shape
+        self.patch_width, self.patch_height = patch_size
+        self.d_model = d_model
+        self.grid_size = patch_grid(height, width, self.patch_height, self.patch_width)
+        self.n_objects = self.grid_size[0] * self.grid_size[1]
+        self.patch_embedding = patch_embedding(self.patch_height, self.patch_width, channels, d_model)
+
+    def objects(self, images: Tensor) -> Tensor:
+        """Patches of the images, row by row, as vectors ``(B, N, d)``."""
+        expected = (self.image_channels, self.image_height, self.image_width)
+        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(
+                f"x: expected shape (batch, channels, height, width) = (batch, {', '.join(map(str, expected))}), "
+                f"got {tuple(images.shape)}"
+            )
+        return self.patch_embedding(images)
+
+    @abstractmethod
+    def summary(self, objects: Tensor) -> Tensor:
+        """What the relational module says of the objects ``(B, N, d)``: ``(B, features)``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores of images.
+
+        Args:
+            x: ``(B, C, height, width)``, floating point.
+
+        Returns:
+            ``(B, num_classes)``.
+
+        Raises:
+            ValueError: if the images are not of the model's shape.
+        """
+        return self.classifier(self.summary(self.objects(x)))
+
+
+def two_layers(features: int, hidden: int, num_classes: int) -> nn.Sequential:
+    """A classifier with one hidden layer and ReLU."""
+    return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
+
+
+class VisionAbstractor(_ObjectClassifier):
+    """An :class:`~dual_attention.baselines.Abstractor` over patches; the mean of its output is classified.
+
+    Args:
+        image_shape: (channels, width, height).
+        patch_size: (width, height) of a patch, which must tile the image.
+        num_classes: C of the classifier, which has one hidden layer of width d.
+        symbol_retrieval: as :class:`~dual_attention.baselines.Abstractor`; by default one symbol for each patch.
+        symbol_retrieval_kwargs: None is enough for positional symbols.
+        d_model, n_layers, n_heads, dff, dropout_rate, activation, norm_first, and further ones: as
+            :class:`~dual_attention.baselines.Abstractor`.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        symbol_retrieval: AbstractorSymbols = "positional_symbols",
+        symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
+        **abstractor_kwargs: Any,
+    ) -> None:
+        super().__init__(image_shape, patch_size, d_model)
+        if symbol_retrieval_kwargs is None:
+            if symbol_retrieval != "positional_symbols":
+                raise ValueError(f"symbol_retrieval_kwargs: needed for symbol_retrieval={symbol_retrieval!r}")
+            symbol_retrieval_kwargs = {"symbol_dim": d_model, "max_length": self.n_objects}
+        self.abstractor = Abstractor(
+            d_model,
+            n_layers,
+            n_heads,
+            dff,
+            dropout_rate,
+            activation,
+            norm_first,
+            symbol_retrieval,
+            symbol_retrieval_kwargs,
+            **abstractor_kwargs,
+        )
+        self.classifier = two_layers(d_model, d_model, num_classes)
+
+    def summary(self, objects: Tensor) -> Tensor:
+        """The mean of the abstract symbols, ``(B, d)``."""
+        return self.abstractor(objects).mean(dim=1)
+
+
+class VisionPrediNet(_ObjectClassifier):
+    """A :class:`~dual_attention.baselines.PrediNet` over patches.
+
+    Args:
+        image_shape: (channels, width, height).
+        patch_size: (width, height) of a patch, which must tile the image.
+        num_classes: C of the classifier, which has one hidden layer of width d.
+        positions: ``"index"``: the number of the patch, as in Figure 7 of arXiv 2405.16727; ``"grid"``: row and column,
+            each from -1 to 1, since Shanahan et al. 2020 append two coordinates; ``"none"``.
+        d_model, n_heads, n_relations, key_dim: as :class:`~dual_attention.baselines.PrediNet`.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        n_heads: int,
+        n_relations: int,
+        key_dim: int | None = None,
+        *,
+        positions: Literal["index", "grid", "none"] = "index",
+    ) -> None:
+        super().__init__(image_shape, patch_size, d_model)
+        if positions not in ("index", "grid", "none"):
+            raise ValueError(f"positions: expected 'index', 'grid' or 'none', got {positions!r}")
+        self.positions = positions
+        width = {"index": 1, "grid": 2, "none": 0}[positions]
+        self.predinet = PrediNet(d_model, self.n_objects, n_heads, n_relations, key_dim, position_dim=width)
+        self.classifier = two_layers(self.predinet.out_features, d_model, num_classes)
+
+    def summary(self, objects: Tensor) -> Tensor:
+        """Differences and positions of the attended pairs, ``(B, n_heads * (n_relations + ...))``."""
+        if self.positions != "grid":
+            return self.predinet(objects)
+        sides = [torch.linspace(-1, 1, n, device=objects.device, dtype=objects.dtype) for n in self.grid_size]
+        return self.predinet(objects, positions=torch.cartesian_prod(*sides))
+
+
+class VisionCoRelNet(_ObjectClassifier):
+    """A :class:`~dual_attention.baselines.CoRelNet` over patches.
+
+    Args:
+        image_shape: (channels, width, height).
+        patch_size: (width, height) of a patch, which must tile the image.
+        num_classes: C of the classifier: N x N to d, ReLU, d to d, d to C.
+        d_model, dff, activation, symmetric_rels, context_norm: as :class:`~dual_attention.baselines.CoRelNet`.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        dff: int | None = None,
+        activation: str | Activation = "softmax",
+        *,
+        symmetric_rels: bool = True,
+        context_norm: bool = False,
+    ) -> None:
+        super().__init__(image_shape, patch_size, d_model)
+        self.corelnet = CoRelNet(
+            d_model, self.n_objects, dff, activation, symmetric_rels=symmetric_rels, context_norm=context_norm
+        )
+        # As in the published runs there is no activation between the last two layers.
+        self.classifier = nn.Sequential(
+            nn.Linear(self.corelnet.out_features, d_model),
+            nn.ReLU(),
+            nn.Linear(d_model, d_model),
+            nn.Linear(d_model, num_classes),
+        )
+
+    def summary(self, objects: Tensor) -> Tensor:
+        """The similarities of all pairs, ``(B, N * N)``."""
+        return self.corelnet(objects)
+
+
+class VisionESBN(_ObjectClassifier):
+    """An :class:`~dual_attention.baselines.ESBN` that reads the patches row by row.
+
+    Args:
+        image_shape: (channels, width, height).
+        patch_size: (width, height) of a patch, which must tile the image.
+        num_classes: C of the classifier, one linear layer.
+        d_model, key_dim, hidden_dim, context_norm, scale: as :class:`~dual_attention.baselines.ESBN`.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        patch_size: tuple[int, int],
+        num_classes: int,
+        d_model: int,
+        key_dim: int = 256,
+        hidden_dim: int = 512,
+        *,
+        context_norm: bool = True,
+        scale: float | None = 1.0,
+    ) -> None:
+        super().__init__(image_shape, patch_size, d_model)
+        self.esbn = ESBN(d_model, key_dim, hidden_dim, context_norm=context_norm, scale=scale)
+        self.classifier = nn.Linear(hidden_dim, num_classes)
+        nn.init.xavier_normal_(self.classifier.weight)
+        nn.init.zeros_(self.classifier.bias)
+
+    def summary(self, objects: Tensor) -> Tensor:
+        """The state of the controller after the last patch, ``(B, hidden_dim)``."""
+        return self.esbn(objects)
