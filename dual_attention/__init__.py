@@ -5,6 +5,8 @@ from .cache import CacheGroup, ContextCache, TokenCache
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .functional import OffsetSymbols, RelativeSymbols
+from .language_models import DualAttnTransformerLM, TransformerLM
+from .language_presets import LANGUAGE_PRESETS, LanguageModelConfig, language_preset
 from .positional_encoding import (
     LearnedPositionalEmbeddings,
     RelativePositionalEncoding,
@@ -29,6 +31,7 @@ from .vision_models import VisionDualAttnTransformer, VisionTransformer
 __version__ = "0.1.0"
 
 __all__ = [
+    "LANGUAGE_PRESETS",
     "Attention",
     "CacheGroup",
     "ContextCache",
@@ -37,7 +40,9 @@ __all__ = [
     "DualAttention",
     "DualAttnDecoderBlock",
     "DualAttnEncoderBlock",
+    "DualAttnTransformerLM",
     "EncoderBlock",
+    "LanguageModelConfig",
     "LearnedPositionalEmbeddings",
     "OffsetSymbols",
     "PositionRelativeSymbolRetriever",
@@ -52,7 +57,9 @@ __all__ = [
     "SinusoidalPositionalEncoding",
     "SymbolicAttention",
     "TokenCache",
+    "TransformerLM",
     "VisionDualAttnTransformer",
     "VisionTransformer",
     "__version__",
+    "language_preset",
 ]

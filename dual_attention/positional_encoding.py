@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ._heads import check_dropout, check_sequence
+from .functional.checks import is_readable
 from .functional.rotary import apply_rotary, rotary_tables
 
 __all__ = [
@@ -61,7 +62,10 @@ def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, o
 
 
 def check_positions(positions: Tensor, batch: int, length: int, last: int, why: str) -> None:
-    """Raise ``ValueError`` unless positions are integers ``(batch or 1, length)`` from 0 to ``last``."""
+    """Raise ``ValueError`` unless positions are integers ``(batch or 1, length)`` from 0 to ``last``.
+
+    Their values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
+    """
     if positions.is_floating_point() or positions.dtype == torch.bool or positions.dim() != 2:
         shaped = False
     else:
@@ -71,7 +75,7 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
             f"positions: expected integers of shape (batch or 1, length) = {(batch, length)}, "
             f"got shape {tuple(positions.shape)} of dtype {positions.dtype}"
         )
-    if positions.numel() and (int(positions.min()) < 0 or int(positions.max()) > last):
+    if positions.numel() and is_readable(positions) and (int(positions.min()) < 0 or int(positions.max()) > last):
         raise ValueError(
             f"positions: expected 0 to {last} ({why}), got {int(positions.min())} to {int(positions.max())}"
         )
@@ -144,6 +148,10 @@ class RelativePositionalEncoding(nn.Module):
         self.dim = dim
         self.max_rel_pos = max_rel_pos
         self.rel_pos_embeddings = nn.Parameter(torch.empty(2 * max_rel_pos + 1, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors from Xavier's uniform distribution."""
         nn.init.xavier_uniform_(self.rel_pos_embeddings)
 
     def index(self, length_q: int, length_k: int | None = None, *, offset: int = 0) -> Tensor:
@@ -205,8 +213,10 @@ class RotaryPositionalEncoding(nn.Module):
         self.register_buffer("freqs_sin", sin, persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositionalEncoding:
+        had_values = not self.freqs_cos.is_meta
         super()._apply(fn, recurse)
-        if self.freqs_cos.dtype != torch.float32:  # .half(), .bfloat16(), .double(): restore what the cast rounded
+        # .half(), .bfloat16(), .double() round the tables; .to_empty(), off the meta device, gives them no values.
+        if self.freqs_cos.dtype != torch.float32 or not (had_values or self.freqs_cos.is_meta):
             device = self.freqs_cos.device
             self.freqs_cos, self.freqs_sin = rotary_tables(self.dim, self.max_len, theta=self.theta, device=device)
         return self

@@ -18,6 +18,7 @@ Shapes: B batch, L length (of the new tokens, with a cache), t earlier tokens, d
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,7 @@ from ._continuation import Past, continue_from, leaves_cache_whole
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .cache import Cache, TokenCache
 from .functional import OffsetSymbols, RelativeSymbols, attention
+from .functional.checks import is_readable
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table
 
 __all__ = [
@@ -139,6 +141,13 @@ class PositionalSymbolRetriever(nn.Module):
             self.register_buffer("sinusoids", sinusoidal_table(max_length, symbol_dim), persistent=False)
         else:
             self.symbol_library = nn.Embedding(max_length, symbol_dim)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PositionalSymbolRetriever:
+        without_values = self.sinusoidal and self.get_buffer("sinusoids").is_meta
+        super()._apply(fn, recurse)
+        if without_values and not self.get_buffer("sinusoids").is_meta:  # .to_empty(): no state dict fills it
+            self.get_buffer("sinusoids").copy_(sinusoidal_table(self.max_length, self.symbol_dim))
+        return self
 
     def table(self) -> Tensor:
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
@@ -373,6 +382,6 @@ class RelationalSymbolicAttention(nn.Module):
         if not self.causal_nbhd:
             raise ValueError("positions: needs causal_nbhd=True, since they do not tell where an example ends")
         check_positions(positions, batch, length, past.senders + length - 1, f"{past.senders} tokens came before x")
-        if (positions > past.senders + places).any():
+        if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
         return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])

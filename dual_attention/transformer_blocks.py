@@ -69,6 +69,10 @@ class RMSNorm(nn.Module):
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(dim))
 
+    def reset_parameters(self) -> None:
+        """Set the weights to one."""
+        nn.init.ones_(self.weight)
+
     def forward(self, x: Tensor) -> Tensor:
         """``(..., dim) -> (..., dim)``."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))

@@ -45,6 +45,8 @@ ROOMS = {
     "transformer_blocks": "blocks",
     "dual_attn_blocks": "blocks",
     "vision_models": "models",
+    "_language_base": "models",
+    "_language_inputs": "models",
     "language_models": "models",
     "language_presets": "models",
     "seq2seq_models": "models",

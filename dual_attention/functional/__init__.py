@@ -3,6 +3,7 @@
 from . import reference
 from .activations import ACTIVATIONS, activation_function
 from .attention import attention
+from .cross_entropy import cross_entropy, linear_cross_entropy
 from .masks import (
     MaskPattern,
     causal_mask,
@@ -10,6 +11,7 @@ from .masks import (
     mask_pattern,
     padding_mask,
     positions_from_padding,
+    positions_from_segments,
     segments_from_lengths,
 )
 from .relational import RelationalAttentionOutput, relational_attention
@@ -28,10 +30,13 @@ __all__ = [
     "attention",
     "causal_mask",
     "combine_masks",
+    "cross_entropy",
     "disentangled_relational_cross_attention",
+    "linear_cross_entropy",
     "mask_pattern",
     "padding_mask",
     "positions_from_padding",
+    "positions_from_segments",
     "reference",
     "relational_attention",
     "relational_cross_attention",

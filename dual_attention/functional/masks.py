@@ -70,6 +70,33 @@ def positions_from_padding(padding_mask: Tensor) -> Tensor:
     return (padding_mask.long().cumsum(dim=-1) - 1).clamp_min(0)
 
 
+def positions_from_segments(segments: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+    """Position of each token within its own sequence, where several are packed into one, end to end.
+
+    Args:
+        segments: integers ``(B or 1, L)``, one number for each sequence; positions begin again wherever it changes.
+        padding_mask: boolean, ``(B, L)``; True = a real token. Others are not counted, as in
+            :func:`positions_from_padding`.
+
+    Returns:
+        Integers of the broadcast shape, ``(B or 1, L)``.
+
+    Raises:
+        TypeError: if the mask is not boolean.
+    """
+    if padding_mask is None:
+        real = torch.ones_like(segments, dtype=torch.long)
+    else:
+        require_boolean("padding_mask", padding_mask)
+        real = padding_mask.long().expand(torch.broadcast_shapes(segments.shape, padding_mask.shape))
+    counted = real.cumsum(dim=-1)
+    begins = torch.ones_like(segments, dtype=torch.bool)
+    begins[:, 1:] = segments[:, 1:] != segments[:, :-1]
+    # Counts never decrease, so the largest at a beginning so far is that of the last beginning.
+    before = (counted - real).masked_fill(~begins, 0).cummax(dim=-1).values
+    return (counted - before - 1).clamp_min(0)
+
+
 @dataclass(frozen=True)
 class MaskPattern:
     """Which pairs may be attended, kept in parts, so that blocks of it can be built without the whole.

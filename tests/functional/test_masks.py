@@ -8,6 +8,7 @@ from dual_attention.functional import (
     mask_pattern,
     padding_mask,
     positions_from_padding,
+    positions_from_segments,
     segments_from_lengths,
 )
 from dual_attention.functional.masks import check_bias
@@ -185,3 +186,13 @@ def test_positions_count_real_tokens():
     assert positions_from_padding(mask).tolist() == [[0, 0, 0, 1], [0, 1, 2, 2], [0, 0, 0, 0]]
     with pytest.raises(TypeError, match="padding_mask: expected a boolean"):
         positions_from_padding(mask.long())
+
+
+def test_positions_from_segments():
+    segments = torch.tensor([[4, 4, 1, 1, 1, 7], [0, 0, 0, 0, 0, 0]])
+    assert positions_from_segments(segments).tolist() == [[0, 1, 0, 1, 2, 0], [0, 1, 2, 3, 4, 5]]
+    real = torch.tensor([[False, True, True, False, True, True], [True] * 4 + [False] * 2])
+    assert positions_from_segments(segments, real).tolist() == [[0, 0, 0, 0, 1, 0], [0, 1, 2, 3, 3, 3]]
+    assert positions_from_segments(segments[:1, :0]).shape == (1, 0)
+    with pytest.raises(TypeError, match="padding_mask: expected a boolean tensor"):
+        positions_from_segments(segments, real.long())

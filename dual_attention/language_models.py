@@ -1,0 +1,359 @@
+"""Language models: the Dual Attention Transformer, and the Transformer beside it.
+
+Both are decoder-only and predict each next token. What they share is in :class:`LanguageModel`: ``forward``, ``loss``,
+``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ._heads import check_positive
+from ._language_base import (
+    BlockInputs,
+    LanguageModel,
+    LanguageModelOutput,
+    PositionEncoding,
+    Trace,
+    on_device,
+)
+from ._retrievers import (
+    SequenceSymbolRetrieval,
+    check_symbols_fit,
+    create_retrievers,
+    retriever_config,
+    tie_symbol_libraries,
+)
+from .attention import Attention
+from .cache import Cache
+from .dual_attention import DualAttention, RelationalHeadType
+from .dual_attn_blocks import DualAttnEncoderBlock
+from .relational_attention import (
+    DisentangledRelationalCrossAttention,
+    RelationalAttention,
+    RelationalCrossAttention,
+    Symbols,
+)
+from .symbol_retrieval import PositionalSymbolRetriever
+from .transformer_blocks import EncoderBlock, NormType
+
+__all__ = [
+    "DualAttnTransformerLM",
+    "LanguageModel",
+    "LanguageModelOutput",
+    "Trace",
+    "TransformerLM",
+    "configure_optimizers",
+]
+
+Heads = Attention | RelationalAttention | RelationalCrossAttention | DisentangledRelationalCrossAttention
+
+
+class TransformerLM(LanguageModel):
+    """Transformer language model.
+
+    Args:
+        vocab_size: V.
+        d_model: width of the model.
+        n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the blocks, see
+            :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
+        max_block_size: context length, most tokens of a sequence.
+        pos_enc_type: ``"pos_emb"``, learned positions added to the input; ``"RoPE"``, rotary positions in the attention
+            of every head; or ``"none"``.
+        use_flash_attention: otherwise attention weights are built.
+        block_kwargs: further arguments of the blocks, for instance ``{"attn_kwargs": {"n_kv_heads": 2}}``.
+        tie_weights: one matrix for the token embedding and the output layer.
+        final_norm: normalise before the output layer.
+        output_bias: a bias in the output layer.
+        rope_theta: base of RoPE's frequencies.
+        device, dtype: of the parameters; RoPE's tables are float32 always. On ``"meta"``, nothing is stored: fill the
+            model with ``model.to_empty(device=...)`` and a state dict or ``model.init_weights()``.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        max_block_size: int,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        pos_enc_type: PositionEncoding = "pos_emb",
+        use_flash_attention: bool = True,
+        block_kwargs: Mapping[str, Any] | None = None,
+        *,
+        tie_weights: bool = True,
+        final_norm: bool = True,
+        output_bias: bool = False,
+        rope_theta: float = 10000.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_positive(n_layers=n_layers)
+        with on_device(device):
+            blocks = [
+                EncoderBlock(
+                    d_model,
+                    n_heads,
+                    dff,
+                    dropout_rate,
+                    activation,
+                    norm_first,
+                    norm_type,
+                    bias,
+                    causal=True,
+                    **(block_kwargs or {}),
+                )
+                for _ in range(n_layers)
+            ]
+            heads = blocks[0].self_attn
+            super().__init__(
+                blocks,
+                (),
+                rotary_dim=heads.key_dim,
+                vocab_size=vocab_size,
+                d_model=d_model,
+                dropout_rate=dropout_rate,
+                norm_type=norm_type,
+                max_block_size=max_block_size,
+                pos_enc_type=pos_enc_type,
+                tie_weights=tie_weights,
+                final_norm=final_norm,
+                output_bias=output_bias,
+                rope_theta=rope_theta,
+            )
+        self.n_heads = n_heads
+        self.dff = dff
+        self.activation = activation
+        self.norm_first = norm_first
+        self.bias = bias
+        self.use_flash_attention = use_flash_attention
+        self.block_kwargs = dict(block_kwargs or {})
+        self._pair_products = pair_products(heads)
+        self._finish(dtype)
+
+    def _block(
+        self,
+        layer: int,
+        x: Tensor,
+        symbols: Symbols | None,
+        inputs: BlockInputs,
+        caches: dict[str, Cache],
+        need_weights: bool = False,
+    ) -> Any:
+        unfused = need_weights or not self.use_flash_attention
+        out = self.layers.blocks[layer](x, **inputs.arguments, need_weights=unfused, cache=caches.get("blocks"))
+        return out[0] if unfused and not need_weights else out
+
+
+class DualAttnTransformerLM(LanguageModel):
+    """Dual Attention Transformer language model (arXiv 2405.16727, section 4.4).
+
+    Args:
+        n_heads_sa, n_heads_ra: sensory and relational heads.
+        symbol_retrieval_kwargs: arguments of the class of :mod:`dual_attention.symbol_retrieval` that
+            ``symbol_retrieval`` names.
+        sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`;
+            ``"position_relative"`` symbols need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
+        symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"`` (with ``causal_nbhd``, its default),
+            ``"positional_symbols"`` or ``"position_relative"``.
+        symbol_retriever_config: ``{"shared_symbol_retriever": True, "weight_tie_symbol_library": False}`` by default:
+            one retriever for all layers, or one for each, with symbols of its own or those of the first.
+        bias: biases in the feed-forward blocks, if ``ff_bias`` is None. Dual attention has none unless ``sa_kwargs``
+            and ``ra_kwargs`` ask for them.
+        ff_bias: biases in the feed-forward blocks; True by default whatever ``bias`` is, as in the published package,
+            whose checkpoints have them with ``bias=False``.
+        block_kwargs: further arguments of the blocks, for instance ``{"post_norm_dropout": False}``.
+        update_symbols_each_layer: retrieve symbols anew for each block, from what enters it before its normalisation,
+            as the published package does; otherwise once, for the first, which needs a shared retriever.
+        vocab_size, d_model, n_layers, dff, dropout_rate, activation, norm_first, max_block_size, norm_type,
+        pos_enc_type, tie_weights, final_norm, output_bias, rope_theta, device, dtype: as :class:`TransformerLM`.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads_sa: int,
+        n_heads_ra: int,
+        symbol_retrieval_kwargs: Mapping[str, Any],
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        max_block_size: int,
+        norm_type: NormType = "layernorm",
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        ra_type: RelationalHeadType = "relational_attention",
+        share_attn_params: bool = False,
+        symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
+        symbol_retriever_config: Mapping[str, bool] | None = None,
+        pos_enc_type: PositionEncoding = "pos_emb",
+        bias: bool = True,
+        *,
+        ff_bias: bool | None = True,
+        block_kwargs: Mapping[str, Any] | None = None,
+        update_symbols_each_layer: bool = True,
+        tie_weights: bool = True,
+        final_norm: bool = True,
+        output_bias: bool = False,
+        rope_theta: float = 10000.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_positive(n_layers=n_layers)
+        check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
+        config = retriever_config(symbol_retriever_config)
+        if not (update_symbols_each_layer or config["shared_symbol_retriever"]):
+            raise ValueError(
+                "update_symbols_each_layer: symbols that are retrieved once need "
+                "symbol_retriever_config={'shared_symbol_retriever': True}"
+            )
+        with on_device(device):
+            retrievers = create_retrievers(symbol_retrieval, symbol_retrieval_kwargs, config, n_layers, d_model)
+            blocks = [
+                DualAttnEncoderBlock(
+                    d_model,
+                    n_heads_sa,
+                    n_heads_ra,
+                    dff,
+                    activation,
+                    dropout_rate,
+                    norm_first,
+                    norm_type,
+                    sa_kwargs,
+                    ra_kwargs,
+                    ra_type,
+                    share_attn_params,
+                    bias=bias if ff_bias is None else ff_bias,
+                    causal=True,
+                    **(block_kwargs or {}),
+                )
+                for _ in range(n_layers)
+            ]
+            heads = heads_of(blocks[0].dual_attn)
+            super().__init__(
+                blocks,
+                retrievers,
+                rotary_dim=key_width(heads, pos_enc_type),
+                vocab_size=vocab_size,
+                d_model=d_model,
+                dropout_rate=dropout_rate,
+                norm_type=norm_type,
+                max_block_size=max_block_size,
+                pos_enc_type=pos_enc_type,
+                tie_weights=tie_weights,
+                final_norm=final_norm,
+                output_bias=output_bias,
+                rope_theta=rope_theta,
+            )
+        self.symbol_retriever_config = config
+        self.n_heads_sa = n_heads_sa
+        self.n_heads_ra = n_heads_ra
+        self.n_heads = n_heads_sa + n_heads_ra
+        self.dff = dff
+        self.activation = activation
+        self.norm_first = norm_first
+        self.bias = bias
+        self.ra_type = ra_type
+        self.share_attn_params = share_attn_params
+        self.block_kwargs = dict(block_kwargs or {})
+        self.symbol_retriever = symbol_retrieval  # its name, as in the published class
+        self.update_symbols_each_layer = update_symbols_each_layer
+        self._pair_products = sum(pair_products(kind) for kind in heads)
+        self._finish(dtype)
+
+    def _tie(self) -> None:
+        super()._tie()
+        if self.symbol_retriever_config["weight_tie_symbol_library"]:
+            tie_symbol_libraries(list(self.layers.symbol_retrievers))
+
+    def _block(
+        self,
+        layer: int,
+        x: Tensor,
+        symbols: Symbols | None,
+        inputs: BlockInputs,
+        caches: dict[str, Cache],
+        need_weights: bool = False,
+    ) -> Any:
+        if not self.n_heads_ra:
+            symbols = x  # not read
+        elif symbols is None:
+            symbols = self._symbols(layer, x, inputs, caches)
+        cache = caches.get("blocks")
+        return self.layers.blocks[layer](x, symbols, **inputs.arguments, need_weights=need_weights, cache=cache)
+
+    def _symbols_for_all(self, x: Tensor, inputs: BlockInputs, caches: dict[str, Cache]) -> Symbols | None:
+        if self.update_symbols_each_layer or not self.n_heads_ra:
+            return None
+        return self._symbols(0, x, inputs, caches)
+
+    def _symbols(self, layer: int, x: Tensor, inputs: BlockInputs, caches: dict[str, Cache]) -> Symbols:
+        retriever = self.layers.symbol_retrievers[layer]
+        symbols = retriever(x, cache=caches.get("symbols"), positions=inputs.positions)
+        same = inputs.positions is None or inputs.positions.shape[0] == 1
+        if isinstance(retriever, PositionalSymbolRetriever) and same:
+            return symbols[:1]  # the same in every example: projected once
+        return symbols
+
+    def _retrievers_used(self) -> Sequence[nn.Module]:
+        if not self.n_heads_ra:
+            return ()
+        return list(self.layers.symbol_retrievers)[: self.n_layers if self.update_symbols_each_layer else 1]
+
+
+def heads_of(attention: DualAttention) -> list[Heads]:
+    """Both kinds of head, or the one there is."""
+    return [heads for heads in (attention.self_attention, attention.relational_attention) if heads is not None]
+
+
+def key_width(kinds: Sequence[Heads], pos_enc_type: str) -> int:
+    """The width of queries and keys, which RoPE needs to be the same in all kinds of head."""
+    widths = [getattr(heads, "key_dim", heads.head_dim) for heads in kinds]
+    if pos_enc_type == "RoPE" and len(set(widths)) > 1:
+        raise ValueError(
+            f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in both kinds of head, got {widths}"
+        )
+    return widths[0]
+
+
+def pair_products(heads: Heads) -> int:
+    """Multiply-adds of a receiver and a sender, as the definition has them: scores, relations and what is received."""
+    width = heads.head_dim
+    if isinstance(heads, RelationalCrossAttention):
+        return heads.n_heads * 2 * width
+    if isinstance(heads, DisentangledRelationalCrossAttention):
+        return heads.n_heads * 3 * width
+    products = heads.n_heads * (heads.key_dim + width)
+    if isinstance(heads, RelationalAttention):
+        products += heads.n_relations * (heads.rel_proj_dim + heads.n_heads)
+    return products
+
+
+def configure_optimizers(
+    model: nn.Module, weight_decay: float, learning_rate: float, betas: tuple[float, float], device_type: str
+) -> torch.optim.AdamW:
+    """AdamW as the paper's language models were trained with: decay of tensors with two or more axes alone.
+
+    Args:
+        model: its frozen parameters are left out.
+        device_type: fused for ``"cuda"``.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in trained if parameter.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=device_type == "cuda")

@@ -1,0 +1,240 @@
+"""Configurations of language models as data, and those of the paper by name."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import torch
+
+from ._language_base import PositionEncoding
+from ._retrievers import SequenceSymbolRetrieval
+from .dual_attention import RelationalHeadType
+from .language_models import DualAttnTransformerLM, TransformerLM
+from .transformer_blocks import NormType
+
+__all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]
+
+Kwargs = dict[str, Any]
+
+_OF_DAT = {"models": ("dat",)}
+_OF_TRANSFORMER = {"models": ("transformer",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig:
+    """All that builds a language model: the arguments of its class, under their names and with their defaults.
+
+    Attributes:
+        model: ``"dat"``, a :class:`~dual_attention.language_models.DualAttnTransformerLM`, or ``"transformer"``, a
+            :class:`~dual_attention.language_models.TransformerLM`. The other attributes are explained there.
+
+    Raises:
+        TypeError: if a value is of another type than its attribute.
+        ValueError: if an argument that the model needs is missing, or one that belongs to the other model is given.
+    """
+
+    model: Literal["dat", "transformer"]
+    vocab_size: int
+    d_model: int
+    n_layers: int
+    n_heads: int | None = field(default=None, metadata=_OF_TRANSFORMER)
+    n_heads_sa: int | None = field(default=None, metadata=_OF_DAT)
+    n_heads_ra: int | None = field(default=None, metadata=_OF_DAT)
+    symbol_retrieval_kwargs: Kwargs | None = field(default=None, metadata=_OF_DAT)
+    dff: int | None
+    dropout_rate: float
+    activation: str
+    norm_first: bool
+    max_block_size: int
+    norm_type: NormType = "layernorm"
+    sa_kwargs: Kwargs | None = field(default=None, metadata=_OF_DAT)
+    ra_kwargs: Kwargs | None = field(default=None, metadata=_OF_DAT)
+    ra_type: RelationalHeadType = field(default="relational_attention", metadata=_OF_DAT)
+    share_attn_params: bool = field(default=False, metadata=_OF_DAT)
+    symbol_retrieval: SequenceSymbolRetrieval = field(default="symbolic_attention", metadata=_OF_DAT)
+    symbol_retriever_config: Kwargs | None = field(default=None, metadata=_OF_DAT)
+    pos_enc_type: PositionEncoding = "pos_emb"
+    bias: bool = True
+    use_flash_attention: bool = field(default=True, metadata=_OF_TRANSFORMER)
+    block_kwargs: Kwargs | None = None
+    ff_bias: bool | None = field(default=True, metadata=_OF_DAT)
+    update_symbols_each_layer: bool = field(default=True, metadata=_OF_DAT)
+    tie_weights: bool = True
+    final_norm: bool = True
+    output_bias: bool = False
+    rope_theta: float = 10000.0
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for about in fields(self):
+            value = getattr(self, about.name)
+            if not _fits(value, hints[about.name]):
+                raise TypeError(f"{about.name}: expected {_described(hints[about.name])}, got {value!r}")
+            if isinstance(value, Mapping):  # a copy: the caller's may change, this may not
+                object.__setattr__(self, about.name, dict(value))
+            if self.model not in about.metadata.get("models", (self.model,)) and value != about.default:
+                raise ValueError(f"{about.name}: is no argument of model={self.model!r}, got {value!r}")
+        needed = {"dat": ("n_heads_sa", "n_heads_ra", "symbol_retrieval_kwargs"), "transformer": ("n_heads",)}
+        missing = [name for name in needed[self.model] if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"{', '.join(missing)}: needed with model={self.model!r}, got None")
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the model's class, all of them."""
+        return {
+            about.name: getattr(self, about.name)
+            for about in fields(self)
+            if about.name != "model" and self.model in about.metadata.get("models", (self.model,))
+        }
+
+    def build(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> DualAttnTransformerLM | TransformerLM:
+        """The model with freshly drawn weights."""
+        kind = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}[self.model]
+        return kind(**self.arguments(), device=device, dtype=dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A dict for JSON, of the model's name and all its arguments.
+
+        Raises:
+            TypeError: if one cannot be written as JSON, for instance an activation that is a function.
+        """
+        written: dict[str, Any] = {"model": self.model}
+        for name, value in self.arguments().items():
+            try:
+                written[name] = json.loads(json.dumps(value))
+            except TypeError as error:
+                raise TypeError(f"{name}: cannot be written as JSON ({error}), got {value!r}") from error
+        return written
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LanguageModelConfig:
+        """The configuration that :meth:`to_dict` wrote; what is left out has its default.
+
+        Raises:
+            ValueError: if there are unknown keys, or one without default is missing.
+            TypeError, ValueError: as the constructor.
+        """
+        known = {about.name: about for about in fields(cls)}
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ValueError(f"unknown keys: {', '.join(map(repr, unknown))}; expected some of {', '.join(known)}")
+        missing = [name for name, about in known.items() if about.default is MISSING and name not in values]
+        if missing:
+            raise ValueError(f"missing keys: {', '.join(missing)}")
+        return cls(**values)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that an attribute is annotated with."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, choice) for choice in get_args(hint))
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if origin is dict:
+        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _described(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_described(choice) for choice in get_args(hint))
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(repr, get_args(hint)))}"
+    if get_origin(hint) is dict:
+        return "a mapping of strings"
+    return "None" if hint is type(None) else hint.__name__
+
+
+# FineWeb-Edu, section 4.4 and Table 5 of the paper: pre-norm, GELU, rotary positions, the 50,257 tokens of GPT-2 padded
+# to a multiple of 128. The symbol libraries are frozen. Feed-forward blocks of the DAT have biases although bias=False.
+_PAPER: dict[str, Any] = {
+    "vocab_size": 50304,
+    "n_layers": 24,
+    "dropout_rate": 0.0,
+    "activation": "gelu",
+    "norm_first": True,
+    "max_block_size": 1024,
+    "pos_enc_type": "RoPE",
+    "bias": False,
+}
+_TINY: dict[str, Any] = {**_PAPER, "vocab_size": 257, "n_layers": 2, "max_block_size": 256}  # bytes, and an end
+
+
+def _transformer(d_model: int, *, head_dim: int = 64, common: Mapping[str, Any] = _PAPER) -> LanguageModelConfig:
+    n_heads = d_model // head_dim
+    return LanguageModelConfig(model="transformer", d_model=d_model, n_heads=n_heads, dff=4 * d_model, **common)
+
+
+def _dat(
+    d_model: int,
+    n_relations: int,
+    *,
+    n_kv_heads: int | None,
+    n_symbols: int,
+    symbol_heads: int,
+    head_dim: int = 64,
+    common: Mapping[str, Any] = _PAPER,
+) -> LanguageModelConfig:
+    """Half of the heads relational; relations are as wide, together, as the relational heads."""
+    half = d_model // head_dim // 2
+    width = half * head_dim // n_relations
+    return LanguageModelConfig(
+        model="dat",
+        d_model=d_model,
+        n_heads_sa=half,
+        n_heads_ra=half,
+        symbol_retrieval_kwargs={
+            "d_model": d_model,
+            "n_heads": symbol_heads,
+            "n_symbols": n_symbols,
+            "trainable_symbols": False,
+        },
+        dff=4 * d_model,
+        sa_kwargs={"n_kv_heads": n_kv_heads},
+        ra_kwargs={"n_kv_heads": n_kv_heads, "n_relations": n_relations, "rel_proj_dim": width},
+        **common,
+    )
+
+
+LANGUAGE_PRESETS: Mapping[str, LanguageModelConfig] = types.MappingProxyType(
+    {
+        "T-tiny": _transformer(64, head_dim=16, common=_TINY),
+        "T-353M": _transformer(1024),
+        "T-757M": _transformer(1536),
+        "T-1.31B": _transformer(2048),
+        "DAT-tiny": _dat(64, 8, n_kv_heads=1, n_symbols=32, symbol_heads=4, head_dim=16, common=_TINY),
+        "DAT-343M-nr8": _dat(1024, 8, n_kv_heads=4, n_symbols=1024, symbol_heads=8),
+        "DAT-343M-nr32": _dat(1024, 32, n_kv_heads=4, n_symbols=1024, symbol_heads=8),
+        "DAT-343M-nr64": _dat(1024, 64, n_kv_heads=4, n_symbols=1024, symbol_heads=8),
+        "DAT-368M": _dat(1024, 32, n_kv_heads=None, n_symbols=1024, symbol_heads=8),
+        "DAT-734M": _dat(1536, 64, n_kv_heads=6, n_symbols=1024, symbol_heads=8),
+        "DAT-1.27B-nr64": _dat(2048, 64, n_kv_heads=8, n_symbols=2048, symbol_heads=8),
+        "DAT-1.27B-nr128": _dat(2048, 128, n_kv_heads=8, n_symbols=2048, symbol_heads=16),
+        "DAT-1.37B": _dat(2048, 64, n_kv_heads=None, n_symbols=2048, symbol_heads=8),
+    }
+)
+"""The paper's language models by name: T for Transformer, millions or billions of trained parameters, and nr for the
+number of relations where several were trained (Table 5 has nr64 of 343M and nr128 of 1.27B); and a tiny one of each, on
+bytes, for tests and demonstrations."""
+
+
+def language_preset(name: str) -> LanguageModelConfig:
+    """The configuration of that name.
+
+    Raises:
+        ValueError: if there is none; the message lists the names.
+    """
+    if name not in LANGUAGE_PRESETS:
+        raise ValueError(f"name: expected one of {', '.join(LANGUAGE_PRESETS)}, got {name!r}")
+    return LANGUAGE_PRESETS[name]
