@@ -4,6 +4,12 @@ from .attention import Attention
 from .cache import CacheGroup, ContextCache, TokenCache
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
+from .encoder_models import (
+    DualAttnTransformerEncoder,
+    EncoderForMaskedLM,
+    EncoderForSequenceClassification,
+    TransformerEncoder,
+)
 from .functional import OffsetSymbols, RelativeSymbols
 from .positional_encoding import (
     LearnedPositionalEmbeddings,
@@ -16,6 +22,7 @@ from .relational_attention import (
     RelationalAttention,
     RelationalCrossAttention,
 )
+from .seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from .symbol_retrieval import (
     PositionalSymbolRetriever,
     PositionRelativeSymbolRetriever,
@@ -37,7 +44,10 @@ __all__ = [
     "DualAttention",
     "DualAttnDecoderBlock",
     "DualAttnEncoderBlock",
+    "DualAttnTransformerEncoder",
     "EncoderBlock",
+    "EncoderForMaskedLM",
+    "EncoderForSequenceClassification",
     "LearnedPositionalEmbeddings",
     "OffsetSymbols",
     "PositionRelativeSymbolRetriever",
@@ -49,9 +59,12 @@ __all__ = [
     "RelativePositionalEncoding",
     "RelativeSymbols",
     "RotaryPositionalEncoding",
+    "Seq2SeqDualAttnTransformer",
+    "Seq2SeqTransformer",
     "SinusoidalPositionalEncoding",
     "SymbolicAttention",
     "TokenCache",
+    "TransformerEncoder",
     "VisionDualAttnTransformer",
     "VisionTransformer",
     "__version__",
