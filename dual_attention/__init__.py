@@ -4,6 +4,12 @@ from .attention import Attention
 from .cache import CacheGroup, ContextCache, TokenCache
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
+from .encoder_models import (
+    DualAttnTransformerEncoder,
+    EncoderForMaskedLM,
+    EncoderForSequenceClassification,
+    TransformerEncoder,
+)
 from .functional import OffsetSymbols, RelativeSymbols
 from .language_models import DualAttnTransformerLM, TransformerLM
 from .language_presets import LANGUAGE_PRESETS, LanguageModelConfig, language_preset
@@ -18,6 +24,7 @@ from .relational_attention import (
     RelationalAttention,
     RelationalCrossAttention,
 )
+from .seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from .symbol_retrieval import (
     PositionalSymbolRetriever,
     PositionRelativeSymbolRetriever,
@@ -40,8 +47,11 @@ __all__ = [
     "DualAttention",
     "DualAttnDecoderBlock",
     "DualAttnEncoderBlock",
+    "DualAttnTransformerEncoder",
     "DualAttnTransformerLM",
     "EncoderBlock",
+    "EncoderForMaskedLM",
+    "EncoderForSequenceClassification",
     "LanguageModelConfig",
     "LearnedPositionalEmbeddings",
     "OffsetSymbols",
@@ -54,9 +64,12 @@ __all__ = [
     "RelativePositionalEncoding",
     "RelativeSymbols",
     "RotaryPositionalEncoding",
+    "Seq2SeqDualAttnTransformer",
+    "Seq2SeqTransformer",
     "SinusoidalPositionalEncoding",
     "SymbolicAttention",
     "TokenCache",
+    "TransformerEncoder",
     "TransformerLM",
     "VisionDualAttnTransformer",
     "VisionTransformer",

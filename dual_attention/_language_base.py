@@ -6,7 +6,6 @@ vocabulary, L layers.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,15 +17,17 @@ from torch.utils.checkpoint import checkpoint
 
 from ._continuation import leaves_cache_whole, parts
 from ._heads import check_dropout, check_positive
-from ._language_inputs import IGNORED, check_masks, check_targets, check_tokens, token_positions
+from ._initialisation import init_weights
+from ._language_inputs import IGNORED, check_masks, check_targets, token_positions
+from ._model_inputs import check_tokens
 from .cache import Cache, CacheGroup
 from .dual_attention import DualAttentionOutput
 from .functional import cross_entropy, linear_cross_entropy
 from .generation import Generates
-from .positional_encoding import RelativePositionalEncoding, RotaryPositionalEncoding
+from .positional_encoding import RotaryPositionalEncoding
 from .relational_attention import RelationalAttention, Symbols
 from .symbol_retrieval import SymbolicAttention
-from .transformer_blocks import NormType, RMSNorm, create_norm
+from .transformer_blocks import NormType, create_norm
 
 __all__ = ["LanguageModel", "LanguageModelOutput", "PositionEncoding", "Trace"]
 
@@ -178,7 +179,6 @@ class LanguageModel(Generates, nn.Module):
             self._tie()
         return self
 
-    @torch.no_grad()
     def init_weights(self) -> None:
         """Draw all parameters anew, as the paper's language models are initialised.
 
@@ -186,20 +186,7 @@ class LanguageModel(Generates, nn.Module):
         (``wo`` of attention, ``linear2`` of feed-forward blocks) comes from N(0, 0.02 / sqrt(2 L)); templates and
         symbols of symbolic attention from N(0, 1). With ``wr_init="large"``, relational attention draws its own W_r.
         """
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
-                if isinstance(module, nn.Linear) and module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, RelationalAttention):
-                module.reset_wr()
-                if module.wr_init == "published":
-                    nn.init.normal_(module.wr, std=0.02)
-            elif isinstance(module, nn.LayerNorm | RMSNorm | SymbolicAttention | RelativePositionalEncoding):
-                module.reset_parameters()
-        for name, parameter in self.layers.blocks.named_parameters():
-            if name.endswith((".wo.weight", ".linear2.weight")):
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * self.n_layers))
+        init_weights(self, n_layers=self.n_layers)
 
     @property
     def freqs_cos(self) -> Tensor:
@@ -425,7 +412,7 @@ class LanguageModel(Generates, nn.Module):
         cached: bool,
     ) -> tuple[Tensor, BlockInputs]:
         """Embedded tokens with their positions, and what every block is given beside them."""
-        check_tokens(x, self.vocab_size)
+        check_tokens("x", x, self.vocab_size)
         check_masks(x, padding_mask, segments, start, cached)
         positions = token_positions(x, padding_mask, segments, positions, start, self.block_size)
         length = x.shape[1]

@@ -5,37 +5,15 @@ Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from ._model_inputs import is_integer
 from .functional import positions_from_padding, positions_from_segments
-from .functional.checks import is_readable
 from .functional.masks import require_boolean
 from .positional_encoding import check_positions
 
 IGNORED = -1
 """The target that is not scored."""
-
-
-def is_integer(x: Tensor) -> bool:
-    """Whether a tensor holds integers; booleans are none."""
-    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
-
-
-def check_tokens(x: Tensor, vocab_size: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless ``x`` holds token ids ``(B, N)``.
-
-    On the CPU their range is checked, too; elsewhere it is the embedding that fails.
-    """
-    if not is_integer(x):
-        raise TypeError(f"x: expected token ids, integers, got dtype {x.dtype}")
-    if x.dim() != 2:
-        raise ValueError(f"x: expected token ids of shape (batch, length), got {tuple(x.shape)}")
-    if x.numel() and is_readable(x) and not 0 <= int(x.min()) <= int(x.max()) < vocab_size:
-        raise ValueError(
-            f"x: expected token ids from 0 to {vocab_size - 1} (vocab_size={vocab_size}), "
-            f"got {int(x.min())} to {int(x.max())}"
-        )
 
 
 def check_masks(x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, start: int, cached: bool) -> None:

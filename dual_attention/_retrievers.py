@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from torch import nn
+from torch import Tensor, nn
 
+from ._symbols import Symbols
+from .cache import Cache
 from .symbol_retrieval import (
     PositionalSymbolRetriever,
     PositionRelativeSymbolRetriever,
@@ -88,11 +90,7 @@ def create_retrievers(
         raise ValueError(
             "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
         )
-    name = "d_model" if hasattr(first, "d_model") else "symbol_dim"
-    if getattr(first, name) != d_model:
-        raise ValueError(
-            f"symbol_retrieval_kwargs: expected {name}={d_model}, the width of the model, got {getattr(first, name)}"
-        )
+    check_symbol_width(first, d_model)
     return retrievers * n_layers if shared else retrievers
 
 
@@ -110,3 +108,36 @@ def tie_symbol_libraries(retrievers: Sequence[nn.Module]) -> None:
     for retriever in retrievers[1:]:
         if hasattr(first, name):  # sinusoids are the same without it
             setattr(owner_of_library(retriever)[0], name, getattr(first, name))
+
+
+def check_symbol_width(retriever: nn.Module, d_model: int, name: str = "symbol_retrieval_kwargs") -> None:
+    """Raise ``ValueError`` unless a retriever's symbols are as wide as the model."""
+    argument = "d_model" if hasattr(retriever, "d_model") else "symbol_dim"
+    if getattr(retriever, argument) != d_model:
+        raise ValueError(
+            f"{name}: expected {argument}={d_model}, the width of the model, got {getattr(retriever, argument)}"
+        )
+
+
+def retrieve_symbols(
+    retriever: nn.Module, x: Tensor, positions: Tensor | None = None, cache: Cache | None = None
+) -> Symbols:
+    """Symbols for the tokens ``x`` ``(B, L, d)`` of sequences.
+
+    Args:
+        positions: integers ``(B or 1, L)``, where there is padding or sequences are packed; see
+            :mod:`dual_attention.symbol_retrieval`.
+        cache: of the retriever; ``x`` then holds new tokens alone.
+
+    Raises:
+        ValueError: if a token's neighbourhood would reach beyond the end of its sequence.
+    """
+    reaches_on = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
+    if positions is not None and reaches_on:
+        raise ValueError(
+            "padding masks and segments: with 'rel_sym_attn' need causal_nbhd=True; with causal_nbhd=False the "
+            "neighbourhoods of an example's last tokens would reach into what comes after it"
+        )
+    if isinstance(retriever, PositionalSymbolRetriever) and cache is None:
+        x = x[:1] if positions is None else x[: len(positions)]  # the same in every example: projected once
+    return retriever(x, cache=cache, positions=positions)

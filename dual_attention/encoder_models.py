@@ -1,0 +1,212 @@
+"""Bidirectional encoders in the manner of BERT (Devlin et al. 2019, arXiv 1810.04805), and their heads.
+
+==============================================  ============================================================
+:class:`TransformerEncoder`                     tokens to a vector each, with sensory attention
+:class:`DualAttnTransformerEncoder`             the same with dual attention
+:class:`EncoderForMaskedLM`                     an encoder that predicts tokens which were masked
+:class:`EncoderForSequenceClassification`       an encoder with a classifier or a regression on whole sequences
+==============================================  ============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from ._encoder import EncoderModel, EncoderTrace, PositionEncoding
+from ._encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
+from ._retrievers import (
+    SequenceSymbolRetrieval,
+    check_symbol_width,
+    check_symbols_fit,
+    create_symbol_retriever,
+    retrieve_symbols,
+)
+from .dual_attention import RelationalHeadType
+from .dual_attn_blocks import DualAttnEncoderBlock
+from .transformer_blocks import EncoderBlock, NormType
+
+__all__ = [
+    "DualAttnTransformerEncoder",
+    "EncoderForMaskedLM",
+    "EncoderForSequenceClassification",
+    "EncoderHeadOutput",
+    "EncoderTrace",
+    "TransformerEncoder",
+]
+
+
+class TransformerEncoder(EncoderModel):
+    """Bidirectional Transformer encoder.
+
+    Parameters are initialised as those of the language models. ``gradient_checkpointing = True`` trades time for memory
+    in training.
+
+    Args:
+        vocab_size: tokens.
+        d_model: width of the model.
+        n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the blocks, see
+            :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
+        max_block_size: largest length of a sequence.
+        pos_enc_type: ``"pos_emb"``: learned positions; ``"RoPE"``: rotary positions in attention; ``"none"``.
+        attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
+        n_token_types: kinds of tokens, such as those of the first and the second sentence, with an embedding each.
+        embedding_norm: normalise embeddings, as BERT does.
+        final_norm: normalise the output; by default with pre-norm alone.
+        rope_theta: base of RoPE's frequencies.
+
+    Raises:
+        ValueError: if a size or name is wrong.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        max_block_size: int,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        pos_enc_type: PositionEncoding = "pos_emb",
+        *,
+        attn_kwargs: Mapping[str, Any] | None = None,
+        n_token_types: int = 0,
+        embedding_norm: bool = True,
+        final_norm: bool | None = None,
+        rope_theta: float = 10000.0,
+    ) -> None:
+        blocks = [
+            EncoderBlock(
+                d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias, attn_kwargs=attn_kwargs
+            )
+            for _ in range(n_layers)
+        ]
+        super().__init__(
+            blocks,
+            rotary_dim=(attn_kwargs or {}).get("key_dim") or d_model // n_heads,
+            vocab_size=vocab_size,
+            d_model=d_model,
+            dropout_rate=dropout_rate,
+            norm_type=norm_type,
+            max_block_size=max_block_size,
+            pos_enc_type=pos_enc_type,
+            n_token_types=n_token_types,
+            embedding_norm=embedding_norm,
+            final_norm=norm_first if final_norm is None else final_norm,
+            rope_theta=rope_theta,
+        )
+        self.init_weights()
+
+
+class DualAttnTransformerEncoder(EncoderModel):
+    """Bidirectional encoder with dual attention.
+
+    Symbols are retrieved for the tokens as they enter a block, before its normalisation.
+
+    Args:
+        n_heads_sa, n_heads_ra: sensory and relational heads.
+        symbol_retrieval_kwargs: arguments of the class of :mod:`dual_attention.symbol_retrieval` that
+            ``symbol_retrieval`` names.
+        symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"`` or
+            ``"position_relative"``; the last needs ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
+        sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`.
+        bias: biases in the feed-forward blocks.
+        shared_symbol_retriever: one retriever for all layers, or one for each.
+        update_symbols_each_layer: retrieve symbols anew for each block; otherwise once, for the first.
+        vocab_size, d_model, n_layers, dff, dropout_rate, activation, norm_first, max_block_size, norm_type,
+        pos_enc_type, n_token_types, embedding_norm, final_norm, rope_theta: as :class:`TransformerEncoder`.
+
+    Raises:
+        ValueError: if a size or name is wrong, or heads and symbols do not fit.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        n_layers: int,
+        n_heads_sa: int,
+        n_heads_ra: int,
+        symbol_retrieval_kwargs: Mapping[str, Any],
+        dff: int | None,
+        dropout_rate: float,
+        activation: str,
+        norm_first: bool,
+        max_block_size: int,
+        norm_type: NormType = "layernorm",
+        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: Mapping[str, Any] | None = None,
+        ra_type: RelationalHeadType = "relational_attention",
+        share_attn_params: bool = False,
+        symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
+        pos_enc_type: PositionEncoding = "pos_emb",
+        bias: bool = True,
+        *,
+        shared_symbol_retriever: bool = True,
+        update_symbols_each_layer: bool = True,
+        n_token_types: int = 0,
+        embedding_norm: bool = True,
+        final_norm: bool | None = None,
+        rope_theta: float = 10000.0,
+    ) -> None:
+        check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
+        if not (shared_symbol_retriever or update_symbols_each_layer):
+            raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
+        blocks = [
+            DualAttnEncoderBlock(
+                d_model,
+                n_heads_sa,
+                n_heads_ra,
+                dff,
+                activation,
+                dropout_rate,
+                norm_first,
+                norm_type,
+                sa_kwargs,
+                ra_kwargs,
+                ra_type,
+                share_attn_params,
+                bias,
+            )
+            for _ in range(n_layers)
+        ]
+        key_dims = [(kwargs or {}).get("key_dim") for kwargs in (sa_kwargs, ra_kwargs)]
+        super().__init__(
+            blocks,
+            rotary_dim=next(filter(None, key_dims), d_model // (n_heads_sa + n_heads_ra)),
+            vocab_size=vocab_size,
+            d_model=d_model,
+            dropout_rate=dropout_rate,
+            norm_type=norm_type,
+            max_block_size=max_block_size,
+            pos_enc_type=pos_enc_type,
+            n_token_types=n_token_types,
+            embedding_norm=embedding_norm,
+            final_norm=norm_first if final_norm is None else final_norm,
+            rope_theta=rope_theta,
+        )
+        self.n_heads_ra = n_heads_ra
+        self.update_symbols_each_layer = update_symbols_each_layer
+        self.symbol_retrievers = nn.ModuleList()
+        if n_heads_ra:
+            for _ in range(1 if shared_symbol_retriever else n_layers):
+                self.symbol_retrievers.append(create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs))
+                check_symbol_width(self.symbol_retrievers[-1], d_model)
+        self.init_weights()
+
+    def _block(
+        self, layer: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        if not self.n_heads_ra:
+            symbols = x  # not read
+        elif symbols is None or self.update_symbols_each_layer:
+            retriever = self.symbol_retrievers[layer if len(self.symbol_retrievers) > 1 else 0]
+            symbols = retrieve_symbols(retriever, x, positions)
+        return self.blocks[layer](x, symbols, **arguments), symbols

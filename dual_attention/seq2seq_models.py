@@ -1,0 +1,222 @@
+"""Sequence-to-sequence models: the encoder-decoder Transformer, and the same with dual attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ._retrievers import (
+    SequenceSymbolRetrieval,
+    check_symbol_width,
+    check_symbols_fit,
+    create_symbol_retriever,
+    retrieve_symbols,
+)
+from ._seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel, Side
+from ._symbols import Symbols
+from .cache import Cache
+from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
+from .language_models import configure_optimizers
+from .symbol_retrieval import RelationalSymbolicAttention
+from .transformer_blocks import DecoderBlock, EncoderBlock
+
+__all__ = ["Seq2SeqDualAttnTransformer", "Seq2SeqTransformer", "configure_optimizers"]
+
+
+class Seq2SeqTransformer(Seq2SeqModel):
+    """Encoder-decoder Transformer (Vaswani et al. 2017, arXiv 1706.03762).
+
+    Tokens or vectors come in, tokens or vectors come out. The published package does not tie weights, whatever
+    ``tie_weights`` says. A state dict that it saved with ``tie_weights=True`` says so by its names, and loading it
+    unties this model; another state dict in which the two weights differ is refused by a tied model.
+
+    Args:
+        input_spec, output_spec: ``{"type": "token", "vocab_size": n}`` or ``{"type": "vector", "dim": n}``: what the
+            encoder and the decoder read.
+        d_model: width of the model.
+        out_dim: V, number of classes, or width of the predicted vectors.
+        n_layers_enc, n_layers_dec: depths.
+        encoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` but for ``d_model``.
+        decoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` but for ``d_model``.
+            Here ``causal`` is True by default.
+        in_block_size, out_block_size: largest lengths.
+        tie_weights: one weight for the target embedding and the output layer. Vectors have no embedding to share.
+        loss_ignore_idx: class that is not scored.
+        loss_type: ``"cross_entropy"`` or ``"mse"``; by default the first for tokens and the second for vectors.
+        pos_enc: ``"sinusoidal"`` or ``"learned"`` positions, added to ``sqrt(d)`` times the embeddings, or ``"none"``:
+            plain embeddings.
+        embedding_dropout: rate on embeddings.
+        embedding_init: how large embeddings of tokens begin. ``"published"``: standard deviation 1, so that after the
+            multiplication by ``sqrt(d)`` they all but drown the positions. ``"scaled"``: ``d_model ** -0.5``, as large
+            as the positions, and small enough for an output layer. By default the latter with tied weights, which the
+            published package has not, and the former without.
+
+    Raises:
+        TypeError, ValueError: if a size or name is wrong, or weights are to be tied that have different shapes.
+    """
+
+    def __init__(
+        self,
+        input_spec: Mapping[str, Any],
+        output_spec: Mapping[str, Any],
+        d_model: int,
+        out_dim: int,
+        n_layers_enc: int,
+        n_layers_dec: int,
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
+        in_block_size: int,
+        out_block_size: int,
+        tie_weights: bool = True,
+        loss_ignore_idx: int = -1,
+        *,
+        loss_type: LossType | None = None,
+        pos_enc: PositionEncoding = "sinusoidal",
+        embedding_dropout: float = 0.0,
+        embedding_init: EmbeddingInit | None = None,
+    ) -> None:
+        super().__init__(
+            input_spec,
+            output_spec,
+            d_model,
+            out_dim,
+            [EncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
+            [DecoderBlock(d_model, **{"causal": True, **decoder_kwargs}) for _ in range(n_layers_dec)],
+            in_block_size,
+            out_block_size,
+            tie_weights,
+            loss_ignore_idx,
+            loss_type,
+            pos_enc,
+            embedding_dropout,
+            embedding_init,
+        )
+
+
+class Seq2SeqDualAttnTransformer(Seq2SeqModel):
+    """Encoder-decoder Dual Attention Transformer (arXiv 2405.16727, section 4.2).
+
+    Each block is given symbols for what enters it, before its normalisation. Cross-attention is sensory. A side without
+    relational heads retrieves no symbols.
+
+    Args:
+        symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"`` or
+            ``"position_relative"``.
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`. For
+            ``"positional_symbols"``, ``max_length`` is to cover source and target.
+        encoder_kwargs: arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnEncoderBlock` but for
+            ``d_model``; with position-relative symbols, ``ra_kwargs={"use_relative_positional_symbols": True}``.
+        decoder_kwargs: arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` likewise.
+        decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs: a retriever of the decoder's own; by default one
+            serves both sides.
+        update_symbols_each_layer: retrieve symbols anew for each block, as the published package does; otherwise once
+            on each side, for the first.
+        input_spec, output_spec, d_model, out_dim, n_layers_enc, n_layers_dec, in_block_size, out_block_size,
+        tie_weights, loss_ignore_idx, loss_type, pos_enc, embedding_dropout, embedding_init: see
+        :class:`Seq2SeqTransformer`.
+
+    Raises:
+        TypeError, ValueError: as :class:`Seq2SeqTransformer`; if heads and symbols do not fit, or symbols of a causal
+            decoder would depend on later tokens.
+    """
+
+    def __init__(
+        self,
+        input_spec: Mapping[str, Any],
+        output_spec: Mapping[str, Any],
+        symbol_retrieval: SequenceSymbolRetrieval,
+        symbol_retrieval_kwargs: Mapping[str, Any],
+        d_model: int,
+        out_dim: int,
+        n_layers_enc: int,
+        n_layers_dec: int,
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
+        in_block_size: int,
+        out_block_size: int,
+        tie_weights: bool = True,
+        loss_ignore_idx: int = -1,
+        *,
+        loss_type: LossType | None = None,
+        pos_enc: PositionEncoding = "sinusoidal",
+        embedding_dropout: float = 0.0,
+        embedding_init: EmbeddingInit | None = None,
+        decoder_symbol_retrieval: SequenceSymbolRetrieval | None = None,
+        decoder_symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
+        update_symbols_each_layer: bool = True,
+    ) -> None:
+        super().__init__(
+            input_spec,
+            output_spec,
+            d_model,
+            out_dim,
+            [DualAttnEncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
+            [DualAttnDecoderBlock(d_model, **decoder_kwargs) for _ in range(n_layers_dec)],
+            in_block_size,
+            out_block_size,
+            tie_weights,
+            loss_ignore_idx,
+            loss_type,
+            pos_enc,
+            embedding_dropout,
+            embedding_init,
+        )
+        self.update_symbols_each_layer = update_symbols_each_layer
+        shared = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs)
+        check_symbol_width(shared, d_model)
+        self.layers["symbol_retriever"] = shared
+        self._retrievers: dict[Side, str] = {"encoder": "symbol_retriever", "decoder": "symbol_retriever"}
+        of_decoder = symbol_retrieval
+        if decoder_symbol_retrieval is not None:
+            of_decoder = decoder_symbol_retrieval
+            own = create_symbol_retriever(of_decoder, decoder_symbol_retrieval_kwargs or {})
+            check_symbol_width(own, d_model, "decoder_symbol_retrieval_kwargs")
+            self.layers["decoder_symbol_retriever"] = own
+            self._retrievers["decoder"] = "decoder_symbol_retriever"
+        elif decoder_symbol_retrieval_kwargs is not None:
+            raise ValueError("decoder_symbol_retrieval_kwargs: needs decoder_symbol_retrieval")
+        self._relational: dict[Side, bool] = {
+            "encoder": _has_relational_heads(symbol_retrieval, encoder_kwargs, "encoder_kwargs"),
+            "decoder": _has_relational_heads(of_decoder, decoder_kwargs, "decoder_kwargs"),
+        }
+        retriever = self.layers[self._retrievers["decoder"]]
+        sees_later = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
+        if sees_later and self._relational["decoder"] and self.is_causal:
+            raise ValueError(
+                "symbol_retrieval_kwargs: with causal_nbhd=False a symbol of the causal decoder would depend on later "
+                "tokens; decoder_symbol_retrieval gives the decoder another retriever"
+            )
+
+    def _retrieves(self, side: Side, number: int) -> bool:
+        """Whether symbols are retrieved for block ``number``, not taken from the one before."""
+        return self._relational[side] and (self.update_symbols_each_layer or not number)
+
+    def _cache_names(self, side: Side) -> dict[str, str]:
+        names = super()._cache_names(side)
+        wanted = [number for number in range(len(names)) if self._retrieves(side, number)]
+        return {**names, **{f"symbols{number}": f"layers.{self._retrievers[side]}" for number in wanted}}
+
+    def _symbols(
+        self,
+        side: Side,
+        x: Tensor,
+        positions: Tensor | None,
+        caches: Mapping[str, Cache | None],
+        number: int,
+        earlier: tuple[Symbols, ...],
+    ) -> tuple[Symbols, ...]:
+        if not self._relational[side]:
+            return (x,)  # not read
+        if not self._retrieves(side, number):
+            return earlier
+        retriever = self.layers[self._retrievers[side]]
+        return (retrieve_symbols(retriever, x, positions, caches[f"symbols{number}"]),)
+
+
+def _has_relational_heads(symbol_retrieval: str, block_kwargs: Mapping[str, Any], name: str) -> bool:
+    check_symbols_fit(
+        symbol_retrieval, block_kwargs["n_heads_ra"], block_kwargs.get("ra_kwargs"), f"{name}['ra_kwargs']"
+    )
+    return block_kwargs["n_heads_ra"] > 0

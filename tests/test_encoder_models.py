@@ -1,0 +1,545 @@
+"""Bidirectional encoders and their heads."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from dual_attention.data.masked_language import mask_tokens
+from dual_attention.encoder_models import (
+    DualAttnTransformerEncoder,
+    EncoderForMaskedLM,
+    EncoderForSequenceClassification,
+    TransformerEncoder,
+)
+from dual_attention.functional import segments_from_lengths
+from dual_attention.relational_attention import RelationalAttention
+
+from .layers import float64
+
+WIDTH, VOCABULARY, LONGEST = 8, 13, 10
+BLOCK = {"dff": 12, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "max_block_size": LONGEST}
+SYMBOLS = {
+    "symbolic_attention": {"d_model": WIDTH, "n_heads": 2, "n_symbols": 5},
+    "rel_sym_attn": {
+        "d_model": WIDTH,
+        "rel_n_heads": 2,
+        "symbolic_attn_n_heads": 2,
+        "n_symbols": 4,
+        "nbhd_delta": 2,
+    },
+    "positional_symbols": {"symbol_dim": WIDTH, "max_length": LONGEST},
+    "position_relative": {"symbol_dim": WIDTH, "max_rel_pos": 3},
+}
+KINDS = ["plain", *SYMBOLS]
+FEW = settings(max_examples=12)
+POSITIONS = ["pos_emb", "RoPE", "none"]
+
+
+def create(kind="plain", **arguments):
+    """A freshly initialised encoder: of plain Transformer blocks, or with the symbols of that name."""
+    sizes = {"vocab_size": VOCABULARY, "d_model": WIDTH, "n_layers": 2, **BLOCK}
+    if kind == "plain":
+        return TransformerEncoder(**{**sizes, "n_heads": 2, **arguments})
+    ra_kwargs = {"n_relations": 3, "use_relative_positional_symbols": kind == "position_relative"}
+    dual = {"n_heads_sa": 1, "n_heads_ra": 1, "symbol_retrieval": kind, "symbol_retrieval_kwargs": SYMBOLS[kind]}
+    return DualAttnTransformerEncoder(**{**sizes, **dual, "ra_kwargs": ra_kwargs, **arguments})
+
+
+def build(kind="plain", **arguments):
+    return float64(create(kind, **arguments))
+
+
+def tokens(batch=3, length=LONGEST):
+    return torch.randint(VOCABULARY, (batch, length))
+
+
+def close(got, wanted):
+    torch.testing.assert_close(got, wanted, atol=1e-10, rtol=0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The encoder
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pos_enc_type", POSITIONS)
+def test_every_parameter_learns_and_every_token_is_seen(kind, pos_enc_type):
+    model, x = build(kind, pos_enc_type=pos_enc_type, n_token_types=2), tokens()
+    types = torch.randint(2, x.shape)
+    out = model(x, token_types=types)
+    assert out.shape == (3, LONGEST, WIDTH)
+    (out * torch.randn_like(out)).sum().backward()
+    silent = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not silent
+    for at in (0, LONGEST - 1):
+        changed = x.clone()
+        changed[:, at] = (x[:, at] + 1) % VOCABULARY
+        assert (model(changed, token_types=types) != out).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("embedding_norm", [True, False])
+def test_steps_of_the_model(norm_first, embedding_norm):
+    model = build(norm_first=norm_first, embedding_norm=embedding_norm, n_token_types=3, final_norm=None)
+    x = tokens()
+    types = torch.randint(3, x.shape)
+    hidden = model.token_embedder.weight[x] + model.positional_embedder.weight + model.token_type_embedder.weight[types]
+    if embedding_norm:
+        hidden = F.layer_norm(hidden, (WIDTH,), model.embedding_norm.weight, model.embedding_norm.bias)
+    for block in model.blocks:
+        hidden = block(hidden)
+    assert isinstance(model.norm, nn.LayerNorm) is norm_first
+    close(model(x, token_types=types), model.norm(hidden))
+    close(model(x), model(x, token_types=torch.zeros_like(x)))
+
+
+def test_rope_turns_queries_and_keys():
+    model, x = build(pos_enc_type="RoPE"), tokens()
+    hidden = model.embedding_norm(model.token_embedder(x))
+    for block in model.blocks:
+        hidden = block(hidden, *model.rope.tables(LONGEST))
+    close(model(x), model.norm(hidden))
+    assert not any("freqs" in name for name in model.state_dict())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_symbols_are_of_what_enters_each_block(shared):
+    model, x = build("symbolic_attention", shared_symbol_retriever=shared), tokens()
+    assert len(model.symbol_retrievers) == (1 if shared else 2)
+    given, retrieved = [], []
+    for retriever in model.symbol_retrievers:
+        retriever.register_forward_hook(lambda *call: retrieved.append(call))
+    for block in model.blocks:
+        block.register_forward_pre_hook(lambda _, inputs: given.append(inputs))
+    model(x)
+    for (entered, symbols), (retriever, (of,), output), own in zip(given, retrieved, [0, -1], strict=True):
+        assert entered is of and symbols is output and retriever is model.symbol_retrievers[own]
+
+
+def test_symbols_retrieved_once():
+    once, x = build("symbolic_attention", update_symbols_each_layer=False), tokens()
+    calls = []
+    once.symbol_retrievers[0].register_forward_hook(lambda *_: calls.append(1))
+    anew = build("symbolic_attention")
+    anew.load_state_dict(once.state_dict())
+    assert not torch.allclose(once(x), anew(x)) and len(calls) == 1
+
+
+def test_without_relational_heads_there_are_no_symbols_and_the_models_agree():
+    """What the two models share is one code: with sensory heads alone, dual attention is a Transformer."""
+    dual = build("symbolic_attention", n_heads_sa=2, n_heads_ra=0, bias=True)
+    plain = build(attn_kwargs={"add_bias_out": False})
+    assert not len(dual.symbol_retrievers)
+    state = {name.replace("dual_attn.self_attention", "self_attn"): t for name, t in dual.state_dict().items()}
+    plain.load_state_dict(state)
+    x = tokens()
+    close(dual(x), plain(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trace_is_what_passes_through(kind):
+    model, x = build(kind), tokens()
+    mask = torch.arange(LONGEST) < torch.tensor([[2], [10], [5]])
+    trace = model.trace(x, padding_mask=mask)
+    close(trace.hidden, model(x, padding_mask=mask))
+    assert len(trace.states) == 3 and len(trace.maps) == 2
+    close(model.norm(trace.states[-1]), trace.hidden)
+    for found in trace.maps:
+        weights = found if kind == "plain" else found.sa_weights
+        assert not weights[0, :, :, 2:].any()
+        close(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_checkpointing_changes_nothing_but_memory(kind):
+    model, x, kept, gradients = build(kind), tokens(), [], []
+    for again in (False, True):
+        model.gradient_checkpointing = again
+        model.zero_grad()
+        count = [0]
+
+        def keep(tensor, count=count):
+            count[0] += tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = model(x).square().sum()
+        kept.append(count[0])
+        loss.backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    close(gradients[1], gradients[0])
+    assert kept[1] < kept[0] / 3
+
+
+@pytest.mark.parametrize("kind", ["plain", "symbolic_attention"])
+def test_one_graph(kind):
+    torch._dynamo.reset()
+    model, x = build(kind, pos_enc_type="RoPE"), tokens()
+    mask = torch.arange(LONGEST) < torch.tensor([[2], [10], [5]])
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    close(compiled(x, padding_mask=mask), model(x, padding_mask=mask))
+
+
+def test_initial_parameters():
+    model = create("symbolic_attention", d_model=64, n_layers=8, symbol_retrieval_kwargs={
+        "d_model": 64, "n_heads": 2, "n_symbols": 50,
+    })  # fmt: skip
+    assert model.token_embedder.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert model.symbol_retrievers[0].symbol_library.std().item() == pytest.approx(1, rel=0.1)
+    block = model.blocks[3]
+    assert isinstance(block.dual_attn.relational_attention, RelationalAttention)
+    for residual in (block.ff_block.linear2, block.dual_attn.self_attention.wo):
+        assert residual.weight.std().item() == pytest.approx(0.02 / 4, rel=0.1)
+    assert block.ff_block.linear1.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert not block.ff_block.linear1.bias.any()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Padding and packing
+# ---------------------------------------------------------------------------------------------------------------------
+
+real = st.tuples(st.integers(1, LONGEST), st.booleans())  # real tokens, and whether padding is on the left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(
+    examples=st.lists(real, min_size=3, max_size=3),
+    pos_enc_type=st.sampled_from(POSITIONS),
+    anew=st.booleans(),
+    pool=st.sampled_from(["cls", "mean"]),
+)
+def test_padded_is_alone(kind, examples, pos_enc_type, anew, pool):
+    more = {} if kind == "plain" else {"update_symbols_each_layer": anew}
+    model = float64(EncoderForSequenceClassification(build(kind, pos_enc_type=pos_enc_type, **more), 4, pool=pool))
+    x, places = tokens(), torch.arange(LONGEST)
+    mask = torch.stack([(places >= LONGEST - n) if left else (places < n) for n, left in examples])
+    hidden, (logits, _) = model.encoder(x, padding_mask=mask), model(x, padding_mask=mask)
+    for i in range(3):
+        alone = x[i : i + 1, mask[i]]
+        close(hidden[i : i + 1, mask[i]], model.encoder(alone))
+        close(logits[i : i + 1], model(alone).logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    pos_enc_type=st.sampled_from(POSITIONS),
+    for_each=st.booleans(),
+    padding=st.integers(0, 2),
+)
+def test_packed_is_alone(kind, lengths, pos_enc_type, for_each, padding):
+    """A packed row may be longer than the longest sequence."""
+    retrieval = (
+        {"symbol_retrieval_kwargs": {"symbol_dim": WIDTH, "max_length": 6}} if kind == "positional_symbols" else {}
+    )
+    model = build(kind, pos_enc_type=pos_enc_type, max_block_size=6, **retrieval)
+    ends = torch.tensor([0, *lengths]).cumsum(0)
+    length = int(ends[-1]) + padding
+    x, segments = tokens(2, length), segments_from_lengths(ends, length)
+    mask = (torch.arange(length) < ends[-1]).expand(2, -1) if padding else None
+    out = model(x, segments=segments.expand(2, -1) if for_each else segments, padding_mask=mask)
+    for start, stop in itertools.pairwise(ends):
+        close(out[:, start:stop], model(x[:, start:stop]))
+
+
+def test_neighbourhoods_that_reach_on_are_refused_with_padding_or_packing():
+    model = build("rel_sym_attn", symbol_retrieval_kwargs={**SYMBOLS["rel_sym_attn"], "causal_nbhd": False})
+    x = tokens()
+    assert model(x).isfinite().all()
+    with pytest.raises(ValueError, match=r"padding masks and segments: .*causal_nbhd=True"):
+        model(x, padding_mask=torch.ones_like(x, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"padding masks and segments: .*causal_nbhd=True"):
+        model(x, segments=torch.zeros_like(x))
+
+
+def test_an_example_of_padding_alone_is_finite():
+    model = EncoderForSequenceClassification(build("symbolic_attention"), 2, pool="mean").double()
+    x, mask = tokens(2), torch.tensor([[True] * LONGEST, [False] * LONGEST])
+    logits, loss = model(x, torch.tensor([0, 1]), padding_mask=mask)
+    loss.backward()
+    assert logits.isfinite().all() and all(p.grad.isfinite().all() for p in model.parameters())
+    close(logits[1], model.classifier.bias)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Masked language modelling
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def masked_lm(kind="plain", **arguments):
+    return float64(EncoderForMaskedLM(build(kind), **arguments))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masked_lm_by_hand(kind):
+    model, x = masked_lm(kind), tokens()
+    hidden = F.gelu(model.transform(model.encoder(x)), approximate="tanh")
+    hidden = F.layer_norm(hidden, (WIDTH,), model.transform_norm.weight, model.transform_norm.bias)
+    logits, loss = model(x)
+    assert loss is None
+    close(logits, hidden @ model.encoder.token_embedder.weight.T + model.decoder.bias)
+    targets = torch.where(torch.rand(x.shape) < 0.4, x, -100)
+    found, loss = model(x, targets)
+    close(found, logits)
+    close(loss, F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
+
+
+@pytest.mark.parametrize("ignore_index", [-100, -1])
+def test_the_loss_alone_is_the_same(ignore_index):
+    model, x = masked_lm("symbolic_attention", ignore_index=ignore_index), tokens()
+    targets = torch.where(torch.rand(x.shape) < 0.4, x, ignore_index)
+    mask = torch.arange(LONGEST) < torch.tensor([[2], [10], [5]])
+    computed = []
+    model.decoder.register_forward_hook(lambda _m, _i, output: computed.append(output.shape))
+    gradients = []
+    for loss_only in (False, True):
+        model.zero_grad()
+        logits, loss = model(x, targets, padding_mask=mask, loss_only=loss_only)
+        loss.backward()
+        assert (logits is None) is loss_only
+        gradients.append([loss.detach(), *(p.grad.clone() for p in model.parameters())])
+    scored = int(((targets != ignore_index) & mask).sum())
+    assert computed == [(3, LONGEST, VOCABULARY), (scored, VOCABULARY)]
+    for one, other in zip(*gradients, strict=True):
+        close(one, other)
+
+
+@pytest.mark.parametrize("loss_only", [True, False])
+def test_nothing_masked_costs_nothing(loss_only):
+    model, x = masked_lm(), tokens()
+    _, loss = model(x, torch.full_like(x, -100), loss_only=loss_only)
+    loss.backward()
+    assert loss == 0 and not any(p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
+def test_packed_masked_lm():
+    model, x = masked_lm("positional_symbols"), tokens(1)
+    targets = torch.where(torch.rand(x.shape) < 0.5, x, -100)
+    _, loss = model(x, targets, segments=torch.tensor([[0] * 4 + [1] * 6]))
+    parts = [(x[:, place], targets[:, place]) for place in (slice(0, 4), slice(4, None))]
+    losses = [model(*part)[1] * (part[1] != -100).sum() for part in parts]
+    close(loss, sum(losses) / (targets != -100).sum())
+
+
+EMBEDDING, OUTPUT = "encoder.token_embedder.weight", "decoder.weight"
+
+
+def test_the_output_layer_is_the_embedding_unless_untied():
+    tied, untied = masked_lm(), masked_lm(tie_weights=False)
+    assert tied.get_parameter(EMBEDDING) is tied.get_parameter(OUTPUT)
+    assert untied.get_num_params() - tied.get_num_params() == VOCABULARY * WIDTH
+    with pytest.raises(RuntimeError, match=r"token_embedder.weight and decoder.weight differ.*tie_weights=False"):
+        tied.load_state_dict(untied.state_dict())
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("left_out", [None, EMBEDDING, OUTPUT])
+@pytest.mark.parametrize("nested", [True, False])
+def test_state_dicts_of_tied_models(assign, left_out, nested):
+    model, other, x = masked_lm(), masked_lm(), tokens()
+    state = {name: tensor for name, tensor in copy.deepcopy(model.state_dict()).items() if name != left_out}
+    if nested:
+        nn.ModuleDict({"a": other}).load_state_dict({f"a.{name}": t for name, t in state.items()}, assign=assign)
+    else:
+        other.load_state_dict(state, assign=assign)
+    assert other.get_parameter(EMBEDDING) is other.get_parameter(OUTPUT)
+    close(other(x).logits, model(x).logits)
+
+
+def test_off_the_meta_device_tied_weights_are_one():
+    with torch.device("meta"):
+        model = EncoderForMaskedLM(create())
+    model = model.to_empty(device="cpu")
+    assert model.get_parameter(EMBEDDING) is model.get_parameter(OUTPUT)
+
+
+def test_learns_what_was_masked():
+    """Sequences that repeat one token: any token that is left tells the masked ones."""
+    retrieval = {"d_model": 32, "n_heads": 2, "n_symbols": 5}
+    sizes = {"vocab_size": 6, "d_model": 32, "n_layers": 1, "symbol_retrieval_kwargs": retrieval}
+    model = EncoderForMaskedLM(create("symbolic_attention", **sizes))
+    generator = torch.Generator().manual_seed(0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(150):
+        x = torch.randint(1, 6, (16, 1), generator=generator).expand(-1, 8)
+        inputs, targets = mask_tokens(x, mask_token=0, vocab_size=6, generator=generator, probability=0.3)
+        optimiser.zero_grad()
+        loss = model.train()(inputs, targets)[1]
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert sum(losses[:5]) / 5 > 1.2 and sum(losses[-10:]) / 10 < 0.4
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Classification
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_pooling():
+    encoder, x = build(), tokens()
+    mask = torch.tensor([[1] * 4 + [0] * 6, [0] * 7 + [1] * 3, [1] * 10], dtype=torch.bool)
+    for pool in ("cls", "mean"):
+        model = float64(EncoderForSequenceClassification(encoder, 2, pool=pool))
+        hidden = encoder(x)
+        close(model(x).logits, model.classifier(hidden[:, 0] if pool == "cls" else hidden.mean(1)))
+        hidden = encoder(x, padding_mask=mask)
+        rows = [h[m][0] if pool == "cls" else h[m].mean(0) for h, m in zip(hidden, mask, strict=True)]
+        close(model(x, padding_mask=mask).logits, model.classifier(torch.stack(rows)))
+
+
+@pytest.mark.parametrize(
+    "problem, targets, wanted",
+    [
+        ("single_label", torch.tensor([2, 0, -100]), lambda z, t: F.cross_entropy(z, t)),
+        ("multi_label", torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]), F.binary_cross_entropy_with_logits),
+        ("multi_label", torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool(), F.binary_cross_entropy_with_logits),
+        ("regression", torch.randn(3, 3, dtype=torch.float64), F.mse_loss),
+    ],
+)
+def test_losses_of_classification(problem, targets, wanted):
+    model, x = float64(EncoderForSequenceClassification(build(), 3, problem=problem)), tokens()
+    logits, loss = model(x, targets)
+    assert logits.shape == (3, 3)
+    close(loss, wanted(logits, targets if problem == "single_label" else targets.double()))
+    assert model(x).loss is None
+
+
+def test_dropout_before_the_classifier():
+    encoder = create(dropout_rate=0.25)
+    assert EncoderForSequenceClassification(encoder, 2).dropout.p == 0.25
+    assert EncoderForSequenceClassification(encoder, 2, dropout_rate=0.5).dropout.p == 0.5
+
+
+def test_heads_leave_the_encoders_parameters_as_they_are():
+    """A pretrained encoder is given another head."""
+    encoder = build()
+    before = copy.deepcopy(encoder.state_dict())
+    EncoderForSequenceClassification(encoder, 2)
+    EncoderForMaskedLM(encoder)
+    assert all(torch.equal(before[name], tensor) for name, tensor in encoder.state_dict().items())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Counts and bad input
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_parameter_counts():
+    """BERT-base without its pooler and segments: 12 (12 d^2 + 13 d) + embeddings + their norm, see arXiv 1810.04805."""
+    d, vocabulary, length, layers = 768, 30_522, 512, 12
+    with torch.device("meta"):
+        model = TransformerEncoder(
+            vocabulary, d, layers, 12, 4 * d, 0.1, "gelu", False, length, attn_kwargs={"add_bias_kv": True}
+        )
+    # Queries have no bias here: d fewer in each layer than BERT has.
+    assert model.get_num_params() == layers * (12 * d**2 + 13 * d - d) + (vocabulary + length + 2) * d
+    with torch.device("meta"):
+        head = EncoderForMaskedLM(model)
+    assert head.get_num_params() == model.get_num_params() + d**2 + d + 2 * d + vocabulary
+
+
+@pytest.mark.parametrize(
+    "kind, arguments, message",
+    [
+        ("plain", {"vocab_size": 0}, "vocab_size: .*got 0"),
+        ("plain", {"n_layers": 0}, "n_layers: .*got 0"),
+        ("plain", {"max_block_size": 0}, "max_block_size: .*got 0"),
+        ("plain", {"pos_enc_type": "rope"}, "pos_enc_type: .*got 'rope'"),
+        ("plain", {"n_token_types": -1}, "n_token_types: .*got -1"),
+        ("plain", {"dropout_rate": 1.0}, "dropout_rate: .*got 1.0"),
+        ("plain", {"norm_type": "batchnorm"}, "norm_type: .*'batchnorm'"),
+        ("symbolic_attention", {"symbol_retrieval": "sym"}, "symbol_retrieval: .*'sym'"),
+        ("position_relative", {"ra_kwargs": {}}, "ra_kwargs: .*use_relative_positional_symbols=True"),
+        (
+            "symbolic_attention",
+            {"symbol_retrieval_kwargs": {"d_model": 4, "n_heads": 2, "n_symbols": 5}},
+            "symbol_retrieval_kwargs: expected d_model=8, the width of the model, got 4",
+        ),
+        (
+            "symbolic_attention",
+            {"shared_symbol_retriever": False, "update_symbols_each_layer": False},
+            "shared_symbol_retriever: False needs update_symbols_each_layer=True",
+        ),
+    ],
+)
+def test_bad_constructions_are_refused(kind, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        create(kind, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"x": torch.full((2, 4), VOCABULARY)}, ValueError, "x: expected token ids from 0 to 12, got 13"),
+        ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids"),
+        ({"x": torch.zeros(4).long()}, ValueError, "x: expected token ids of shape"),
+        ({"x": torch.zeros(2, 11).long()}, ValueError, "x: expected at most max_block_size=10 tokens, got 11"),
+        ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
+        ({"padding_mask": torch.ones(2, 5).bool()}, ValueError, "padding_mask: expected shape"),
+        ({"segments": torch.zeros(2, 4)}, ValueError, "segments: expected integers"),
+        ({"segments": torch.zeros(3, 4).long()}, ValueError, "segments: expected integers of shape"),
+        (
+            {"x": torch.zeros(2, 11).long(), "segments": torch.zeros(1, 11).long()},
+            ValueError,
+            r"positions: expected 0 to 9 \(max_block_size=10\), got 0 to 10",
+        ),
+        ({"token_types": torch.zeros(2, 4).long()}, ValueError, "token_types: this model has none"),
+    ],
+)
+def test_bad_calls_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        create()(**{"x": torch.zeros(2, 4, dtype=torch.long), **arguments})
+
+
+def test_bad_token_types_are_refused():
+    model, x = create(n_token_types=2), torch.zeros(2, 4, dtype=torch.long)
+    with pytest.raises(ValueError, match="token_types: expected token ids from 0 to 1, got 2"):
+        model(x, token_types=x + 2)
+    with pytest.raises(ValueError, match="token_types: expected the shape of x"):
+        model(x, token_types=x[:1])
+
+
+@pytest.mark.parametrize(
+    "problem, targets, error, message",
+    [
+        ("single_label", torch.zeros(2, 3), TypeError, "targets: expected integers"),
+        ("single_label", torch.zeros(2, 3).long(), ValueError, "targets: expected shape"),
+        ("single_label", torch.tensor([0, 3]), ValueError, "targets: expected 0 to 2"),
+        ("multi_label", torch.zeros(2).long(), ValueError, "targets: expected shape"),
+        ("regression", torch.zeros(2, 3).long(), TypeError, "targets: expected floating-point"),
+        ("regression", torch.zeros(2), ValueError, "targets: expected shape"),
+    ],
+)
+def test_bad_targets_of_classification_are_refused(problem, targets, error, message):
+    model = EncoderForSequenceClassification(create(), 3, problem=problem)
+    with pytest.raises(error, match=message):
+        model(torch.zeros(2, 4, dtype=torch.long), targets)
+
+
+def test_bad_heads_are_refused():
+    with pytest.raises(ValueError, match=r"problem: .*got 'binary'"):
+        EncoderForSequenceClassification(create(), 2, problem="binary")
+    with pytest.raises(ValueError, match=r"pool: .*got 'max'"):
+        EncoderForSequenceClassification(create(), 2, pool="max")
+    with pytest.raises(ValueError, match=r"n_classes: .*got 0"):
+        EncoderForSequenceClassification(create(), 0)
+    with pytest.raises(ValueError, match=r"dropout_rate: .*got 1.0"):
+        EncoderForSequenceClassification(create(), 2, dropout_rate=1.0)
+    with pytest.raises(ValueError, match="x: expected at least one token"):
+        EncoderForSequenceClassification(create(), 2)(torch.zeros(2, 0, dtype=torch.long))
+    x = torch.zeros(2, 4, dtype=torch.long)
+    with pytest.raises(ValueError, match="loss_only: needs targets"):
+        EncoderForMaskedLM(create())(x, loss_only=True)
+    with pytest.raises(ValueError, match="targets: expected the shape of x"):
+        EncoderForMaskedLM(create())(x, x[:1])
