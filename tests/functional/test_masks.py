@@ -5,6 +5,7 @@ from dual_attention.functional import (
     MaskPattern,
     causal_mask,
     combine_masks,
+    directional_mask,
     mask_pattern,
     padding_mask,
     positions_from_padding,
@@ -185,3 +186,11 @@ def test_positions_count_real_tokens():
     assert positions_from_padding(mask).tolist() == [[0, 0, 0, 1], [0, 1, 2, 2], [0, 0, 0, 0]]
     with pytest.raises(TypeError, match="padding_mask: expected a boolean"):
         positions_from_padding(mask.long())
+
+
+def test_directional_masks():
+    assert directional_mask(3, "forward").int().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0]]
+    assert torch.equal(directional_mask(3, "backward"), directional_mask(3, "forward").T)
+    assert torch.equal(directional_mask(3), ~torch.eye(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="direction"):
+        directional_mask(3, "up")
