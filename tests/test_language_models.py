@@ -787,7 +787,11 @@ def test_a_sequence_longer_than_the_context(kind, pos_enc_type):
     ("changes", "error", "message"),
     [
         ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids, got dtype torch.float32"),
-        ({"x": torch.zeros(4).long()}, ValueError, r"x: expected token ids of shape \(batch, length\), got shape \(4,\)"),
+        (
+            {"x": torch.zeros(4).long()},
+            ValueError,
+            r"x: expected token ids of shape \(batch, length\), got shape \(4,\)",
+        ),
         ({"x": torch.full((2, 4), VOCAB)}, ValueError, r"x: expected token ids from 0 to 10, got 11 to 11"),
         ({"x": torch.full((2, 4), -1)}, ValueError, r"x: expected token ids from 0 to 10, got -1 to -1"),
         ({"targets": torch.zeros(2, 4)}, TypeError, "targets: expected integers, got dtype torch.float32"),

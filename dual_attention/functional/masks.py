@@ -18,6 +18,7 @@ All that are given must allow a pair for it to be attended. Additive (float) bia
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +27,34 @@ from torch import Tensor
 def causal_mask(length: int, *, device: torch.device | str | None = None) -> Tensor:
     """Boolean mask ``(length, length)``, ``True`` at ``[i, j]`` where ``j <= i``."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def directional_mask(
+    length: int,
+    direction: Literal["forward", "backward", "both"] = "both",
+    *,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Masks of directional self-attention, in which nobody attends to itself (Shen et al. 2017, arXiv 1709.04696).
+
+    Args:
+        direction: ``"forward"`` allows j < i, ``"backward"`` j > i, ``"both"`` all but j = i. In the first two the
+            first or the last receiver has nothing to attend.
+
+    Returns:
+        Boolean ``(length, length)``.
+
+    Raises:
+        ValueError: for another direction.
+    """
+    everything = torch.ones(length, length, dtype=torch.bool, device=device)
+    if direction == "forward":
+        return everything.tril(-1)
+    if direction == "backward":
+        return everything.triu(1)
+    if direction == "both":
+        return everything.tril(-1) | everything.triu(1)
+    raise ValueError(f"direction: expected 'forward', 'backward' or 'both', got {direction!r}")
 
 
 def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:

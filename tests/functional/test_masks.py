@@ -5,6 +5,7 @@ from dual_attention.functional import (
     MaskPattern,
     causal_mask,
     combine_masks,
+    directional_mask,
     mask_pattern,
     padding_mask,
     positions_from_padding,
@@ -196,3 +197,11 @@ def test_positions_from_segments():
     assert positions_from_segments(segments[:1, :0]).shape == (1, 0)
     with pytest.raises(TypeError, match="padding_mask: expected a boolean tensor"):
         positions_from_segments(segments, real.long())
+
+
+def test_directional_masks():
+    assert directional_mask(3, "forward").int().tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0]]
+    assert torch.equal(directional_mask(3, "backward"), directional_mask(3, "forward").T)
+    assert torch.equal(directional_mask(3), ~torch.eye(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="direction"):
+        directional_mask(3, "up")

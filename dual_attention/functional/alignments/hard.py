@@ -1,0 +1,129 @@
+"""Hard alignment: one key is drawn, with the estimators by which its choice is learned."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ._common import Alignment, finish, prepare, require_rate
+
+Estimator = Literal["reinforce", "st", "gumbel", "gumbel_st", "argmax", "expected"]
+
+
+def hard_alignment(
+    scores: Tensor,
+    mask: Tensor | None = None,
+    *,
+    estimator: Estimator = "reinforce",
+    bias: Tensor | None = None,
+    temperature: float | Tensor = 1.0,
+    tau: float = 1.0,
+    generator: torch.Generator | None = None,
+    dim: int = -1,
+) -> Alignment:
+    """Attend to one key (Xu et al. 2015, arXiv 1502.03044, section 4.1).
+
+    Math: p = softmax(e),  m ~ Categorical(p),  a = onehot(m)
+
+    ==============  ====================================  ===========================================================
+    ``estimator``   weights                               gradient to the scores
+    ==============  ====================================  ===========================================================
+    ``reinforce``   drawn one-hot                         none; add :func:`reinforce_loss` of ``log_prob`` to the loss
+    ``st``          drawn one-hot                         as if a = p (straight-through, Bengio et al. 2013)
+    ``gumbel``      softmax((log p + g) / tau)            exact for the relaxed draw (Jang et al. 2016, 1611.01144)
+    ``gumbel_st``   one-hot of its maximum                that of the relaxed draw
+    ``argmax``      one-hot of the highest score          none; deterministic, first of those that tie
+    ``expected``    p, the soft alignment                 that of p
+    ==============  ====================================  ===========================================================
+
+    Draws are independent for every row, by the Gumbel-max trick.
+
+    Args:
+        tau: relaxation temperature of the two Gumbel estimators.
+        generator: of the noise; on the device of the scores.
+
+    Other arguments and errors as :func:`.masked_softmax`.
+
+    Returns:
+        :class:`Alignment`; ``log_prob`` is log p of the chosen key, ``entropy`` that of p, both without the key axis
+        and 0 where nothing may be attended; ``expected`` chooses none, and has a ``log_prob`` of None.
+
+    Raises:
+        ValueError: if ``estimator`` is unknown or ``tau`` is not positive.
+    """
+    if estimator not in get_args(Estimator):
+        raise ValueError(f"estimator: expected one of {', '.join(get_args(Estimator))}, got {estimator!r}")
+    require_rate("tau", tau)
+    filled, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
+    # Rows with nothing to attend are drawn from like any other, without overflow, and dropped.
+    filled = torch.where(allowed.any(dim=dim, keepdim=True), filled, 0.0)
+    if not filled.shape[dim]:
+        nothing = filled.sum(dim)
+        return Alignment(scores.clone(), None if estimator == "expected" else nothing, nothing)
+    log_p = torch.log_softmax(filled, dim=dim)
+    p = log_p.exp().masked_fill(~allowed, 0.0)
+    entropy = -(p * log_p.masked_fill(~allowed, 0.0)).sum(dim)
+    if estimator == "expected":
+        return Alignment(finish(p, allowed, scores.dtype), None, entropy)
+
+    ranked = log_p.masked_fill(~allowed, torch.finfo(log_p.dtype).min)
+    if estimator != "argmax":
+        noise = _gumbel(log_p, generator)
+        ranked = (log_p + noise).masked_fill(~allowed, torch.finfo(log_p.dtype).min)
+    chosen = ranked.detach().argmax(dim=dim, keepdim=True)
+    weights = torch.zeros_like(p).scatter(dim, chosen, 1.0)
+    log_prob = log_p.masked_fill(~allowed, 0.0).gather(dim, chosen).squeeze(dim)
+    if estimator == "st":
+        weights = weights + (p - p.detach())  # in this order the value is one-hot exactly
+    elif estimator in ("gumbel", "gumbel_st"):
+        relaxed = (ranked / tau).masked_fill(~allowed, torch.finfo(log_p.dtype).min)
+        relaxed = torch.softmax(relaxed, dim=dim).masked_fill(~allowed, 0.0)
+        weights = relaxed if estimator == "gumbel" else weights + (relaxed - relaxed.detach())
+    return Alignment(finish(weights, allowed, scores.dtype), log_prob, entropy)
+
+
+def reinforce_loss(
+    loss: Tensor,
+    log_prob: Tensor,
+    *,
+    baseline: float | Tensor = 0.0,
+    weight: float = 1.0,
+    entropy: Tensor | None = None,
+    entropy_weight: float = 0.0,
+) -> Tensor:
+    """Loss whose gradient is that of the expected loss under the draws (Williams 1992; Xu et al. 2015, eqs. 11, 12).
+
+    Math: J = l + lambda_r detach(l - b) sum log p(m) - lambda_e sum H(p), to be minimised
+
+    With ``weight`` 1 and no entropy the gradient is unbiased, for any baseline that does not depend on the draw.
+
+    Args:
+        loss: l, ``(B,)``, one for each example.
+        log_prob: ``(B, ...)``, of the draws behind it; summed over the other axes. So is ``entropy``.
+        baseline: b, a number or ``(B,)``.
+
+    Returns:
+        ``(B,)``.
+
+    Raises:
+        ValueError: if the batch sizes differ, or an entropy weight is given without the entropy.
+    """
+    for name, tensor in (("log_prob", log_prob), ("entropy", entropy)):
+        if tensor is not None and (tensor.dim() < 1 or loss.dim() != 1 or tensor.shape[0] != loss.shape[0]):
+            raise ValueError(
+                f"{name}: expected shape (B, ...) beside a loss of shape (B,), got {tuple(tensor.shape)} and "
+                f"{tuple(loss.shape)}"
+            )
+    if entropy_weight and entropy is None:
+        raise ValueError("entropy: entropy_weight needs it, got None")
+    surrogate = loss + weight * (loss - baseline).detach() * log_prob.reshape(len(loss), -1).sum(-1)
+    if entropy is not None:
+        surrogate = surrogate - entropy_weight * entropy.reshape(len(loss), -1).sum(-1)
+    return surrogate
+
+
+def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    exponential = torch.empty_like(like, requires_grad=False).exponential_(generator=generator)
+    return -exponential.clamp_min(torch.finfo(like.dtype).tiny).log()

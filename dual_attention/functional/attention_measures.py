@@ -1,0 +1,249 @@
+"""Measures of attention weights, and penalties that shape them.
+
+Weights are as mechanisms return them, before dropout, with the keys last. Measures take distributions, or at least
+weights that are not negative; they look at values and refuse others. They say where a mechanism looked, and are no
+explanation of what it did by themselves (Jain & Wallace 2019, arXiv 1902.10186; Wiegreffe & Pinter 2019,
+arXiv 1908.04626).
+
+Shapes: weights ``(..., L, S)``, L queries and S keys.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from .masks import require_boolean
+
+__all__ = [
+    "alignment_error_rate",
+    "attention_correctness",
+    "attention_entropy",
+    "coverage_loss",
+    "doubly_stochastic_penalty",
+    "rank_correlation",
+    "structured_attention_penalty",
+    "supervised_attention_loss",
+]
+
+Supervision = Literal["cross_entropy", "mse"]
+
+
+def attention_correctness(weights: Tensor, region: Tensor) -> Tensor:
+    """Weight inside the right region (Liu et al. 2016, arXiv 1605.09553; survey eq. 46).
+
+    Args:
+        weights: ``(..., S)``.
+        region: boolean, broadcastable to the weights, True inside.
+
+    Returns:
+        ``(...)``, in [0, 1] for weights that sum to one.
+
+    Raises:
+        TypeError: if ``region`` is not boolean. ValueError: if shapes do not fit, or a weight is negative.
+    """
+    _require_weights(weights)
+    _require_mask("region", region, weights)
+    return weights.masked_fill(~region, 0.0).sum(-1)
+
+
+def attention_entropy(weights: Tensor, mask: Tensor | None = None, *, normalise: bool = True) -> Tensor:
+    """Entropy of the weights, from 0 (one key) to 1 (all alike).
+
+    Rows that do not sum to one (local-p, sigmoid) are divided by their sums first.
+
+    Args:
+        weights: ``(..., S)``.
+        mask: boolean, broadcastable to the weights, True = could be attended; by default all.
+        normalise: divide by the logarithm of the number of keys that could be attended; 0 if that is at most one.
+            False gives nats.
+
+    Returns:
+        ``(...)``; 0 for a row without weight.
+
+    Raises:
+        TypeError, ValueError: as :func:`attention_correctness`.
+    """
+    _require_weights(weights)
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    total = weights.sum(-1, keepdim=True)
+    p = weights / torch.where(total > 0, total, 1.0)
+    entropy = -torch.xlogy(p, p).sum(-1)
+    if not normalise:
+        return entropy
+    if mask is None:
+        count = torch.full_like(entropy, weights.shape[-1])
+    else:
+        _require_mask("mask", mask, weights)
+        count = mask.expand(weights.shape).sum(-1).to(entropy.dtype)
+    return torch.where(count > 1, entropy / count.clamp_min(2).log(), 0.0)
+
+
+def alignment_error_rate(weights: Tensor, sure: Tensor, possible: Tensor | None = None) -> Tensor:
+    """Alignment error rate of the links that the weights make (Och & Ney 2003; Luong et al. 2015, section 5.4).
+
+    Math: 1 - (|A & G_s| + |A & G_p|) / (|A| + |G_s|), with A = {(t, argmax_s a_ts)}
+
+    Args:
+        weights: ``(..., L, S)``; a row without weight (a query that is padding) makes no link.
+        sure: G_s, boolean, of the same shape, the links that must be there.
+        possible: G_p, those that may be, of which the sure ones are a part; by default the sure ones.
+
+    Returns:
+        One number over all examples, 0 is best; NaN if there are no links at all.
+
+    Raises:
+        TypeError: if links are not boolean. ValueError: if shapes differ, a sure link is not possible, or a weight is
+            negative.
+    """
+    _require_weights(weights)
+    possible = sure if possible is None else possible
+    for name, links in (("sure", sure), ("possible", possible)):
+        require_boolean(name, links)
+        if links.shape != weights.shape:
+            raise ValueError(f"{name}: expected the weights' shape {tuple(weights.shape)}, got {tuple(links.shape)}")
+    if (sure & ~possible).any():
+        raise ValueError("possible: expected it to hold every sure link")
+    found = torch.zeros_like(sure)
+    if weights.shape[-1]:
+        found = found.scatter(-1, weights.argmax(-1, keepdim=True), True) & (weights > 0).any(-1, keepdim=True)
+    hits = (found & sure).sum() + (found & possible).sum()
+    return 1 - hits / (found.sum() + sure.sum())
+
+
+def rank_correlation(weights: Tensor, human: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Spearman's rank correlation of weights with where people looked (Das et al. 2016, arXiv 1606.03556).
+
+    Values that tie share the mean of their ranks.
+
+    Args:
+        weights, human: ``(..., S)``, of one shape.
+        mask: boolean, broadcastable to them, True = counts.
+
+    Returns:
+        ``(...)``, in [-1, 1]; NaN where one of the two is constant, which has no ranks to compare.
+
+    Raises:
+        TypeError, ValueError: as :func:`attention_correctness`.
+    """
+    _require_weights(weights)
+    if human.shape != weights.shape:
+        raise ValueError(f"human: expected the weights' shape {tuple(weights.shape)}, got {tuple(human.shape)}")
+    counts = torch.ones_like(weights, dtype=torch.bool)
+    if mask is not None:
+        _require_mask("mask", mask, weights)
+        counts = mask.expand(weights.shape)
+
+    def ranks(x: Tensor) -> Tensor:
+        others = counts[..., None, :]
+        below = ((x[..., None, :] < x[..., :, None]) & others).sum(-1)
+        tied = ((x[..., None, :] == x[..., :, None]) & others).sum(-1)
+        return below + (tied - 1) / 2.0
+
+    n = counts.sum(-1, keepdim=True).clamp_min(1)
+    first, second = (
+        torch.where(counts, r - torch.where(counts, r, 0.0).sum(-1, keepdim=True) / n, 0.0).double()
+        for r in (ranks(weights), ranks(human))
+    )
+    product = (first * second).sum(-1) / (first.square().sum(-1) * second.square().sum(-1)).sqrt()
+    return product.to(torch.promote_types(weights.dtype, torch.float32))
+
+
+def supervised_attention_loss(
+    weights: Tensor, gold: Tensor, mask: Tensor | None = None, *, kind: Supervision = "cross_entropy"
+) -> Tensor:
+    """Loss against the weights that there should be, to be added to that of the task (survey 4.2).
+
+    Args:
+        weights, gold: ``(..., S)``, of one shape; gold rows sum to one, or to zero where nothing is known.
+        mask: boolean, broadcastable to them, True = could be attended.
+        kind: ``"cross_entropy"``, -sum gold log a; or ``"mse"``, the mean of squares over the keys.
+
+    Returns:
+        ``(...)``. Under cross-entropy a weight of zero counts as the smallest normal number, so that a sparse
+        alignment gives a large loss and not an infinite one.
+
+    Raises:
+        TypeError, ValueError: if shapes do not fit or ``kind`` is unknown.
+    """
+    if gold.shape != weights.shape:
+        raise ValueError(f"gold: expected the weights' shape {tuple(weights.shape)}, got {tuple(gold.shape)}")
+    if kind not in get_args(Supervision):
+        raise ValueError(f"kind: expected one of {', '.join(get_args(Supervision))}, got {kind!r}")
+    counts = torch.ones_like(weights, dtype=torch.bool)
+    if mask is not None:
+        _require_mask("mask", mask, weights)
+        counts = mask.expand(weights.shape)
+    if kind == "mse":
+        squares = (weights - gold).square().masked_fill(~counts, 0.0)
+        return squares.sum(-1) / counts.sum(-1).clamp_min(1)
+    log = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+    return -(gold * log).masked_fill(~counts, 0.0).sum(-1)
+
+
+def doubly_stochastic_penalty(weights: Tensor, key_mask: Tensor | None = None) -> Tensor:
+    """Penalty on keys that receive more or less than one in all (Xu et al. 2015, arXiv 1502.03044, eq. 14).
+
+    Math: sum_s (1 - sum_t a_ts)^2
+
+    Args:
+        weights: ``(..., L, S)``.
+        key_mask: boolean ``(..., S)``, broadcastable, True = a real key; others cost nothing.
+
+    Returns:
+        ``(...)``.
+    """
+    shortfall = 1 - weights.sum(-2)
+    if key_mask is not None:
+        _require_mask("key_mask", key_mask, shortfall)
+        shortfall = shortfall.masked_fill(~key_mask, 0.0)
+    return shortfall.square().sum(-1)
+
+
+def coverage_loss(weights: Tensor) -> Tensor:
+    """Penalty on attending again what was attended before (See et al. 2017, arXiv 1704.04368, eqs. 10 and 12).
+
+    Math: sum_t sum_s min(a_ts, c_ts),  c_ts = sum_{t' < t} a_t's
+
+    Args:
+        weights: ``(..., L, S)``, the queries in order.
+
+    Returns:
+        ``(...)``.
+    """
+    return torch.minimum(weights, weights.cumsum(-2) - weights).sum((-2, -1))
+
+
+def structured_attention_penalty(weights: Tensor) -> Tensor:
+    """Penalty on queries that attend to the same keys (Lin et al. 2017, arXiv 1703.03130, eq. 8).
+
+    Math: |A A^T - I|_F^2
+
+    Zero only if rows are one-hot at different keys; with fewer keys than queries it cannot be.
+
+    Args:
+        weights: A, ``(..., r, S)``.
+
+    Returns:
+        ``(...)``, to be averaged over the batch.
+    """
+    gram = weights @ weights.transpose(-2, -1)
+    return (gram - torch.eye(weights.shape[-2], dtype=gram.dtype, device=gram.device)).square().sum((-2, -1))
+
+
+def _require_weights(weights: Tensor) -> None:
+    if not weights.is_floating_point():
+        raise TypeError(f"weights: expected a floating-point tensor, got dtype {weights.dtype}")
+    if (weights < 0).any():
+        raise ValueError(
+            "weights: expected none negative, as a distribution has; alignments by tanh or the identity give others"
+        )
+
+
+def _require_mask(name: str, mask: Tensor, like: Tensor) -> None:
+    require_boolean(name, mask)
+    have, want = tuple(mask.shape), tuple(like.shape)
+    if len(have) > len(want) or any(a not in (1, b) for a, b in zip(reversed(have), reversed(want), strict=False)):
+        raise ValueError(f"{name}: expected a shape that broadcasts to {want}, got {have}")

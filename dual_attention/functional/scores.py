@@ -1,0 +1,275 @@
+"""Score functions: how well a key suits a query. Higher is more relevant, and none of them masks.
+
+Shapes: ``q (..., L, d_q)`` and ``k (..., S, d_k)`` give ``(..., L, S)``; multi-dimensional scores give
+``(..., L, S, d_v)``, one score for each feature of the value. Leading axes broadcast, and heads are one of them: with
+``q (B, H, L, d_q)`` a parameter may have an axis H in front. d_w is the hidden width of an additive score.
+
+The survey is Brauwers & Frasincar 2023, "A General Survey on Attention Mechanisms in Deep Learning" (arXiv 2203.14263).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .activations import Activation
+
+__all__ = [
+    "additive_score",
+    "cosine_score",
+    "dot_score",
+    "euclidean_score",
+    "general_score",
+    "key_score",
+    "location_score",
+    "product_score",
+    "trilinear_score",
+]
+
+
+def dot_score(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
+    """(Scaled) multiplicative score.
+
+    Math: e = scale <q, k>
+
+    Args:
+        q, k: of one width d.
+        scale: by default ``1 / sqrt(d)`` (Vaswani et al. 2017); 1 is the multiplicative score (Luong et al. 2015, dot).
+
+    Raises:
+        ValueError: if the widths differ.
+    """
+    width = _one_width(q, k)
+    return (q * (1 / math.sqrt(width) if scale is None else scale)) @ k.transpose(-2, -1)
+
+
+def additive_score(
+    q: Tensor,
+    k: Tensor,
+    weight_q: Tensor,
+    weight_k: Tensor,
+    weight: Tensor | None,
+    *,
+    bias: Tensor | None = None,
+    out_bias: Tensor | None = None,
+    activation: Activation = torch.tanh,
+    multidim: bool = False,
+) -> Tensor:
+    """Additive (concatenate) score (Bahdanau et al. 2014, arXiv 1409.0473, A.1.2; survey Table 2).
+
+    Math: e = <w, act(W_1 q + W_2 k + b)>; multi-dimensional (Shen et al. 2017, arXiv 1709.04696):
+    e = W_d act(W_1 q + W_2 k + b) + b_d
+
+    Equal to the form with one matrix over the concatenation [q; k], which is never built; the hidden tensor
+    ``(..., L, S, d_w)`` is.
+
+    Args:
+        weight_q: ``(..., d_w, d_q)``; weight_k: ``(..., d_w, d_k)``; bias: ``(..., d_w)``.
+        weight: ``(..., d_w)``; with ``multidim`` ``(..., d_v, d_w)``, or None for the hidden tensor itself, d_v = d_w.
+        out_bias: ``(..., d_v)``, with ``multidim`` alone.
+        activation: elementwise, inside the product with ``weight``.
+
+    Raises:
+        ValueError: if a width does not fit, or ``weight`` or ``out_bias`` does not go with ``multidim``.
+    """
+    hidden = _project("q", q, weight_q).unsqueeze(-2) + _project("k", k, weight_k).unsqueeze(-3)
+    if bias is not None:
+        hidden = hidden + bias[..., None, None, :]
+    return _read_out(activation(hidden), weight, out_bias, multidim)
+
+
+def key_score(
+    k: Tensor,
+    weight_k: Tensor | None,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    out_bias: Tensor | None = None,
+    activation: Activation = torch.tanh,
+    multidim: bool = False,
+) -> Tensor:
+    """Score of the keys alone, for attention without a query (survey 3.3.1; Lin et al. 2017, arXiv 1703.03130).
+
+    Math: e_l = <w_l, act(W k + b)>, l = 1..n;  multi-dimensional: e = W_d act(W k + b) + b_d
+
+    Args:
+        weight_k: ``(..., d_w, d_k)``, or None for the keys as they are, without bias and activation.
+        weight: ``(..., n, d_w)``, one row for each of n query-less scores; with ``multidim`` ``(..., d_v, d_w)``.
+        bias: ``(..., d_w)``; out_bias: ``(..., n)``, or ``(..., d_v)``.
+
+    Returns:
+        ``(..., n, S)``; with ``multidim`` ``(..., 1, S, d_v)``.
+    """
+    hidden = k
+    if weight_k is not None:
+        hidden = _project("k", k, weight_k)
+        hidden = activation(hidden if bias is None else hidden + bias.unsqueeze(-2))
+    scores = _project("k", hidden, weight)  # (..., S, n or d_v)
+    if out_bias is not None:
+        scores = scores + out_bias.unsqueeze(-2)
+    return scores.unsqueeze(-3) if multidim else scores.transpose(-2, -1)
+
+
+def general_score(
+    q: Tensor,
+    k: Tensor,
+    weight: Tensor,
+    *,
+    query_bias: Tensor | None = None,
+    bias: Tensor | None = None,
+    activation: Activation | None = None,
+    multidim: bool = False,
+) -> Tensor:
+    """General (bilinear), biased general and activated general scores.
+
+    Math: general (Luong et al. 2015, arXiv 1508.04025): e = k^T W q;  biased (Sordoni et al. 2016, arXiv 1606.02245):
+    e = k^T (W q + b);  activated (Ma et al. 2017, arXiv 1709.00893): e = act(k^T W q + b), b a number
+
+    Args:
+        weight: ``(..., d_k, d_q)``; with ``multidim`` ``(..., d_v, d_k, d_q)``, a matrix for each feature.
+        query_bias: ``(..., d_k)``, the vector of the biased score.
+        bias: ``(...)``, the number of the activated score; with ``multidim`` ``(..., d_v)``.
+        activation: elementwise, or None.
+
+    Raises:
+        ValueError: if a width does not fit.
+    """
+    if multidim:
+        q, k = q.unsqueeze(-3), k.unsqueeze(-3)
+    mapped = _project("q", q, weight)
+    if query_bias is not None:
+        mapped = mapped + (query_bias.unsqueeze(-2) if not multidim else query_bias[..., None, None, :])
+    _one_width(mapped, k, "weight")
+    scores = mapped @ k.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias[..., None, None]
+    if activation is not None:
+        scores = activation(scores)
+    return scores.movedim(-3, -1) if multidim else scores
+
+
+def product_score(q: Tensor, k: Tensor, weight_q: Tensor, weight_k: Tensor, weight: Tensor) -> Tensor:
+    """Product of activated projections, as in the hops of Tran & Niederée (SIGIR 2018).
+
+    Math: e = <w, tanh(W_1 q) * tanh(W_2 k)>
+
+    Args:
+        weight_q: ``(..., d_w, d_q)``; weight_k: ``(..., d_w, d_k)``; weight: ``(..., d_w)``.
+    """
+    queries = torch.tanh(_project("q", q, weight_q)) * weight.unsqueeze(-2)
+    return queries @ torch.tanh(_project("k", k, weight_k)).transpose(-2, -1)
+
+
+def cosine_score(q: Tensor, k: Tensor, *, beta: float | Tensor = 1.0, eps: float | None = None) -> Tensor:
+    """Cosine similarity with a key strength (Graves et al. 2014, arXiv 1410.5401).
+
+    Math: e = beta <q, k> / (max(|q|, eps) max(|k|, eps))
+
+    With beta = 1 scores lie in [-1, 1], and softmax over S keys gives none more than e^2 / (e^2 + S - 1).
+
+    Args:
+        beta: positive; a tensor must broadcast to the scores.
+        eps: by default 1e-6; in float16 1e-3, since the gradient at a zero vector, of order 1 / eps, would overflow.
+
+    Returns:
+        ``(..., L, S)``, of float16 and bfloat16 in float32.
+    """
+    _one_width(q, k)
+    if eps is None:
+        eps = 1e-3 if torch.float16 in (q.dtype, k.dtype) else 1e-6
+    q, k = (F.normalize(x.to(_wide(x)), dim=-1, eps=eps) for x in (q, k))
+    return beta * (q @ k.transpose(-2, -1))
+
+
+def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float | Tensor = 1.0) -> Tensor:
+    """Negated (squared) distance: nearer is higher.
+
+    Math: e = -beta |q - k|, or -beta |q - k|^2
+
+    The gradient of the distance at q = k, where it has none, is zero: padding may equal a query.
+
+    Args:
+        beta: positive; a tensor must broadcast to the scores.
+
+    Returns:
+        ``(..., L, S)``, of float16 and bfloat16 in float32, which holds squares that float16 does not.
+    """
+    _one_width(q, k)
+    q, k = q.to(_wide(q)), k.to(_wide(k))
+    if squared:
+        norms = q.square().sum(-1)[..., :, None] + k.square().sum(-1)[..., None, :]
+        return -beta * (norms - 2 * q @ k.transpose(-2, -1)).clamp_min(0.0)
+    return -beta * torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def trilinear_score(q: Tensor, k: Tensor, weight: Tensor) -> Tensor:
+    """Score of key, query and their product (Seo et al. 2016, arXiv 1611.01603; survey eq. 13).
+
+    Math: e = <w, [k; q; k * q]>
+
+    Args:
+        q, k: of one width d.
+        weight: ``(..., 3 d)``: of the key, the query and the product, in this order.
+
+    Raises:
+        ValueError: if a width does not fit.
+    """
+    width = _one_width(q, k)
+    if weight.shape[-1] != 3 * width:
+        raise ValueError(f"weight: expected a width of 3 d = {3 * width}, got shape {tuple(weight.shape)}")
+    of_k, of_q, of_both = weight.unsqueeze(-2).split(width, dim=-1)
+    return (k * of_k).sum(-1)[..., None, :] + (q * of_q).sum(-1)[..., :, None] + (q * of_both) @ k.transpose(-2, -1)
+
+
+def location_score(q: Tensor, weight: Tensor, length: int) -> Tensor:
+    """Score of a position, whatever key is there (Luong et al. 2015, eq. 8).
+
+    Math: e_l = (W q_l)_{1..S}
+
+    Args:
+        weight: ``(..., S_max, d_q)``.
+        length: S. Positions beyond S_max score minus infinity, which every alignment takes for masked.
+
+    Returns:
+        ``(..., L, S)``.
+    """
+    reach = weight.shape[-2]
+    scores = _project("q", q, weight[..., : min(length, reach), :])
+    return F.pad(scores, (0, max(length - reach, 0)), value=-torch.inf)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _one_width(q: Tensor, k: Tensor, name: str = "k") -> int:
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"{name}: expected query and key of one width for this score, got q of shape {tuple(q.shape)} "
+            f"and k of {tuple(k.shape)}"
+        )
+    return q.shape[-1]
+
+
+def _project(name: str, x: Tensor, weight: Tensor) -> Tensor:
+    if x.shape[-1] != weight.shape[-1]:
+        raise ValueError(
+            f"{name}: expected width {weight.shape[-1]} for a weight of shape {tuple(weight.shape)}, "
+            f"got {tuple(x.shape)}"
+        )
+    return x @ weight.transpose(-2, -1)
+
+
+def _read_out(hidden: Tensor, weight: Tensor | None, out_bias: Tensor | None, multidim: bool) -> Tensor:
+    """Scores from the hidden tensor ``(..., L, S, d_w)``."""
+    if not multidim:
+        if weight is None or out_bias is not None:
+            raise ValueError(
+                "weight, out_bias: a scalar score needs a weight and takes no out_bias (use multidim=True)"
+            )
+        return (hidden @ weight[..., None, :, None]).squeeze(-1)
+    scores = hidden if weight is None else hidden @ weight.transpose(-2, -1).unsqueeze(-3)
+    return scores if out_bias is None else scores + out_bias[..., None, None, :]

@@ -1,0 +1,138 @@
+"""The toolbox of attention: scores, alignments, selections and messages that compose.
+
+A mechanism is a composition, not a class::
+
+    GeneralAttention(score, align, select=..., message=...)      one attention
+    MultiHead(attention, d_model, n_heads)                       heads of it
+    MultiHop(attention, hops)                                    several in a row
+
+:mod:`.recipes` names those that the field knows. Relational attention is one of them: its message is a relation and a
+symbol, where that of self-attention is the sender's features. After Brauwers & Frasincar 2023, "A General Survey on
+Attention Mechanisms in Deep Learning" (arXiv 2203.14263).
+"""
+
+from . import recipes
+from .alignments import Align, Elementwise, Entmax, Hard, Sigmoid, Softmax, Sparsemax, Uniform
+from .capsules import CapsuleAttention, CapsuleOutput
+from .coattention import (
+    AlternatingCoAttention,
+    CoAttentionOutput,
+    InteractiveCoAttention,
+    ParallelCoAttention,
+    ScoreFactory,
+)
+from .directional import DirectionalSelfAttention, FusionGate
+from .general import GeneralAttention, GeneralAttentionOutput
+from .hierarchical import (
+    AttentionViaAttention,
+    AttentionViaAttentionOutput,
+    HierarchicalAttention,
+    HierarchicalOutput,
+    MultiRepresentationAttention,
+    MultiRepresentationOutput,
+    SocialContextualAttention,
+    SocialContextualOutput,
+)
+from .hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
+from .messages import (
+    FeatureMessage,
+    Message,
+    Messages,
+    PairwiseMessage,
+    PairwiseValues,
+    RelativeValues,
+    SharedValues,
+    ValueMessage,
+)
+from .multi_head import MultiHead
+from .queries import ConstantQuery, LearnedQuery, SelfQuery
+from .relations import Relation, RelationalMessage, RelationalMessages
+from .rotatory import RotatoryAttention, RotatoryOutput
+from .scores import (
+    ActivatedGeneral,
+    Additive,
+    BiasedGeneral,
+    BoundedAdditive,
+    Dot,
+    General,
+    KeyOnly,
+    Location,
+    Product,
+    Score,
+    Trilinear,
+)
+from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, Select, Selection, SubsetSampler
+from .similarities import Cosine, Euclidean
+
+__all__ = [
+    "ActivatedGeneral",
+    "Additive",
+    "Align",
+    "AlternatingCoAttention",
+    "AttentionViaAttention",
+    "AttentionViaAttentionOutput",
+    "BiasedGeneral",
+    "BoundedAdditive",
+    "CapsuleAttention",
+    "CapsuleOutput",
+    "CoAttentionOutput",
+    "ConstantQuery",
+    "Cosine",
+    "DirectionalSelfAttention",
+    "Dot",
+    "Elementwise",
+    "Entmax",
+    "Euclidean",
+    "FeatureMessage",
+    "FusionGate",
+    "GRUUpdate",
+    "General",
+    "GeneralAttention",
+    "GeneralAttentionOutput",
+    "Hard",
+    "HierarchicalAttention",
+    "HierarchicalOutput",
+    "InteractiveCoAttention",
+    "KeyOnly",
+    "LearnedQuery",
+    "LinearUpdate",
+    "Location",
+    "Message",
+    "Messages",
+    "MonotonicWindow",
+    "MultiHead",
+    "MultiHop",
+    "MultiHopOutput",
+    "MultiRepresentationAttention",
+    "MultiRepresentationOutput",
+    "PairwiseMessage",
+    "PairwiseValues",
+    "ParallelCoAttention",
+    "PredictiveWindow",
+    "Product",
+    "ReinforcedSubset",
+    "Relation",
+    "RelationalMessage",
+    "RelationalMessages",
+    "RelativeValues",
+    "RotatoryAttention",
+    "RotatoryOutput",
+    "Score",
+    "ScoreFactory",
+    "Select",
+    "Selection",
+    "SelfQuery",
+    "SharedValues",
+    "Sigmoid",
+    "SocialContextualAttention",
+    "SocialContextualOutput",
+    "Softmax",
+    "Sparsemax",
+    "SubsetSampler",
+    "Trilinear",
+    "Uniform",
+    "ValueMessage",
+    "recipes",
+    "replace",
+    "residual",
+]

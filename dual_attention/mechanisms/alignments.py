@@ -1,0 +1,212 @@
+"""Alignments as modules, which know whether they train: over :mod:`dual_attention.functional.alignments`."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ..functional import (
+    Alignment,
+    entmax,
+    hard_alignment,
+    masked_activation,
+    masked_softmax,
+    sigmoid_alignment,
+    sparsemax,
+    uniform_alignment,
+)
+from ..functional.activations import Activation, activation_function
+from ..functional.alignments import Estimator
+
+__all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Sparsemax", "Uniform"]
+
+
+class Align(nn.Module):
+    """From scores to weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``, and give masked keys zero.
+
+    Args:
+        temperature: positive; divides the scores.
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"temperature: expected a positive number, got {temperature}")
+        self.temperature = temperature
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        """Align over the axis ``dim`` of the keys; ``mask`` and ``bias`` broadcast to the scores."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement forward(scores, mask, *, bias, dim)")
+
+    def extra_repr(self) -> str:
+        return "" if self.temperature == 1.0 else f"temperature={self.temperature}"
+
+
+class Softmax(Align):
+    """Soft (global) alignment, see :func:`.masked_softmax`."""
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        return Alignment(masked_softmax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+
+
+class Uniform(Align):
+    """The same weight for all that may be attended: the ablation of an alignment, see :func:`.uniform_alignment`."""
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        if bias is not None:
+            scores = scores.masked_fill(bias == -torch.inf, -torch.inf)
+        return Alignment(uniform_alignment(scores, mask, dim=dim))
+
+
+class Sparsemax(Align):
+    """Projection on the simplex, see :func:`.sparsemax`."""
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        return Alignment(sparsemax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+
+
+class Entmax(Align):
+    """alpha-entmax, see :func:`.entmax`.
+
+    Args:
+        alpha: at least 1; strictly between 1 and 2, and the first value, if it is learned.
+        learned: learn it within (1, 2), as Correia et al. 2019 (arXiv 1909.00015).
+        heads: with ``learned``, number of heads with an alpha of their own; scores are then ``(B, heads, L, S)``.
+        temperature: positive; divides the scores.
+
+    Raises:
+        ValueError: if ``alpha`` is out of its range.
+    """
+
+    def __init__(
+        self, alpha: float = 1.5, *, learned: bool = False, heads: int | None = None, temperature: float = 1.0
+    ) -> None:
+        super().__init__(temperature)
+        if not alpha >= 1 or (learned and not 1 < alpha < 2):
+            wanted = "strictly between 1 and 2, to be learned" if learned else "at least 1"
+            raise ValueError(f"alpha: expected {wanted}, got {alpha}")
+        self.alpha = alpha
+        self.raw_alpha = None
+        if learned:
+            raw = torch.logit(torch.tensor(float(alpha) - 1.0))
+            self.raw_alpha = nn.Parameter(raw.clone() if heads is None else raw.repeat(heads, 1, 1))
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        alpha: float | Tensor = self.alpha
+        if self.raw_alpha is not None:
+            alpha = 1 + torch.sigmoid(self.raw_alpha)
+            if alpha.dim() and dim == -2:  # scores of features have one more axis
+                alpha = alpha.unsqueeze(-1)
+        return Alignment(entmax(scores, mask, alpha=alpha, bias=bias, temperature=self.temperature, dim=dim))
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}, learned={self.raw_alpha is not None}"
+
+
+class Hard(Align):
+    """Attend to one key, see :func:`.hard_alignment`.
+
+    Args:
+        estimator: while training; how the choice is made, and how it is learned.
+        evaluation: ``"argmax"`` is deterministic, ``"sample"`` draws, ``"expected"`` is the soft alignment.
+        tau: relaxation temperature of the Gumbel estimators.
+        temperature: positive; divides the scores.
+        generator: of the draws.
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator = "reinforce",
+        *,
+        evaluation: Literal["argmax", "sample", "expected"] = "argmax",
+        tau: float = 1.0,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(temperature)
+        if estimator not in get_args(Estimator):
+            raise ValueError(f"estimator: expected one of {', '.join(get_args(Estimator))}, got {estimator!r}")
+        if evaluation not in ("argmax", "sample", "expected"):
+            raise ValueError(f"evaluation: expected argmax, sample or expected, got {evaluation!r}")
+        if not tau > 0:
+            raise ValueError(f"tau: expected a positive number, got {tau}")
+        self.estimator: Estimator = estimator
+        self.evaluation: Estimator = "reinforce" if evaluation == "sample" else evaluation
+        self.tau = tau
+        self.generator = generator
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        return hard_alignment(
+            scores,
+            mask,
+            estimator=self.estimator if self.training else self.evaluation,
+            bias=bias,
+            temperature=self.temperature,
+            tau=self.tau,
+            generator=self.generator,
+            dim=dim,
+        )
+
+    def extra_repr(self) -> str:
+        return f"estimator={self.estimator!r}, evaluation={self.evaluation!r}"
+
+
+class Sigmoid(Align):
+    """Sigmoid attention, see :func:`.sigmoid_alignment`.
+
+    Args:
+        shift: added to the scores; by default -log of the number of keys that may be attended.
+        temperature: positive; divides the scores.
+    """
+
+    def __init__(self, *, shift: float | None = None, temperature: float = 1.0) -> None:
+        super().__init__(temperature)
+        self.shift = shift
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        weights = sigmoid_alignment(scores, mask, shift=self.shift, bias=bias, temperature=self.temperature, dim=dim)
+        return Alignment(weights)
+
+    def extra_repr(self) -> str:
+        return f"shift={'-log n' if self.shift is None else self.shift}"
+
+
+class Elementwise(Align):
+    """Activated scores, each by itself, see :func:`.masked_activation`.
+
+    Args:
+        activation: an elementwise function, or its name in :data:`dual_attention.functional.ACTIVATIONS`.
+        temperature: positive; divides the scores.
+    """
+
+    def __init__(self, activation: str | Activation, *, temperature: float = 1.0) -> None:
+        super().__init__(temperature)
+        if activation == "softmax":
+            raise ValueError("activation: softmax is no elementwise function; it is the alignment Softmax")
+        self.activation = activation_function(activation)
+        self.name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
+
+    def forward(
+        self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
+    ) -> Alignment:
+        weights = masked_activation(scores, mask, self.activation, bias=bias, temperature=self.temperature)
+        return Alignment(weights)
+
+    def extra_repr(self) -> str:
+        return self.name

@@ -1,0 +1,80 @@
+"""Capsule-based attention: one learned query for each class (Wang et al., WWW 2018; survey eqs. 43 to 45).
+
+Shapes: B batch, S keys, C classes, d_k and d_v widths of keys and values.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ._parameters import matrix, zeros
+from .alignments import Align
+from .general import GeneralAttention
+from .queries import LearnedQuery
+from .scores import Dot, Score
+
+__all__ = ["CapsuleAttention", "CapsuleOutput"]
+
+
+class CapsuleOutput(NamedTuple):
+    """What capsules return.
+
+    Attributes:
+        probabilities: of each class by itself, ``(..., C)``.
+        reconstructions: ``(..., C, d_v)``.
+        weights: ``(..., C, S)``, or None.
+    """
+
+    probabilities: Tensor
+    reconstructions: Tensor
+    weights: Tensor | None = None
+
+
+class CapsuleAttention(nn.Module):
+    """A capsule for each class attends, says how likely its class is, and reconstructs what it saw.
+
+    Math: c_c = attend(q_c, K, V),  p_c = sigmoid(<w_c, c_c> + b_c),  r_c = p_c c_c
+
+    Capsules are independent. With nothing to attend, p_c = sigmoid(b_c) and r_c = 0.
+
+    Args:
+        n_classes: C.
+        d_k: width of the keys.
+        d_v: width of the values; by default ``d_k``.
+        score: compares; by default the dot product.
+        align: by default :class:`Softmax`.
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        d_k: int,
+        d_v: int | None = None,
+        *,
+        score: Score | None = None,
+        align: Align | None = None,
+    ) -> None:
+        super().__init__()
+        d_v = d_k if d_v is None else d_v
+        check_positive(n_classes=n_classes, d_k=d_k, d_v=d_v)
+        score = Dot(scale=1.0) if score is None else score
+        self.attention = GeneralAttention(score, align, query=LearnedQuery(n_classes, d_k))
+        self.weight = matrix(None, n_classes, d_v)
+        self.bias = zeros(None, n_classes)
+
+    def forward(
+        self,
+        key: Tensor,
+        value: Tensor | None = None,
+        *,
+        padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> CapsuleOutput:
+        """Classify ``key (..., S, d_k)`` and ``value (..., S, d_v)``; arguments as :class:`GeneralAttention`."""
+        output = self.attention(None, key, value, padding_mask=padding_mask, need_weights=need_weights)
+        p = torch.sigmoid((output.context * self.weight).sum(-1) + self.bias)
+        return CapsuleOutput(p, p[..., None] * output.context, output.weights)

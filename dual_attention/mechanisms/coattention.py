@@ -1,0 +1,230 @@
+"""Co-attention: two inputs attend to each other (survey 3.1.1).
+
+A mechanism takes a score as a function of the widths of query and key, which is what the classes of scores are
+(``score=General``), and makes as many as it needs; and an alignment, of which each of its parts has a copy.
+
+Shapes: B batch; inputs ``x1 (B, n1, d1)`` and ``x2 (B, n2, d2)`` with masks ``mask1 (B, n1)`` and ``mask2 (B, n2)``
+(True = real). An input may be empty or all padding; its mean and its context are then zero.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional import masked_mean
+from ..functional.masks import require_boolean
+from ._parameters import matrix
+from .alignments import Align, Softmax
+from .general import GeneralAttention
+from .scores import ActivatedGeneral, Additive, Score
+
+__all__ = [
+    "AlternatingCoAttention",
+    "CoAttentionOutput",
+    "InteractiveCoAttention",
+    "ParallelCoAttention",
+    "ScoreFactory",
+]
+
+ScoreFactory = Callable[[int, int], Score]
+"""Makes a score of the widths of query and key."""
+
+
+class CoAttentionOutput(NamedTuple):
+    """What co-attention returns.
+
+    Attributes:
+        context1, context2: summaries of the two inputs, ``(B, d1)`` and ``(B, d2)``.
+        weights1, weights2: ``(B, n1)`` and ``(B, n2)``.
+        first_weights: of the first step of alternating co-attention, ``(B, n1)``; None elsewhere.
+    """
+
+    context1: Tensor
+    context2: Tensor
+    weights1: Tensor
+    weights2: Tensor
+    first_weights: Tensor | None = None
+
+    def concatenated(self) -> Tensor:
+        """Both summaries, ``(B, d1 + d2)``."""
+        return torch.cat([self.context1, self.context2], dim=-1)
+
+
+def summarise(
+    attention: GeneralAttention, query: Tensor | None, x: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Context ``(..., d)`` and weights ``(..., S)`` of one query ``(..., d_q)`` over ``x (..., S, d)``."""
+    asked = None if query is None else query.unsqueeze(-2)
+    output = attention(asked, x, padding_mask=mask, need_weights=True)
+    return output.context.squeeze(-2), output.weights.squeeze(-3 if attention.score.multidim else -2)
+
+
+def attention_of(score: Score, align: Align | None, dropout: float = 0.0) -> GeneralAttention:
+    """An attention with an alignment of its own, so that what one part learns is not the others'."""
+    return GeneralAttention(score, Softmax() if align is None else copy.deepcopy(align), dropout=dropout)
+
+
+def check_input(name: str, x: Tensor, width: int, mask: Tensor | None, mask_name: str) -> None:
+    """Raise ``ValueError`` or ``TypeError`` unless ``x`` is ``(B, n, width)`` and its mask boolean ``(B, n)``."""
+    if x.dim() != 3 or x.shape[-1] != width:
+        raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
+    if mask is not None:
+        require_boolean(mask_name, mask)
+        if mask.shape != x.shape[:2]:
+            raise ValueError(f"{mask_name}: expected shape {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
+
+
+class AlternatingCoAttention(nn.Module):
+    """Alternating co-attention, one side after the other (Lu et al. 2016, arXiv 1606.00061; survey eqs. 7 to 9).
+
+    Math: c_0 = attend(0, X_1),  c_2 = attend(c_0, X_2),  c_1 = attend(c_2, X_1)
+
+    Args:
+        d1, d2: widths of the inputs.
+        score: makes scores of the widths of query and key; by default :class:`Additive`.
+        align: by default :class:`Softmax`.
+        tie_first_last: the first step has the parameters of the last, as in the survey; the authors' code has three
+            sets.
+        dropout: rate on the weights.
+    """
+
+    def __init__(
+        self,
+        d1: int,
+        d2: int,
+        *,
+        score: ScoreFactory = Additive,
+        align: Align | None = None,
+        tie_first_last: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_positive(d1=d1, d2=d2)
+        self.d1, self.d2 = d1, d2
+        self.last = attention_of(score(d2, d1), align, dropout)
+        self.first = self.last if tie_first_last else attention_of(score(d2, d1), align, dropout)
+        self.second = attention_of(score(d1, d2), align, dropout)
+
+    def forward(
+        self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
+    ) -> CoAttentionOutput:
+        """Summaries of both inputs, and the weights of the three steps."""
+        check_input("x1", x1, self.d1, mask1, "mask1")
+        check_input("x2", x2, self.d2, mask2, "mask2")
+        c0, w0 = summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
+        c2, w2 = summarise(self.second, c0, x2, mask2)
+        c1, w1 = summarise(self.last, c2, x1, mask1)
+        return CoAttentionOutput(c1, c2, w1, w2, w0)
+
+
+class InteractiveCoAttention(nn.Module):
+    """Interactive co-attention: the mean of each side is the query of the other (Ma et al. 2017, arXiv 1709.00893).
+
+    Math: c_1 = attend(mean(X_2), X_1),  c_2 = attend(mean(X_1), X_2)
+
+    Args:
+        d1, d2: widths of the inputs.
+        score: makes scores of the widths of query and key; by default :class:`ActivatedGeneral`.
+        align: by default :class:`Softmax`.
+    """
+
+    def __init__(self, d1: int, d2: int, *, score: ScoreFactory = ActivatedGeneral, align: Align | None = None) -> None:
+        super().__init__()
+        check_positive(d1=d1, d2=d2)
+        self.d1, self.d2 = d1, d2
+        self.attention1 = attention_of(score(d2, d1), align)
+        self.attention2 = attention_of(score(d1, d2), align)
+
+    def forward(
+        self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
+    ) -> CoAttentionOutput:
+        """Summaries of both inputs."""
+        check_input("x1", x1, self.d1, mask1, "mask1")
+        check_input("x2", x2, self.d2, mask2, "mask2")
+        c1, w1 = summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
+        c2, w2 = summarise(self.attention2, masked_mean(x1, mask1), x2, mask2)
+        return CoAttentionOutput(c1, c2, w1, w2)
+
+
+class ParallelCoAttention(nn.Module):
+    """Parallel co-attention over the affinities of all pairs (Lu et al. 2016, arXiv 1606.00061; survey eqs. 12 to 16).
+
+    Math: C = tanh(X_1 W_b X_2^T), zero where either is padding;  H_1 = tanh(X_1 W_1^T + C X_2 W_2^T),
+    H_2 = tanh(X_2 W_2^T + C^T X_1 W_1^T);  a_i = align(H_i w_i),  c_i = a_i X_i
+
+    Args:
+        d1, d2: widths of the inputs.
+        d_w: hidden width; by default ``d1``.
+        affinity: makes a score of ``(d1, d2)``, for queries ``x1`` and keys ``x2``; by default tanh of a bilinear form.
+            It must give one affinity for each pair.
+        pool: ``"project"`` scores an element by the projection above; ``"max"`` by the highest of its affinities
+            (survey eq. 16), without further parameters.
+        align: by default :class:`Softmax`.
+    """
+
+    def __init__(
+        self,
+        d1: int,
+        d2: int,
+        d_w: int | None = None,
+        *,
+        affinity: ScoreFactory | None = None,
+        pool: Literal["project", "max"] = "project",
+        align: Align | None = None,
+    ) -> None:
+        super().__init__()
+        d_w = d1 if d_w is None else d_w
+        check_positive(d1=d1, d2=d2, d_w=d_w)
+        if pool not in ("project", "max"):
+            raise ValueError(f"pool: expected 'project' or 'max', got {pool!r}")
+        self.d1, self.d2 = d1, d2
+        self.pool = pool
+        self.affinity = ActivatedGeneral(d1, d2, bias=False) if affinity is None else affinity(d1, d2)
+        if self.affinity.multidim or self.affinity.n_queries is not None:
+            raise ValueError(f"affinity: expected one number for each pair, got {self.affinity}")
+        self.align1 = Softmax() if align is None else copy.deepcopy(align)
+        self.align2 = copy.deepcopy(self.align1)
+        if pool == "project":
+            self.weight1, self.weight2 = matrix(None, d_w, d1), matrix(None, d_w, d2)
+            self.vector1, self.vector2 = matrix(None, d_w), matrix(None, d_w)
+
+    def forward(
+        self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
+    ) -> CoAttentionOutput:
+        """Summaries of both inputs."""
+        check_input("x1", x1, self.d1, mask1, "mask1")
+        check_input("x2", x2, self.d2, mask2, "mask2")
+        affinity = self.affinity(x1, x2)
+        allowed = affinity != -torch.inf
+        if mask1 is not None:
+            allowed = allowed & mask1[:, :, None]
+        if mask2 is not None:
+            allowed = allowed & mask2[:, None, :]
+        if self.pool == "max":
+            e1, e2 = _highest(affinity, allowed, -1), _highest(affinity, allowed, -2)
+        else:
+            # Without zeros here the padding of one side shows in the scores of the other.
+            affinity = affinity.masked_fill(~allowed, 0.0).to(x1.dtype)
+            of1, of2 = x1 @ self.weight1.T, x2 @ self.weight2.T
+            e1 = torch.tanh(of1 + affinity @ of2) @ self.vector1
+            e2 = torch.tanh(of2 + affinity.transpose(-2, -1) @ of1) @ self.vector2
+        w1, w2 = self.align1(e1, mask1).weights, self.align2(e2, mask2).weights
+        c1, c2 = (w[:, None].to(x.dtype) @ x for w, x in ((w1, x1), (w2, x2)))
+        return CoAttentionOutput(c1.squeeze(1), c2.squeeze(1), w1, w2)
+
+    def extra_repr(self) -> str:
+        return f"pool={self.pool!r}"
+
+
+def _highest(affinity: Tensor, allowed: Tensor, dim: int) -> Tensor:
+    """Highest affinity that counts, and 0 where none does."""
+    if not affinity.shape[dim]:
+        return affinity.sum(dim)
+    highest = affinity.masked_fill(~allowed, torch.finfo(affinity.dtype).min).amax(dim)
+    return torch.where(allowed.any(dim), highest, 0.0)

@@ -1,0 +1,98 @@
+"""Where the general module runs on the library's operations: the dot product under softmax.
+
+Shapes: as in :mod:`.general`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..functional import MaskPattern, attention, relational_attention
+from .alignments import Align, Softmax
+from .messages import Messages, SharedValues
+from .relations import RelationalMessages
+from .scores import Dot, Score
+
+
+def fused(
+    score: Score,
+    align: Align,
+    query: Tensor,
+    key: Tensor,
+    messages: Messages,
+    mask: Tensor | MaskPattern | None,
+    bias: Tensor | None,
+    dropout: float,
+) -> Tensor | None:
+    """Context ``(..., L, d_v)`` without weights, or None where this is not what fused operations compute."""
+    if type(score) is not Dot or type(align) is not Softmax or query.shape[-1] != key.shape[-1]:
+        return None
+    scale = score.scale_of(query.shape[-1]) / align.temperature
+    if isinstance(messages, RelationalMessages):
+        return _relational(scale, query, key, messages, mask, bias, dropout)
+    if not isinstance(messages, SharedValues) or not query.dtype == key.dtype == messages.dtype:
+        return None
+    try:
+        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (query, key, messages.values)))
+    except RuntimeError:
+        return None
+    q, k, v = (_with_heads(x.expand(*lead, *x.shape[-2:]), len(lead)) for x in (query, key, messages.values))
+    mask = _of_scores(mask, lead) if isinstance(mask, Tensor) else mask
+    bias = None if bias is None else _of_scores(bias, lead)
+    context, _ = attention(q, k, v, scale=scale, mask=mask, bias=bias, dropout=dropout)
+    return context.reshape(*lead, *context.shape[-2:])
+
+
+def _relational(
+    scale: float,
+    query: Tensor,
+    key: Tensor,
+    messages: RelationalMessages,
+    mask: Tensor | MaskPattern | None,
+    bias: Tensor | None,
+    dropout: float,
+) -> Tensor | None:
+    relation = messages.relation
+    if type(relation.score) is not Dot or query.dim() != (4 if messages.has_heads else 3):
+        return None
+    lead = query.shape[:-2]
+    heads, head_dim, _ = messages.w_r.shape
+    if messages.symbols is None:
+        symbols = messages.u.new_zeros(1, heads, key.shape[-2], head_dim)
+    else:
+        symbols = messages.symbols
+    if isinstance(symbols, Tensor) and symbols.shape[1] != heads:
+        symbols = symbols.repeat_interleave(heads // symbols.shape[1], dim=1)
+    elif not isinstance(symbols, Tensor) and symbols.library.shape[1] != heads:
+        symbols = symbols.with_library(symbols.library.repeat_interleave(heads // symbols.library.shape[1], dim=1))
+    output = relational_attention(
+        _with_heads(query, len(lead)),
+        _with_heads(key, len(lead)),
+        messages.u,
+        messages.w,
+        symbols,
+        messages.w_r,
+        scale=scale,
+        rel_scale=relation.scale,
+        rel_activation=relation.activation,
+        mask=_of_scores(mask, lead) if isinstance(mask, Tensor) else mask,
+        bias=None if bias is None else _of_scores(bias, lead),
+        dropout=dropout,
+    ).output
+    return output if messages.has_heads else output.squeeze(1)
+
+
+def _with_heads(x: Tensor, n_lead: int) -> Tensor:
+    """Exactly two leading axes: ``(..., L, d) -> (B, H, L, d)``."""
+    if n_lead == 2:
+        return x
+    return x.flatten(0, -3)[:, None] if n_lead > 2 else x[(None,) * (1 - n_lead)][:, None]
+
+
+def _of_scores(x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """A mask or bias that broadcasts to ``(*lead, L, S)``, with two leading axes."""
+    x = x.reshape((1,) * (len(lead) + 2 - x.dim()) + tuple(x.shape))
+    if len(lead) > 2:
+        x = x.expand(*lead, *x.shape[-2:])
+    return _with_heads(x, len(lead))

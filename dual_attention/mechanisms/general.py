@@ -1,0 +1,322 @@
+"""The general attention module: query, score, selection, alignment, message (survey section 2).
+
+Shapes: B batch, L queries, S keys, d_q, d_k, d_v widths; ``...`` any number of leading axes, heads among them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .._heads import check_dropout
+from ..functional.alignments import Alignment
+from ..functional.masks import MaskPattern, require_boolean
+from .alignments import Align, Hard, Softmax
+from .fused import fused
+from .messages import Message, Messages, ValueMessage
+from .scores import Score
+from .selections import Select, Selection
+
+__all__ = ["GeneralAttention", "GeneralAttentionOutput"]
+
+LARGEST_DENSE = 256 * 256
+"""Pairs (queries times keys) up to which scores are built at once; beyond, a block of queries at a time."""
+
+BLOCK = 128
+"""Queries in such a block."""
+
+Parts = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+
+
+class GeneralAttentionOutput(NamedTuple):
+    """What attention returns.
+
+    Attributes:
+        context: ``(..., L, d_v)``, in the type of the values; zero for a query with nothing to attend.
+        weights: ``(..., L, S)``, or with a score of features ``(..., L, S, d_v)``, before dropout, or None.
+        log_prob, entropy: of keys that were drawn, see :class:`.Alignment`; None if none were.
+        selection: what a selection returned, see :class:`.Selection`; None without one.
+    """
+
+    context: Tensor
+    weights: Tensor | None = None
+    log_prob: Tensor | None = None
+    entropy: Tensor | None = None
+    selection: Selection | None = None
+
+
+class GeneralAttention(nn.Module):
+    """Attention as a composition.
+
+    Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls
+
+    The dot product under softmax with shared values, or with the messages of relational attention by dot products, runs
+    on fused kernels unless weights are asked for. Everything else builds scores, and for long sequences only those of a
+    block of queries at a time, again in the backward pass.
+
+    Args:
+        score: compares a query with keys.
+        align: makes weights of scores; by default :class:`Softmax`.
+        query: makes queries of the keys, where the caller gives none.
+        select: hides keys from a query before it aligns itself.
+        message: what is carried; by default the values, or the keys where no values are given.
+        dropout: rate on the weights while training; what is left is scaled up and not normalised again.
+        block: queries in a block; by default all up to 256 x 256 pairs, 128 beyond.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        align: Align | None = None,
+        *,
+        query: nn.Module | None = None,
+        select: Select | None = None,
+        message: Message | None = None,
+        dropout: float = 0.0,
+        block: int | None = None,
+    ) -> None:
+        super().__init__()
+        parts: dict[str, tuple[object, type]] = {
+            "score": (score, Score),
+            "align": (align, Align),
+            "select": (select, Select),
+            "message": (message, Message),
+        }
+        for name, (part, kind) in parts.items():
+            if not isinstance(part, kind) and (part is not None or name == "score"):
+                raise TypeError(f"{name}: expected a {kind.__name__}, got {part!r}")
+        if block is not None and block < 1:
+            raise ValueError(f"block: expected a positive number, got {block}")
+        if query is not None and score.n_queries is not None:
+            raise ValueError(f"query: {type(score).__name__} takes no query, got {type(query).__name__}")
+        if select is not None and score.n_queries is not None:
+            raise ValueError(f"select: {type(score).__name__} has no query to select keys for")
+        self.score = score
+        self.align = Softmax() if align is None else align
+        self.query = query
+        self.select = select
+        self.message = ValueMessage() if message is None else message
+        self.dropout = check_dropout("dropout", dropout)
+        self.block = block
+
+    def forward(
+        self,
+        query: Tensor | None = None,
+        key: Tensor | None = None,
+        value: Any = None,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> GeneralAttentionOutput:
+        """Attend from each query to the keys.
+
+        Args:
+            query: ``(..., L, d_q)``; None where queries are made of the keys, or the score takes none.
+            key: ``(..., S, d_k)``; None means the query: self-attention.
+            value: for the message; shared values are ``(..., S, d_v)``, and None means the key.
+            attn_mask: boolean, ``(L, S)`` or with the scores' axes and broadcastable to ``(..., L, S)``; True = may be
+                attended.
+            padding_mask: boolean ``(..., S)``, with the key's leading axes (or 1); True = a real key.
+            is_causal: query i sees keys j <= i; needs L = S.
+            attn_bias: floating point, of shapes as ``attn_mask``, added to the scores; minus infinity masks.
+            need_weights: also return the weights.
+
+        Raises:
+            TypeError, ValueError: if arguments are missing, shapes do not fit or a mask is not boolean.
+        """
+        query, key = self.queries_and_keys(query, key)
+        messages = self.message(query, key, value)
+        scores_shape = self.scores_shape(query, key)
+        mask = resolve_mask(attn_mask, padding_mask, is_causal, scores_shape, key.device)
+        bias = check_scores_like("attn_bias", attn_bias, scores_shape)
+        return self.attend(query, key, messages, mask, bias, padding_mask=padding_mask, need_weights=need_weights)
+
+    def queries_and_keys(self, query: Tensor | None, key: Tensor | None) -> tuple[Tensor | None, Tensor]:
+        """Queries and keys from what the caller gave; queries are None for a score that takes none."""
+        if key is None:
+            key = query
+        if key is None:
+            raise ValueError("key: expected keys, or a query that is the key as well; got neither")
+        for name, x in (("key", key), ("query", query)):
+            if x is not None and (x.dim() < 2 or not x.is_floating_point()):
+                raise ValueError(f"{name}: expected floating-point vectors (..., length, width), got {_short(x)}")
+        if self.score.n_queries is not None:
+            return None, key
+        if self.query is not None:
+            if query is not None and query is not key:
+                raise ValueError(f"query: {type(self.query).__name__} makes it of the keys; expected None")
+            query = self.query(key)
+        if query is None:
+            raise ValueError(f"query: {type(self.score).__name__} compares keys with a query, got None")
+        return query, key
+
+    def scores_shape(self, query: Tensor | None, key: Tensor) -> tuple[int, ...]:
+        """``(..., L, S)``, whether or not there is a score for each feature."""
+        if query is None:
+            return (*key.shape[:-2], self.score.n_queries or 1, key.shape[-2])
+        try:
+            lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        except RuntimeError:
+            raise ValueError(
+                f"key: leading axes of query {tuple(query.shape)} and key {tuple(key.shape)} do not broadcast"
+            ) from None
+        return (*lead, query.shape[-2], key.shape[-2])
+
+    def attend(
+        self,
+        query: Tensor | None,
+        key: Tensor,
+        messages: Messages,
+        mask: Tensor | MaskPattern | None = None,
+        bias: Tensor | None = None,
+        *,
+        padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> GeneralAttentionOutput:
+        """What :meth:`forward` does once queries, keys, messages and one mask are there.
+
+        Args:
+            mask, bias: broadcastable to ``(..., L, S)``, without an axis for features; the mask of heads may be a
+                :class:`~dual_attention.functional.MaskPattern`, which is never built whole for long sequences.
+            padding_mask: ``(..., S)``, for the selection.
+        """
+        selection = None
+        if self.select is not None and query is not None:
+            selection = self.select(query, key, padding_mask)
+            mask = mask.dense(key.device) if isinstance(mask, MaskPattern) else mask
+            mask = selection.mask if mask is None else mask & selection.mask
+            if selection.bias is not None:
+                bias = selection.bias if bias is None else bias + selection.bias
+        gain = None if selection is None else selection.gain
+        n, m = self.scores_shape(query, key)[-2:]
+
+        if query is not None and gain is None and not need_weights and self.block is None and m and n:
+            dropout = self.dropout if self.training else 0.0
+            context = fused(self.score, self.align, query, key, messages, mask, bias, dropout)
+            if context is not None:
+                return GeneralAttentionOutput(context, selection=selection)
+
+        def rows_of(rows: slice) -> Parts:
+            return self._block(query, key, messages, mask, bias, gain, rows, need_weights)
+
+        size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
+        if query is None or size >= n:
+            parts = rows_of(slice(0, n))
+        else:
+            if torch.is_grad_enabled() and isinstance(self.align, Hard) and self.align.generator is not None:
+                raise ValueError(
+                    "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
+                    f"expected None, or block >= {n}"
+                )
+            rows = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+            step = _checkpointed if torch.is_grad_enabled() else (lambda function, part: function(part))
+            blocks = [step(rows_of, part) for part in rows]
+            parts = self._join(blocks)
+        return GeneralAttentionOutput(*parts, selection=selection)
+
+    def _block(
+        self,
+        query: Tensor | None,
+        key: Tensor,
+        messages: Messages,
+        mask: Tensor | MaskPattern | None,
+        bias: Tensor | None,
+        gain: Tensor | None,
+        rows: slice,
+        need_weights: bool,
+    ) -> Parts:
+        """Context, weights, log-probability and entropy of some queries."""
+        multidim = self.score.multidim
+        if isinstance(mask, MaskPattern):
+            mask = mask.block(rows, slice(0, key.shape[-2]), key.device)
+        else:
+            mask = _rows(mask, rows)
+        bias, gain = _rows(bias, rows), _rows(gain, rows)
+        scores = self.score(None if query is None else query[..., rows, :], key)
+        of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in (mask, bias, gain)]
+        aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
+        weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
+        dropped = F.dropout(weights, self.dropout, self.training)
+        context = messages.receive(dropped, rows, multidim=multidim, mask=mask)
+        return context, weights if need_weights else None, aligned.log_prob, aligned.entropy
+
+    def _join(self, blocks: list[Parts]) -> Parts:
+        """Blocks of queries as one. Scores of features have one more axis behind that of the queries."""
+        last = 1 if self.score.multidim else 0
+        context, *others = zip(*blocks, strict=True)
+        axes = (-2 - last, -1 - last, -1 - last)  # of queries in weights, log-probability and entropy
+        joined = [
+            None if pieces[0] is None else torch.cat(pieces, dim=axis)
+            for pieces, axis in zip(others, axes, strict=True)
+        ]
+        return torch.cat(context, dim=-2), joined[0], joined[1], joined[2]
+
+
+def _checkpointed(function: Any, rows: slice) -> Any:
+    return checkpoint(function, rows, use_reentrant=False)
+
+
+def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
+    return x if x is None or x.dim() < 2 or x.shape[-2] == 1 else x[..., rows, :]
+
+
+def _short(x: Tensor) -> str:
+    return f"shape {tuple(x.shape)} of dtype {x.dtype}"
+
+
+def check_scores_like(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """The mask or bias itself; an error unless it is ``(L, S)``, or has the scores' axes and broadcasts to them.
+
+    Raises:
+        TypeError: if a mask is not boolean, or a bias not of floating point.
+        ValueError: if the shape is wrong.
+    """
+    if x is None:
+        return None
+    if name == "attn_mask":
+        require_boolean(name, x)
+    elif not x.is_floating_point():
+        raise TypeError(f"{name}: expected a floating-point tensor, got dtype {x.dtype} (masks are `attn_mask`)")
+    wanted = shape[-2:] if x.dim() == 2 else shape
+    if len(wanted) != x.dim() or any(have not in (1, want) for have, want in zip(x.shape, wanted, strict=True)):
+        raise ValueError(
+            f"{name}: expected shape (L, S) = {shape[-2:]} or broadcastable to {shape}, got {tuple(x.shape)}"
+        )
+    return x
+
+
+def resolve_mask(
+    attn_mask: Tensor | None,
+    padding_mask: Tensor | None,
+    is_causal: bool,
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> Tensor | None:
+    """The one mask that all make together, broadcastable to scores of ``shape = (..., L, S)``; None if there are none.
+
+    Raises:
+        TypeError, ValueError: as :func:`check_scores_like`; ``is_causal`` needs L = S.
+    """
+    mask = check_scores_like("attn_mask", attn_mask, shape)
+    if padding_mask is not None:
+        require_boolean("padding_mask", padding_mask)
+        wanted = (*shape[:-2], shape[-1])
+        fits = padding_mask.dim() == len(wanted) and padding_mask.shape[-1] == wanted[-1]
+        if not fits or any(have not in (1, want) for have, want in zip(padding_mask.shape, wanted, strict=True)):
+            raise ValueError(f"padding_mask: expected shape {wanted}, got {tuple(padding_mask.shape)}")
+        padding = padding_mask.unsqueeze(-2)
+        mask = padding if mask is None else mask & padding
+    if is_causal:
+        n, m = shape[-2:]
+        if n != m:
+            raise ValueError(f"is_causal: needs as many queries as keys, got {n} and {m}")
+        order = torch.ones(n, m, dtype=torch.bool, device=device).tril()
+        mask = order if mask is None else mask & order
+    return mask

@@ -1,0 +1,277 @@
+"""Attention on several levels, and over several representations (survey 3.1.2 and 3.1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional.masks import require_boolean
+from .alignments import Align
+from .coattention import ScoreFactory, attention_of, check_input, summarise
+from .general import GeneralAttention
+from .scores import Additive, KeyOnly, Score
+
+__all__ = [
+    "AttentionViaAttention",
+    "AttentionViaAttentionOutput",
+    "HierarchicalAttention",
+    "HierarchicalOutput",
+    "MultiRepresentationAttention",
+    "MultiRepresentationOutput",
+    "SocialContextualAttention",
+    "SocialContextualOutput",
+]
+
+
+class HierarchicalOutput(NamedTuple):
+    """What hierarchical attention returns.
+
+    Attributes:
+        context: of the whole, ``(B, d)``.
+        weights: one tensor for each level, the lowest first: words ``(B, N, T)``, sentences ``(B, N)``.
+    """
+
+    context: Tensor
+    weights: tuple[Tensor, ...]
+
+
+class HierarchicalAttention(nn.Module):
+    """Words make sentences and sentences make documents (Yang et al. 2016, HAN, eqs. 5 to 10).
+
+    Math: s_n = attend(words_n),  doc = attend(encoder(s)_1..N), without queries
+
+    A sentence of padding alone gives zero, and has no weight in the document.
+
+    Args:
+        d: width of words, and of whatever an encoder makes of sentences.
+        score: one score for each level, the lowest first; by default two of :class:`KeyOnly`. Scores that take a query
+            get the one given to :meth:`forward`.
+        align: by default :class:`Softmax`; each level has a copy.
+        encoders: modules applied to what a level made, before the next: ``(B, N, d) -> (B, N, d)``; None for none.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        *,
+        score: Sequence[Score] | None = None,
+        align: Align | None = None,
+        encoders: Sequence[nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(d=d)
+        scores = [KeyOnly(d), KeyOnly(d)] if score is None else list(score)
+        if not scores:
+            raise ValueError("score: expected one for each level, got none")
+        if encoders is not None and len(encoders) != len(scores) - 1:
+            raise ValueError(f"encoders: expected one between levels, {len(scores) - 1}, got {len(encoders)}")
+        self.levels = nn.ModuleList([attention_of(one, align) for one in scores])
+        self.encoders = nn.ModuleList([nn.Identity() for _ in scores[1:]] if encoders is None else encoders)
+
+    def forward(self, x: Tensor, *, mask: Tensor | None = None, query: Tensor | None = None) -> HierarchicalOutput:
+        """Attend from the lowest level up.
+
+        Args:
+            x: ``(B, N, T, d)``: one axis for each level, the lowest last.
+            mask: boolean, ``(B, N, T)``; True = a real word. A sentence is real if any of its words is.
+            query: ``(B, d_q)``, for scores that take one.
+
+        Raises:
+            TypeError, ValueError: if the axes are not as many as levels, or the mask does not fit.
+        """
+        if x.dim() != len(self.levels) + 2:
+            raise ValueError(f"x: expected a batch, {len(self.levels)} levels and a width, got shape {tuple(x.shape)}")
+        if mask is not None:
+            require_boolean("mask", mask)
+            if mask.shape != x.shape[:-1]:
+                raise ValueError(f"mask: expected shape {tuple(x.shape[:-1])}, got {tuple(mask.shape)}")
+        weights = []
+        for number, level in enumerate(self.levels):
+            if number:
+                x = self.encoders[number - 1](x)
+            asked = None if query is None else query.reshape(query.shape[0], *(1,) * (x.dim() - 3), query.shape[-1])
+            x, of_level = summarise(level, asked, x, mask)  # type: ignore[arg-type]
+            weights.append(of_level)
+            mask = None if mask is None else mask.any(-1)
+        return HierarchicalOutput(x, tuple(weights))
+
+
+class SocialContextualOutput(NamedTuple):
+    """What social-contextual attention returns.
+
+    Attributes:
+        context: ``(B, d)``.
+        aspect_weights: ``(B, number of aspects)``, in the order of the aspects.
+        weights: of the elements of each aspect, ``(B, n)`` by name.
+    """
+
+    context: Tensor
+    aspect_weights: Tensor
+    weights: dict[str, Tensor]
+
+
+class SocialContextualAttention(nn.Module):
+    """A user attends within named aspects, and then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
+
+    Math: s_a = attend(user, X_a),  context = attend(user, (s_a)_a)
+
+    An aspect without elements has no weight. One with a single element passes it on.
+
+    Args:
+        d_user: width of the user's vector.
+        d: width of elements.
+        aspects: names of the aspects.
+        score: makes scores of the widths of query and key; by default :class:`Additive` with ELU.
+        align: by default :class:`Softmax`.
+    """
+
+    def __init__(
+        self,
+        d_user: int,
+        d: int,
+        aspects: Sequence[str],
+        *,
+        score: ScoreFactory | None = None,
+        align: Align | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(d_user=d_user, d=d, aspects=len(aspects))
+        make = (lambda d_q, d_k: Additive(d_q, d_k, activation=F.elu)) if score is None else score
+        self.d = d
+        self.elements = nn.ModuleDict({name: attention_of(make(d_user, d), align) for name in aspects})
+        self.aspects = attention_of(make(d_user, d), align)
+
+    def forward(
+        self, user: Tensor, groups: Mapping[str, Tensor], *, masks: Mapping[str, Tensor] | None = None
+    ) -> SocialContextualOutput:
+        """Summarise for each user.
+
+        Args:
+            user: ``(B, d_user)``.
+            groups: elements ``(B, n, d)`` of each aspect by name; n may differ.
+            masks: boolean ``(B, n)`` by name, for those that have padding.
+        """
+        masks = {} if masks is None else masks
+        if set(groups) != set(self.elements):
+            raise ValueError(f"groups: expected the aspects {', '.join(self.elements)}, got {', '.join(groups)}")
+        if set(masks) - set(groups):
+            raise ValueError(f"masks: expected only aspects {', '.join(groups)}, got {', '.join(masks)}")
+        summaries, present, weights = [], [], {}
+        for name, attention in self.elements.items():
+            x, mask = groups[name], masks.get(name)
+            check_input(f"groups[{name!r}]", x, self.d, mask, f"masks[{name!r}]")
+            summary, weights[name] = summarise(attention, user, x, mask)  # type: ignore[arg-type]
+            summaries.append(summary)
+            real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+            present.append(real.any(-1))
+        context, of_aspects = summarise(self.aspects, user, torch.stack(summaries, 1), torch.stack(present, 1))
+        return SocialContextualOutput(context, of_aspects, weights)
+
+
+class AttentionViaAttentionOutput(NamedTuple):
+    """What attention-via-attention returns.
+
+    Attributes:
+        context: of the upper and the lower level, ``(..., L, d_upper + d_lower)``.
+        upper_weights, lower_weights: ``(..., L, S_upper)`` and ``(..., L, S_lower)``.
+    """
+
+    context: Tensor
+    upper_weights: Tensor
+    lower_weights: Tensor
+
+
+class AttentionViaAttention(nn.Module):
+    """What one level answers helps to ask the other (Zhao & Zhang, AAAI 2018; survey 3.1.2).
+
+    Math: c_w = attend(q, X_word),  c_c = attend([q; c_w], X_char),  output [c_w; c_c]
+
+    Args:
+        d_q: width of the query.
+        d_upper, d_lower: widths of the levels, such as words and characters.
+        score: makes scores of the widths of query and key; by default :class:`Additive`.
+        align: by default :class:`Softmax`.
+    """
+
+    def __init__(
+        self, d_q: int, d_upper: int, d_lower: int, *, score: ScoreFactory = Additive, align: Align | None = None
+    ) -> None:
+        super().__init__()
+        check_positive(d_q=d_q, d_upper=d_upper, d_lower=d_lower)
+        self.upper = attention_of(score(d_q, d_upper), align)
+        self.lower = attention_of(score(d_q + d_upper, d_lower), align)
+
+    def forward(
+        self,
+        query: Tensor,
+        upper: Tensor,
+        lower: Tensor,
+        *,
+        upper_mask: Tensor | None = None,
+        lower_mask: Tensor | None = None,
+    ) -> AttentionViaAttentionOutput:
+        """Attend with ``query (..., L, d_q)`` to ``upper (..., S_u, d_upper)`` and ``lower (..., S_l, d_lower)``."""
+        above = self.upper(query, upper, padding_mask=upper_mask, need_weights=True)
+        asked = torch.cat([query, above.context], dim=-1)
+        below = self.lower(asked, lower, padding_mask=lower_mask, need_weights=True)
+        return AttentionViaAttentionOutput(
+            torch.cat([above.context, below.context], dim=-1), above.weights, below.weights
+        )
+
+
+class MultiRepresentationOutput(NamedTuple):
+    """What attention over representations returns.
+
+    Attributes:
+        context: ``(..., S, d)``.
+        weights: ``(..., S, E)``.
+    """
+
+    context: Tensor
+    weights: Tensor
+
+
+class MultiRepresentationAttention(nn.Module):
+    """Every item attends to its own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
+
+    Math: t_i = W_i x^(i) + b_i,  a = align(score(t_i)),  out = sum_i a_i t_i  (survey eqs. 21, 22)
+
+    Args:
+        widths: of the E representations.
+        d: common width.
+        score: without a query; by default a linear :class:`KeyOnly`.
+        align: by default :class:`Softmax`; :class:`Sigmoid` gates each representation by itself.
+    """
+
+    def __init__(
+        self, widths: Sequence[int], d: int, *, score: KeyOnly | None = None, align: Align | None = None
+    ) -> None:
+        super().__init__()
+        check_positive(d=d, widths=len(widths))
+        self.projections = nn.ModuleList([nn.Linear(width, d) for width in widths])
+        for linear in self.projections:
+            nn.init.xavier_uniform_(linear.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
+        self.attention: GeneralAttention = attention_of(KeyOnly(d, 0) if score is None else score, align)
+
+    def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> MultiRepresentationOutput:
+        """Mix representations of the same items.
+
+        Args:
+            representations: E tensors ``(..., S, d_i)``.
+            mask: boolean, ``(..., S, E)``; False where a representation is missing.
+        """
+        if len(representations) != len(self.projections):
+            raise ValueError(f"representations: expected {len(self.projections)}, got {len(representations)}")
+        for number, x in enumerate(representations):
+            width = self.projections[number].in_features
+            if x.shape[-1] != width or x.shape[:-1] != representations[0].shape[:-1]:
+                wanted = (*representations[0].shape[:-1], width)
+                raise ValueError(f"representations[{number}]: expected shape {wanted}, got {tuple(x.shape)}")
+        mixed = torch.stack([linear(x) for linear, x in zip(self.projections, representations, strict=True)], dim=-2)
+        return MultiRepresentationOutput(*summarise(self.attention, None, mixed, mask))

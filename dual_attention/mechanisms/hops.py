@@ -1,0 +1,180 @@
+"""Multi-hop attention: what a query received becomes part of the next query (survey 3.3.2).
+
+Shapes: B batch, L queries, S keys, d_q, d_k, d_v widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional import masked_mean
+from .general import GeneralAttention
+
+__all__ = ["GRUUpdate", "LinearUpdate", "MultiHop", "MultiHopOutput", "replace", "residual"]
+
+Update = Callable[[Tensor, Tensor], Tensor]
+
+
+def residual(query: Tensor, context: Tensor) -> Tensor:
+    """q + o (Sukhbaatar et al. 2015, arXiv 1503.08895)."""
+    return query + context
+
+
+def replace(query: Tensor, context: Tensor) -> Tensor:
+    """o."""
+    return context
+
+
+class LinearUpdate(nn.Module):
+    """q A^T + o, the layer-wise tying of memory networks (Sukhbaatar et al. 2015, section 2.2).
+
+    Args:
+        d: width of queries and contexts.
+    """
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        check_positive(d=d)
+        self.linear = nn.Linear(d, d, bias=False)
+        nn.init.xavier_uniform_(self.linear.weight)
+
+    def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        return self.linear(query) + context
+
+
+class GRUUpdate(nn.Module):
+    """A gated recurrent unit whose state is the query.
+
+    Args:
+        d_q, d_v: widths of queries and contexts.
+    """
+
+    def __init__(self, d_q: int, d_v: int) -> None:
+        super().__init__()
+        check_positive(d_q=d_q, d_v=d_v)
+        self.cell = nn.GRUCell(d_v, d_q)
+
+    def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        return self.cell(context.reshape(-1, context.shape[-1]), query.reshape(-1, query.shape[-1])).view_as(query)
+
+
+class MultiHopOutput(NamedTuple):
+    """What hops return.
+
+    Attributes:
+        query: after the last update, ``(..., L, d_q)``.
+        context: of the last hop, ``(..., L, d_v)``.
+        weights: of all hops, ``(hops, ..., L, S)``, or None.
+    """
+
+    query: Tensor
+    context: Tensor
+    weights: Tensor | None = None
+
+
+class MultiHop(nn.Module):
+    """Attend several times, each time with a query updated by what came before.
+
+    Math: o^k = attend(q^k, K^k, V^k),  q^(k+1) = update(q^k, o^k)
+
+    Args:
+        attention: one for all hops, or a sequence with one for each.
+        hops: how many; needed with one attention, and otherwise the length of the sequence.
+        update: a function or module of query and context: :func:`residual` (the default), :func:`replace`,
+            :class:`LinearUpdate`, :class:`GRUUpdate`, or any other.
+        feedback: the survey's general form (eqs. 41, 42): scores see the query beside the context of the hop before,
+            ``[q^k; o^(k-1)]``, and o^0 is the mean of the values.
+
+    Raises:
+        ValueError: if there is no hop, or ``hops`` differs from the number of attentions.
+    """
+
+    def __init__(
+        self,
+        attention: GeneralAttention | Sequence[GeneralAttention],
+        hops: int | None = None,
+        *,
+        update: Update = residual,
+        feedback: bool = False,
+    ) -> None:
+        super().__init__()
+        if isinstance(attention, nn.Module):
+            if hops is None:
+                raise ValueError("hops: one attention for all hops needs their number, got None")
+            check_positive(hops=hops)
+            self.attentions = nn.ModuleList([attention])
+        else:
+            self.attentions = nn.ModuleList(attention)
+            hops = len(self.attentions) if hops is None else hops
+            check_positive(hops=hops)
+            if hops != len(self.attentions):
+                raise ValueError(f"hops: expected the number of attentions, {len(self.attentions)}, got {hops}")
+        self.hops = hops
+        self.update = update
+        self.feedback = feedback
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | Sequence[Tensor],
+        value: Tensor | Sequence[Tensor] | None = None,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> MultiHopOutput:
+        """Attend ``hops`` times.
+
+        Args:
+            query: ``(..., L, d_q)``.
+            key, value: ``(..., S, d_k)`` and ``(..., S, d_v)``, the same for all hops; or a sequence with one for each,
+                such as the embeddings A and C of a memory network. ``value=None`` means the key.
+            attn_mask, padding_mask, attn_bias, need_weights: as :class:`GeneralAttention`.
+
+        Raises:
+            ValueError: if a sequence has another length than ``hops``, or the update changes the query's shape.
+        """
+        keys = self._for_hops("key", key)
+        values = keys if value is None else self._for_hops("value", value)
+        context = masked_mean(values[0], padding_mask).unsqueeze(-2) if self.feedback else None
+        weights = []
+        for hop in range(self.hops):
+            attention = self.attentions[hop if len(self.attentions) > 1 else 0]
+            asked = query
+            if self.feedback and context is not None:
+                asked = torch.cat([query, context.expand(*query.shape[:-1], context.shape[-1])], dim=-1)
+            output = attention(
+                asked,
+                keys[hop],
+                values[hop],
+                attn_mask=attn_mask,
+                padding_mask=padding_mask,
+                attn_bias=attn_bias,
+                need_weights=need_weights,
+            )
+            context = output.context
+            updated = self.update(query, context)
+            if updated.shape != query.shape and hop + 1 < self.hops:
+                raise ValueError(
+                    f"update: expected a query of shape {tuple(query.shape)} again, got {tuple(updated.shape)}"
+                )
+            query = updated
+            weights.append(output.weights)
+        assert context is not None  # there is a hop at least
+        return MultiHopOutput(query, context, torch.stack(weights) if need_weights else None)
+
+    def _for_hops(self, name: str, given: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+        if isinstance(given, Tensor):
+            return [given] * self.hops
+        if len(given) != self.hops:
+            raise ValueError(f"{name}: expected one tensor, or one for each of {self.hops} hops, got {len(given)}")
+        return given
+
+    def extra_repr(self) -> str:
+        return f"hops={self.hops}, feedback={self.feedback}"

@@ -1,0 +1,180 @@
+"""Messages: what the weights carry from a key to a query.
+
+A message module looks at query, key and value as the caller gave them, and returns :class:`Messages`, which a mechanism
+asks to be summed under its weights, a block of queries at a time. Values are told apart by kind, never by shape.
+
+Shapes: B batch, H heads, G key/value heads, L queries, S keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive, split_heads
+from .._symbols import project_symbols
+from ..functional import RelativeSymbols, combine
+from ..functional.reference import repeat_heads
+from ..functional.relational import attend_to_symbols
+
+__all__ = [
+    "FeatureMessage",
+    "Message",
+    "Messages",
+    "PairwiseMessage",
+    "PairwiseValues",
+    "RelativeValues",
+    "SharedValues",
+    "ValueMessage",
+]
+
+
+class Messages:
+    """What is to be summed under the weights. Subclasses implement :meth:`receive` and :attr:`dtype`."""
+
+    dtype: torch.dtype
+
+    def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
+        """Sum of the messages to some queries.
+
+        Args:
+            weights: ``(..., rows, S)``; with ``multidim`` ``(..., rows, S, d_v)``.
+            rows: which queries these are.
+            mask: what they may attend, boolean, broadcastable to ``(..., rows, S)``.
+
+        Returns:
+            ``(..., rows, d_v)``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement receive(weights, rows)")
+
+
+@dataclass(frozen=True)
+class SharedValues(Messages):
+    """One value for each key, ``(..., S, d_v)``."""
+
+    values: Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        return self.values.dtype
+
+    def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
+        return combine(weights, self.values, multidim=multidim)
+
+
+@dataclass(frozen=True)
+class PairwiseValues(Messages):
+    """One value for each pair of query and key, ``(..., L, S, d_v)``."""
+
+    values: Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        return self.values.dtype
+
+    def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
+        return combine(weights, self.values[..., rows, :, :], multidim=multidim, pairwise=True)
+
+
+@dataclass(frozen=True)
+class RelativeValues(Messages):
+    """Values of pairs that are rows of a library, ``(K, H, d_v)``, such as relative symbols; for weights of heads."""
+
+    values: RelativeSymbols
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        return self.values.library.dtype
+
+    def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
+        here = rows_of(self.values, rows)
+        if multidim:
+            return combine(weights, here.dense().permute(2, 0, 1, 3), multidim=True, pairwise=True)
+        return attend_to_symbols(weights.to(self.dtype), here)
+
+
+class Message(nn.Module):
+    """Makes messages. Subclasses implement ``forward(query, key, value)``.
+
+    Attributes:
+        heads: number of heads that the messages have, or None for messages without an axis of heads.
+    """
+
+    heads: int | None = None
+
+    def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> Messages:
+        raise NotImplementedError(f"{type(self).__name__} does not implement forward(query, key, value)")
+
+
+class ValueMessage(Message):
+    """The value itself, or the key where no value is given: ``(..., S, d_v)``. The default."""
+
+    def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> SharedValues:
+        return SharedValues(_shared_value(key, value))
+
+
+class PairwiseMessage(Message):
+    """Values given for every pair: ``(..., L, S, d_v)``."""
+
+    def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> PairwiseValues:
+        if not isinstance(value, Tensor) or value.dim() < 3 or value.shape[-2] != key.shape[-2]:
+            received = tuple(value.shape) if isinstance(value, Tensor) else value
+            raise ValueError(f"value: expected pairwise values (..., L, S, d_v), S = {key.shape[-2]}, got {received}")
+        return PairwiseValues(value)
+
+
+class FeatureMessage(Message):
+    """Projected values for each head: what sensory attention carries, and with symbols for values what RCA carries.
+
+    Math: v^h_s = v_s W_v^h
+
+    The value is ``(B, S, d_value)``, or :class:`~dual_attention.functional.RelativeSymbols` of that width, which belong
+    to pairs.
+
+    Args:
+        d_value: width of the values (of the keys, where no value is given).
+        heads: H.
+        head_dim: width of a head.
+        n_kv_heads: heads that values have, each serving ``heads / n_kv_heads``; by default ``heads``.
+        bias: in the projection.
+    """
+
+    def __init__(
+        self, d_value: int, heads: int, head_dim: int, *, n_kv_heads: int | None = None, bias: bool = False
+    ) -> None:
+        super().__init__()
+        check_positive(d_value=d_value, heads=heads, head_dim=head_dim)
+        self.heads = heads
+        self.n_kv_heads = heads if n_kv_heads is None else n_kv_heads
+        self.head_dim = head_dim
+        self.wv = nn.Linear(d_value, self.n_kv_heads * head_dim, bias=bias)
+
+    def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> SharedValues | RelativeValues:
+        if isinstance(value, RelativeSymbols):
+            n, m = 0 if query is None else query.shape[-2], key.shape[-2]
+            batch = key.shape[0]
+            projected = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=True)
+            assert isinstance(projected, RelativeSymbols)  # as the value was
+            library = repeat_heads(projected.library, self.heads or 1)
+            return RelativeValues(projected.with_library(library))
+        value = _shared_value(key, value)
+        if value.dim() != 3 or value.shape[-1] != self.wv.in_features:
+            raise ValueError(f"value: expected shape (batch, keys, {self.wv.in_features}), got {tuple(value.shape)}")
+        return SharedValues(repeat_heads(split_heads(self.wv(value), self.n_kv_heads), self.heads or 1))
+
+
+def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
+    """The symbols of pairs with some receivers."""
+    return symbols if rows == slice(None) else RelativeSymbols(symbols.library, symbols.index[rows])
+
+
+def _shared_value(key: Tensor, value: Any) -> Tensor:
+    value = key if value is None else value
+    if not isinstance(value, Tensor):
+        raise TypeError(f"value: expected a tensor, got {type(value).__name__}")
+    if value.shape[-2] != key.shape[-2]:
+        raise ValueError(f"value: expected as many as keys, {key.shape[-2]}, got shape {tuple(value.shape)}")
+    return value

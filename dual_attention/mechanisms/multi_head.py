@@ -1,0 +1,171 @@
+"""Several heads of any attention side by side (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2).
+
+Shapes: B batch, L queries, S keys, H heads, d_k and d_h widths of one head's queries and values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from .._heads import check_dropout, check_positive, check_sequence, merge_heads, split_heads
+from ..functional import mask_pattern
+from ..functional.activations import Activation, activation_function
+from ..functional.masks import check_bias
+from ..functional.reference import repeat_heads
+from .general import GeneralAttention, GeneralAttentionOutput
+from .messages import FeatureMessage, Message, ValueMessage
+
+__all__ = ["MultiHead"]
+
+
+class MultiHead(nn.Module):
+    """Heads of a :class:`GeneralAttention`: each compares projections of its own and carries messages of its own.
+
+    Math: c^h = attend(x W_q^h, y W_k^h, messages^h),  output = concat_h(c^h * gate(x W_g^h)) W_o
+
+    Args:
+        attention: what a head does. Its score and alignment see ``(B, H, L, d_k)``; parameters that heads do not share
+            have an axis of heads (``heads=`` of the scores). Its message, if it has one, sees the inputs as they are,
+            and has heads.
+        d_model: width of the queries' inputs.
+        n_heads: H.
+        d_key: width of the keys' inputs; by default ``d_model``.
+        d_value: width of the values' inputs, for the default message; by default ``d_key``.
+        key_dim: d_k; by default ``d_model / H``.
+        head_dim: d_h, width of the messages; by default ``d_model / H``.
+        n_kv_heads: heads of keys and values, each serving ``H / n_kv_heads`` (grouped queries); by default H.
+        qk_norm: RMS norms of each head's queries and keys, with learned gains shared by heads.
+        gate: activation of an output gate, computed from the query, on each feature of each head (sigmoid: Qiu et al.
+            2025, arXiv 2505.06708). With ``"identity"`` it makes of attention what Hadamard relations make of it, which
+            is why gated attention is a control for relations. None for no gate.
+        bias: in the projections of keys and values.
+        out_proj: whether heads are mixed by ``W_o``; without it they are concatenated.
+        d_out: width of the output; by default ``H d_h``.
+        out_dropout: rate on the output.
+    """
+
+    def __init__(
+        self,
+        attention: GeneralAttention,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_key: int | None = None,
+        d_value: int | None = None,
+        key_dim: int | None = None,
+        head_dim: int | None = None,
+        n_kv_heads: int | None = None,
+        qk_norm: bool = False,
+        gate: str | Activation | None = None,
+        bias: bool = False,
+        out_proj: bool = True,
+        d_out: int | None = None,
+        out_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, n_heads=n_heads)
+        if (key_dim is None or head_dim is None) and d_model % n_heads:
+            raise ValueError(f"d_model: {d_model} is not divisible by the number of heads, {n_heads}")
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.d_key = d_model if d_key is None else d_key
+        self.key_dim = d_model // n_heads if key_dim is None else key_dim
+        self.head_dim = d_model // n_heads if head_dim is None else head_dim
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        check_positive(key_dim=self.key_dim, head_dim=self.head_dim, n_kv_heads=self.n_kv_heads)
+        if n_heads % self.n_kv_heads:
+            raise ValueError(f"n_kv_heads: expected a positive divisor of n_heads={n_heads}, got {n_kv_heads}")
+        if attention.score.heads not in (None, n_heads):
+            raise ValueError(
+                f"attention: its score has {attention.score.heads} heads, expected n_heads={n_heads} or None"
+            )
+        if attention.query is not None:
+            raise ValueError("attention: heads project the caller's queries; expected one without a query of its own")
+        self.attention = attention
+        own = not isinstance(attention.message, ValueMessage)
+        if own and attention.message.heads != n_heads:
+            raise ValueError(f"attention: its message has {attention.message.heads} heads, expected n_heads={n_heads}")
+
+        takes_query = attention.score.n_queries is None
+        self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False) if takes_query else None
+        self.wk = nn.Linear(self.d_key, self.n_kv_heads * self.key_dim, bias=bias)
+        self.features = None
+        if not own:
+            d_value = self.d_key if d_value is None else d_value
+            sizes = (d_value, n_heads, self.head_dim)
+            self.features = FeatureMessage(*sizes, n_kv_heads=self.n_kv_heads, bias=bias)
+        self.q_norm = nn.RMSNorm(self.key_dim) if qk_norm and takes_query else nn.Identity()
+        self.k_norm = nn.RMSNorm(self.key_dim) if qk_norm else nn.Identity()
+        self.gate = None if gate is None else activation_function(gate)
+        if gate is not None and not takes_query:
+            raise ValueError(f"gate: is computed from queries, which {type(attention.score).__name__} takes none of")
+        self.wg = nn.Linear(d_model, n_heads * self.head_dim, bias=False) if gate is not None else None
+        if d_out is not None and not out_proj:
+            raise ValueError(f"d_out: needs out_proj=True, got {d_out}")
+        self.wo = None
+        if out_proj:
+            width = n_heads * self.head_dim
+            self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False)
+        self.out_dropout = nn.Dropout(check_dropout("out_dropout", out_dropout))
+
+    @property
+    def message(self) -> Message:
+        """What the heads carry."""
+        return self.attention.message if self.features is None else self.features
+
+    def forward(
+        self,
+        query: Tensor | None = None,
+        key: Tensor | None = None,
+        value: Any = None,
+        *,
+        attn_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> GeneralAttentionOutput:
+        """Attend from each query to the keys.
+
+        Args:
+            query: ``(B, L, d)``; None for a score that takes none.
+            key: ``(B, S, d_key)``; None means the query: self-attention.
+            value: for the message: values ``(B, S, d_value)`` (None means the key), or symbols.
+            attn_mask: boolean, ``(L, S)`` or broadcastable to ``(B, H, L, S)``; True = may be attended.
+            padding_mask: boolean ``(B, S)``; True = a real key.
+            is_causal: query i sees keys j <= i; needs L = S.
+            attn_bias: floating point, broadcastable to ``(B, H, L, S)``, added to the scores; minus infinity masks.
+            need_weights: also return the weights ``(B, H, L, S)`` (with a score of features ``(B, H, L, S, d_h)``).
+
+        Returns:
+            :class:`GeneralAttentionOutput` with a context of ``(B, L, d_out)``.
+
+        Raises:
+            TypeError, ValueError: if arguments are missing, shapes do not fit or a mask is not boolean.
+        """
+        key = query if key is None else key
+        if key is None:
+            raise ValueError("key: expected keys, or a query that is the key as well; got neither")
+        check_sequence("key", key, self.d_key)
+        batch, m = key.shape[:2]
+        k = repeat_heads(self.k_norm(split_heads(self.wk(key), self.n_kv_heads)), self.n_heads)
+        q, n = None, self.attention.score.n_queries or 0
+        if self.wq is not None:
+            if query is None:
+                raise ValueError(f"query: {type(self.attention.score).__name__} compares keys with a query, got None")
+            check_sequence("query", query, self.d_model, batch=(batch,))
+            q, n = self.q_norm(split_heads(self.wq(query), self.n_heads)), query.shape[1]
+        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
+        mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes)
+        bias = check_bias(attn_bias, **sizes)
+        of_heads = None if padding_mask is None else padding_mask[:, None].expand(-1, self.n_heads, -1)
+        messages = self.message(query, key, value)
+        output = self.attention.attend(q, k, messages, mask, bias, padding_mask=of_heads, need_weights=need_weights)
+        context = merge_heads(output.context)
+        if self.wg is not None and self.gate is not None:
+            context = context * self.gate(self.wg(query))
+        if self.wo is not None:
+            context = self.wo(context)
+        return output._replace(context=self.out_dropout(context))

@@ -1,0 +1,70 @@
+"""Where queries come from when the caller gives none (survey 3.3.1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+
+__all__ = ["ConstantQuery", "LearnedQuery", "SelfQuery"]
+
+
+class SelfQuery(nn.Module):
+    """One query from each feature vector (survey eq. 35): self-attention.
+
+    Args:
+        d: width of the features.
+        d_q: width of the queries; None leaves the features as they are.
+        bias: in the projection.
+    """
+
+    def __init__(self, d: int, d_q: int | None = None, *, bias: bool = False) -> None:
+        super().__init__()
+        check_positive(d=d, d_q=d if d_q is None else d_q)
+        self.projection = nn.Identity() if d_q is None else nn.Linear(d, d_q, bias=bias)
+
+    def forward(self, key: Tensor) -> Tensor:
+        """``(..., S, d) -> (..., S, d_q)``."""
+        return self.projection(key)
+
+
+class LearnedQuery(nn.Module):
+    """Queries that are parameters (survey eqs. 33, 34), drawn from N(0, 1 / d_q).
+
+    Args:
+        n_queries: L.
+        d_q: their width.
+    """
+
+    def __init__(self, n_queries: int, d_q: int) -> None:
+        super().__init__()
+        check_positive(n_queries=n_queries, d_q=d_q)
+        self.queries = nn.Parameter(torch.randn(n_queries, d_q) / d_q**0.5)
+
+    def forward(self, key: Tensor) -> Tensor:
+        """``(..., S, d) -> (..., L, d_q)``, the same for all."""
+        return self.queries.expand(*key.shape[:-2], -1, -1)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in zip(("n_queries", "d_q"), self.queries.shape, strict=True))
+
+
+class ConstantQuery(nn.Module):
+    """Queries that are given once and do not learn.
+
+    Args:
+        queries: ``(L, d_q)``; kept in the state dict.
+    """
+
+    queries: Tensor
+
+    def __init__(self, queries: Tensor) -> None:
+        super().__init__()
+        if queries.dim() != 2:
+            raise ValueError(f"queries: expected shape (L, d_q), got {tuple(queries.shape)}")
+        self.register_buffer("queries", queries.detach().clone())
+
+    def forward(self, key: Tensor) -> Tensor:
+        """``(..., S, d) -> (..., L, d_q)``, the same for all."""
+        return self.queries.to(key.dtype).expand(*key.shape[:-2], -1, -1)

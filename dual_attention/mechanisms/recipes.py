@@ -1,0 +1,255 @@
+"""Named mechanisms as compositions: the field's table of contents, each a line that says what it is made of.
+
+All return :class:`GeneralAttention`, :class:`MultiHead` or :class:`MultiHop`, and are called as those are. Change a
+part by writing the composition. The co-attention and multi-level families are classes, see :mod:`.coattention`,
+:mod:`.rotatory` and :mod:`.hierarchical`.
+"""
+
+from __future__ import annotations
+
+from ..functional.activations import Activation
+from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
+from .general import GeneralAttention
+from .hops import MultiHop, residual
+from .multi_head import MultiHead
+from .relations import Relation, RelationalMessage
+from .scores import Additive, BoundedAdditive, Dot, General, KeyOnly, Location, Product, Score
+from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, SubsetSampler
+from .similarities import Cosine
+
+__all__ = [
+    "additive_attention",
+    "attentive_pooling",
+    "content_addressing",
+    "gated_self_attention",
+    "hadamard_attention",
+    "hard_attention",
+    "luong_dot",
+    "luong_general",
+    "luong_local_m",
+    "luong_local_p",
+    "luong_location",
+    "memory_network",
+    "product_hops",
+    "reinforced_self_attention",
+    "relational_attention",
+    "relational_cross_attention",
+    "scaled_dot_product_attention",
+    "self_attention",
+    "sigmoid_self_attention",
+    "source2token",
+    "structured_self_attention",
+    "token2token",
+]
+
+
+# One query, one alignment
+
+
+def additive_attention(d_q: int, d_k: int, d_w: int | None = None) -> GeneralAttention:
+    """Bahdanau et al. 2014 (arXiv 1409.0473): softmax of an additive score."""
+    return GeneralAttention(Additive(d_q, d_k, d_w))
+
+
+def scaled_dot_product_attention() -> GeneralAttention:
+    """Vaswani et al. 2017 (arXiv 1706.03762): softmax of <q, k> / sqrt(d)."""
+    return GeneralAttention(Dot())
+
+
+def luong_dot() -> GeneralAttention:
+    """Luong et al. 2015 (arXiv 1508.04025), dot: softmax of <q, k>."""
+    return GeneralAttention(Dot(scale=1.0))
+
+
+def luong_general(d_q: int, d_k: int) -> GeneralAttention:
+    """Luong et al. 2015, general: softmax of a bilinear form."""
+    return GeneralAttention(General(d_q, d_k))
+
+
+def luong_location(d_q: int, max_length: int) -> GeneralAttention:
+    """Luong et al. 2015, eq. 8: softmax of scores of positions."""
+    return GeneralAttention(Location(d_q, max_length))
+
+
+def luong_local_m(d_q: int, d_k: int, half_width: int) -> GeneralAttention:
+    """Luong et al. 2015, local-m: general attention in a window that moves on with the query."""
+    return GeneralAttention(General(d_q, d_k), select=MonotonicWindow(half_width))
+
+
+def luong_local_p(d_q: int, d_k: int, half_width: int) -> GeneralAttention:
+    """Luong et al. 2015, local-p: general attention in a window at a predicted place, under a Gaussian."""
+    return GeneralAttention(General(d_q, d_k), select=PredictiveWindow(d_q, half_width))
+
+
+def hard_attention(d_q: int, d_k: int, d_w: int | None = None) -> GeneralAttention:
+    """Xu et al. 2015 (arXiv 1502.03044), hard: one key drawn by an additive score, learned by REINFORCE."""
+    return GeneralAttention(Additive(d_q, d_k, d_w), Hard("reinforce"))
+
+
+def content_addressing(beta: float = 1.0) -> GeneralAttention:
+    """Graves et al. 2014 (arXiv 1410.5401), eqs. 5 and 6: softmax of the cosine times a learned strength."""
+    return GeneralAttention(Cosine(beta, learned=True))
+
+
+# Without a query from outside
+
+
+def attentive_pooling(d: int, d_w: int | None = None) -> GeneralAttention:
+    """Yang et al. 2016 (HAN), one level: softmax of a score of the keys alone. Call it with ``None, key``."""
+    return GeneralAttention(KeyOnly(d, d_w))
+
+
+def structured_self_attention(d: int, d_a: int, r: int) -> GeneralAttention:
+    """Lin et al. 2017 (arXiv 1703.03130): r scores of the keys alone, for r contexts.
+
+    Keep them apart with :func:`dual_attention.functional.structured_attention_penalty`. Call it with ``None, key``.
+    """
+    return GeneralAttention(KeyOnly(d, d_a, n_queries=r, bias=False))
+
+
+def source2token(d: int, activation: Activation | None = None) -> GeneralAttention:
+    """Shen et al. 2017 (arXiv 1709.04696): a score of the keys alone for each feature. Call it with ``None, key``."""
+    if activation is None:
+        return GeneralAttention(KeyOnly(d, d_out=d))
+    return GeneralAttention(KeyOnly(d, d_out=d, activation=activation))
+
+
+def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
+    """Shen et al. 2017: self-attention with a bounded additive score for each feature.
+
+    :class:`.DirectionalSelfAttention` adds the direction and the fusion gate.
+    """
+    return GeneralAttention(BoundedAdditive(d, d, bound=bound))
+
+
+def reinforced_self_attention(d: int, bound: float = 5.0) -> GeneralAttention:
+    """Shen et al. 2018 (arXiv 1801.10296), ReSA: token2token attention among drawn queries and drawn keys.
+
+    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero.
+    """
+    select = ReinforcedSubset(keys=SubsetSampler(d), queries=SubsetSampler(d))
+    return GeneralAttention(BoundedAdditive(d, d, bound=bound), select=select)
+
+
+# Several hops
+
+
+def memory_network(hops: int) -> MultiHop:
+    """Sukhbaatar et al. 2015 (arXiv 1503.08895): q + o, by dot products with two embeddings of one memory."""
+    return MultiHop(GeneralAttention(Dot(scale=1.0)), hops, update=residual)
+
+
+def product_hops(d_q: int, d_k: int, d_w: int, hops: int) -> MultiHop:
+    """Tran & Niederée, SIGIR 2018: a memory that starts as a mean asks by products of activated projections."""
+    return MultiHop(GeneralAttention(Product(d_q, d_k, d_w)), hops, update=residual)
+
+
+# Several heads: from self-attention to relational attention, one part at a time
+
+
+def self_attention(d_model: int, n_heads: int) -> MultiHead:
+    """Vaswani et al. 2017: softmax of the scaled dot product; heads carry the senders' features.
+
+    With the weights of :class:`dual_attention.attention.Attention` it is that layer.
+    """
+    return MultiHead(GeneralAttention(Dot()), d_model, n_heads)
+
+
+def sigmoid_self_attention(d_model: int, n_heads: int) -> MultiHead:
+    """Ramapuram et al. 2024 (arXiv 2409.04431): self-attention in which keys do not compete."""
+    return MultiHead(GeneralAttention(Dot(), Sigmoid()), d_model, n_heads)
+
+
+def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:
+    """Qiu et al. 2025 (arXiv 2505.06708): what a head received, times a gate that the receiver sets.
+
+    The control for relational attention: it has products of receivers and senders too.
+    """
+    return MultiHead(GeneralAttention(Dot()), d_model, n_heads, gate=gate)
+
+
+def relational_cross_attention(d_model: int, n_heads: int, activation: str | Activation = "softmax") -> MultiHead:
+    """Altabaa et al. 2024 (arXiv 2304.00195): self-attention that carries symbols. Call it with ``x, x, symbols``.
+
+    With the weights of :class:`dual_attention.relational_attention.RelationalCrossAttention` it is that layer.
+    """
+    align = Softmax() if activation == "softmax" else Elementwise(activation)
+    return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
+
+
+def relational_attention(
+    d_model: int,
+    n_heads: int,
+    n_relations: int | None = None,
+    *,
+    score: Score | None = None,
+    align: Align | None = None,
+    relation: Score | None = None,
+    rel_proj_dim: int | None = None,
+    rel_activation: str | Activation = "identity",
+    symmetric_rels: bool = False,
+    symbols: bool = True,
+    relative_symbols: bool = False,
+    qk_norm: bool = False,
+    gate: str | Activation | None = None,
+    dropout: float = 0.0,
+) -> MultiHead:
+    """Altabaa & Lafferty 2024 (arXiv 2405.16727): heads carry relations, tagged with symbols.
+
+    Call it with ``x, x, symbols``, or with ``x`` if there are none. With the defaults and the weights of
+    :class:`dual_attention.relational_attention.RelationalAttention` it is that layer, on the same kernels. Any score
+    and any alignment may select; any score may relate.
+
+    Args:
+        d_model: width of objects and symbols.
+        n_heads: H.
+        n_relations: R; by default H.
+        score: selects; by default :class:`Dot`. Parameters of its own have ``heads=n_heads``.
+        align: by default :class:`Softmax`.
+        relation: compares; by default :class:`Dot`. Parameters of its own have ``heads=n_relations``.
+        rel_proj_dim: width of one relation's query and key; by default ``d_model // R``. 1 makes Hadamard relations.
+        rel_activation: activation of the relations.
+        symmetric_rels: one projection for relation queries and keys.
+        symbols: False leaves them out: messages say what holds, and not with whom.
+        relative_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_model)``).
+        qk_norm: RMS norms of the queries and keys that select, and of those that relate if they are wider than 1.
+        gate: activation of an output gate.
+        dropout: rate on the attention weights.
+    """
+    n_relations = n_heads if n_relations is None else n_relations
+    relations = Relation(
+        d_model,
+        n_relations,
+        score=relation,
+        proj_dim=rel_proj_dim,
+        activation=rel_activation,
+        symmetric=symmetric_rels,
+        qk_norm=qk_norm and (d_model // n_relations if rel_proj_dim is None else rel_proj_dim) > 1,
+    )
+    message = RelationalMessage(
+        relations,
+        d_model // n_heads,
+        heads=n_heads,
+        d_symbol=d_model if symbols else None,
+        relative=relative_symbols,
+    )
+    attention = GeneralAttention(Dot() if score is None else score, align, message=message, dropout=dropout)
+    return MultiHead(attention, d_model, n_heads, qk_norm=qk_norm, gate=gate)
+
+
+def hadamard_attention(d_model: int, n_heads: int, width: int | None = None, *, symbols: bool = False) -> MultiHead:
+    """Relational attention whose relation is the vector u * w, one number for each of ``width`` features.
+
+    Math: a^h_i = sum_j alpha^h_ij W_r^h (x_i W_q^rel * x_j W_k^rel)
+
+    A vector says where two objects agree, so that symbols are not needed to tell relations apart. Without them it is
+    self-attention under a linear gate, for which :func:`gated_self_attention` is the control.
+
+    Args:
+        d_model: width of objects.
+        n_heads: H.
+        width: of the relation; by default ``d_model``.
+        symbols: tag relations with symbols all the same.
+    """
+    width = d_model if width is None else width
+    return relational_attention(d_model, n_heads, width, rel_proj_dim=1, symbols=symbols)

@@ -1,0 +1,249 @@
+"""Relations as scores, and the message that carries them: relational attention as a point of the general space.
+
+Shapes: B batch, N receivers (queries), M senders (keys), H heads, R relations (the paper's d_r), p width of one
+relation's query and key, d_h width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from .._symbols import Symbols, project_symbols
+from ..functional import RelativeSymbols, combine
+from ..functional.activations import Activation, activation_function
+from ..functional.reference import masked_softmax, repeat_heads
+from ..functional.relational import attend_to_relations, attend_to_symbols
+from .messages import Message, Messages, rows_of
+from .scores import Dot, Score
+
+__all__ = ["Relation", "RelationalMessage", "RelationalMessages"]
+
+
+class Relation(nn.Module):
+    """R relations between receivers and senders: any score, with one head for each relation.
+
+    Math: r_ij = (act(score_l(x_i W_q,l^rel, y_j W_k,l^rel)))_l
+
+    With the dot product these are the relations of relational attention (arXiv 2405.16727, eq. 2). With ``proj_dim=1``
+    every relation is a product of two numbers, and r_ij = (x_i W_q) * (y_j W_k), the Hadamard product: a vector says
+    where two objects agree, not only how much.
+
+    Args:
+        d_model: width of receivers.
+        n_relations: R.
+        score: compares relation queries ``(B, R, N, p)`` and keys ``(B, R, M, p)``; its parameters, if any, have
+            ``heads=n_relations`` or are shared. A score with features (``d_out=n_relations``) compares the undivided
+            projections ``(B, N, R p)`` instead. By default :class:`Dot`.
+        proj_dim: p; by default ``d_model // n_relations``, or 1.
+        d_sender: width of senders; by default ``d_model``.
+        symmetric: one projection for queries and keys, so that symmetric scores make symmetric relations.
+        activation: elementwise, a function or its name; ``"softmax"`` normalises over the senders that may be attended.
+        qk_norm: RMS norms of relation queries and keys, each with a learned gain.
+
+    Raises:
+        ValueError: if the score's heads are not the relations, or a norm of single numbers is asked for.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_relations: int,
+        *,
+        score: Score | None = None,
+        proj_dim: int | None = None,
+        d_sender: int | None = None,
+        symmetric: bool = False,
+        activation: str | Activation = "identity",
+        qk_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, n_relations=n_relations)
+        self.score = Dot() if score is None else score
+        if self.score.n_queries is not None or self.score.heads not in (None, n_relations):
+            raise ValueError(
+                f"score: expected one of pairs, without heads or with heads=n_relations={n_relations}, got {self.score}"
+            )
+        proj_dim = max(d_model // n_relations, 1) if proj_dim is None else proj_dim
+        d_sender = d_model if d_sender is None else d_sender
+        check_positive(proj_dim=proj_dim, d_sender=d_sender)
+        if symmetric and d_sender != d_model:
+            raise ValueError(f"symmetric: needs receivers and senders of one width, got {d_model} and {d_sender}")
+        if qk_norm and proj_dim == 1:
+            raise ValueError("qk_norm: a norm leaves nothing but the sign of a single number; expected proj_dim > 1")
+        activation_function(activation)
+        self.n_relations = n_relations
+        self.proj_dim = proj_dim
+        self.activation = activation
+        self.wq = nn.Linear(d_model, n_relations * proj_dim, bias=False)
+        self.wk = self.wq if symmetric else nn.Linear(d_sender, n_relations * proj_dim, bias=False)
+        self.q_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
+        self.k_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
+
+    @property
+    def linear_in_senders(self) -> bool:
+        """Whether the sum over senders moves inside the relation, so that relations need not be built."""
+        return type(self.score) is Dot and self.activation == "identity"
+
+    @property
+    def scale(self) -> float:
+        """Factor of dot-product relations."""
+        assert isinstance(self.score, Dot)
+        return self.score.scale_of(self.proj_dim)
+
+    def project(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``."""
+        for name, z, linear in (("query", x, self.wq), ("key", y, self.wk)):
+            if z.dim() != 3 or z.shape[-1] != linear.in_features:
+                raise ValueError(f"{name}: expected shape (batch, length, {linear.in_features}), got {tuple(z.shape)}")
+        sizes = (self.n_relations, self.proj_dim)
+        return self.q_norm(self.wq(x).unflatten(-1, sizes)), self.k_norm(self.wk(y).unflatten(-1, sizes))
+
+    def relate(self, u: Tensor, w: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Relations of projected receivers and senders, ``(B, N, M, R)``.
+
+        Args:
+            mask: for ``"softmax"`` alone, boolean, broadcastable to ``(B, 1, N, M)``.
+        """
+        if self.score.multidim:
+            scores = self.score(u.flatten(2), w.flatten(2)).movedim(-1, 1)
+        else:
+            scores = self.score(u.transpose(1, 2), w.transpose(1, 2))
+        if scores.shape[1] != self.n_relations:
+            raise ValueError(f"score: expected {self.n_relations} relations, got {scores.shape[1]} from {self.score}")
+        if self.activation != "softmax":
+            return activation_function(self.activation)(scores).permute(0, 2, 3, 1)
+        if mask is not None and mask.dim() == 4 and mask.shape[1] != 1:
+            raise ValueError("attn_mask: relations under softmax are shared by all heads, so the mask must be as well")
+        return masked_softmax(scores, mask).permute(0, 2, 3, 1)
+
+    def forward(self, x: Tensor, y: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Relations of receivers ``x (B, N, d)`` and senders ``y (B, M, d)``, by default ``x``: ``(B, N, M, R)``."""
+        return self.relate(*self.project(x, x if y is None else y), mask)
+
+    def extra_repr(self) -> str:
+        return f"n_relations={self.n_relations}, proj_dim={self.proj_dim}, activation={self.activation!r}"
+
+
+@dataclass(frozen=True)
+class RelationalMessages(Messages):
+    """Messages m^h_ij = W_r^h r_ij + W_s^h s_j, never built for all pairs.
+
+    Attributes:
+        relation: compares.
+        u, w: relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``.
+        w_r: ``(H, d_h, R)``.
+        symbols: projected ``(B or 1, G, M, d_h)``, relative with a library ``(K, G, d_h)``, or None.
+        has_heads: whether weights and messages have an axis of heads; without one, H is 1.
+    """
+
+    relation: Relation
+    u: Tensor
+    w: Tensor
+    w_r: Tensor
+    symbols: Symbols | None
+    has_heads: bool
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        return self.u.dtype
+
+    def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
+        alpha = (weights if self.has_heads else weights.unsqueeze(1)).to(self.dtype)
+        if mask is not None and not self.has_heads and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        if multidim:
+            received = combine(alpha, self.dense(rows, mask), multidim=True, pairwise=True)
+        else:
+            u = self.u[:, rows]
+            if self.relation.linear_in_senders:
+                relations = attend_to_relations(alpha, u, self.w, self.relation.scale)
+            else:
+                relations = torch.einsum("bhnm,bnmr->bhnr", alpha, self.relation.relate(u, self.w, mask).to(self.dtype))
+            received = relations @ self.w_r.transpose(-2, -1)
+            if self.symbols is not None:
+                here = rows_of(self.symbols, rows) if isinstance(self.symbols, RelativeSymbols) else self.symbols
+                received = received + attend_to_symbols(alpha, here)
+        return received if self.has_heads else received.squeeze(1)
+
+    def dense(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
+        """Messages of all pairs with some receivers, ``(B, H, rows, M, d_h)``."""
+        r = self.relation.relate(self.u[:, rows], self.w, mask).to(self.dtype)
+        messages = torch.einsum("bnmr,hdr->bhnmd", r, self.w_r)
+        heads = self.w_r.shape[0]
+        if isinstance(self.symbols, RelativeSymbols):
+            of_pairs = rows_of(self.symbols, rows).dense()
+            of_pairs = of_pairs.repeat_interleave(heads // of_pairs.shape[2], dim=2)
+            return messages + of_pairs.permute(2, 0, 1, 3)
+        if self.symbols is None:
+            return messages
+        return messages + repeat_heads(self.symbols, heads)[:, :, None]
+
+
+class RelationalMessage(Message):
+    """What relational attention carries: how two objects compare, and a symbol that names the sender.
+
+    Math: m^h_ij = W_r^h r(x_i, y_j) + W_s^h s_j  (arXiv 2405.16727, Algorithm 1)
+
+    The value of the mechanism is the symbols: ``(B or 1, M, d_symbol)``, or relative ones.
+
+    Args:
+        relation: compares receivers and senders.
+        head_dim: d_h, width of a head.
+        heads: H; None for a mechanism without heads.
+        d_symbol: width of the symbols; None for messages without symbols, which then say what holds and not with whom.
+        n_kv_heads: heads that projected symbols have, each serving ``heads / n_kv_heads``; by default H.
+        relative: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_symbol)``).
+        bias: in the projection of symbols.
+        wr_init: bound of the uniform initial ``W_r``; by default ``1 / sqrt(d_h R)``.
+    """
+
+    def __init__(
+        self,
+        relation: Relation,
+        head_dim: int,
+        *,
+        heads: int | None = None,
+        d_symbol: int | None = None,
+        n_kv_heads: int | None = None,
+        relative: bool = False,
+        bias: bool = False,
+        wr_init: float | None = None,
+    ) -> None:
+        super().__init__()
+        h = 1 if heads is None else heads
+        groups = h if n_kv_heads is None else n_kv_heads
+        check_positive(head_dim=head_dim, heads=h, n_kv_heads=groups, d_symbol=1 if d_symbol is None else d_symbol)
+        if h % groups:
+            raise ValueError(f"n_kv_heads: expected a divisor of heads={h}, got {groups}")
+        if relative and d_symbol is None:
+            raise ValueError("relative: expected d_symbol, the width of the symbols, got None")
+        self.heads = heads
+        self.relation = relation
+        self.relative = relative
+        self.n_kv_heads = groups
+        self.wr = nn.Parameter(torch.empty(h, head_dim, relation.n_relations))
+        bound = 1 / math.sqrt(head_dim * relation.n_relations) if wr_init is None else wr_init
+        nn.init.uniform_(self.wr, -bound, bound)
+        self.wv = None if d_symbol is None else nn.Linear(d_symbol, groups * head_dim, bias=bias)
+
+    def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> RelationalMessages:
+        if query is None:
+            raise ValueError("query: relations compare receivers with senders, got None")
+        if (value is None) != (self.wv is None):
+            raise ValueError(
+                "value: expected symbols, the names of the senders, got None"
+                if value is None
+                else "value: these messages have no symbols (d_symbol=None); expected None"
+            )
+        u, w = self.relation.project(query, key)
+        symbols = None
+        if self.wv is not None:
+            batch, n, m = key.shape[0], query.shape[1], key.shape[1]
+            symbols = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=self.relative)
+        return RelationalMessages(self.relation, u, w, self.wr, symbols, self.heads is not None)

@@ -1,0 +1,375 @@
+"""Scores with parameters: modules over :mod:`dual_attention.functional.scores`, where the formulas are.
+
+Shapes: ``query (..., L, d_q)`` and ``key (..., S, d_k)`` give ``(..., L, S)``; a score with ``multidim`` gives
+``(..., L, S, d_v)``, one for each feature of the value. With ``heads`` every parameter has an axis of heads in front,
+and queries and keys are ``(B, heads, L, d_q)`` and ``(B, heads, S, d_k)``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional import (
+    additive_score,
+    dot_score,
+    general_score,
+    key_score,
+    location_score,
+    product_score,
+    trilinear_score,
+)
+from ..functional.activations import Activation
+from ._parameters import matrix, zeros
+
+__all__ = [
+    "ActivatedGeneral",
+    "Additive",
+    "BiasedGeneral",
+    "BoundedAdditive",
+    "Dot",
+    "General",
+    "KeyOnly",
+    "Location",
+    "Product",
+    "Score",
+    "Trilinear",
+]
+
+
+class Score(nn.Module):
+    """A function of query and key. Subclasses implement ``forward(query, key)``; it must not mask.
+
+    Attributes:
+        heads: the axis of heads in front of the parameters, or None.
+        multidim: whether there is a score for each feature of the value.
+        n_queries: of a score that takes no query, how many rows it has; None for scores that take one.
+    """
+
+    heads: int | None = None
+    multidim: bool = False
+    n_queries: int | None = None
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not implement forward(query, key)")
+
+    def _query(self, query: Tensor | None) -> Tensor:
+        if query is None:
+            raise ValueError(f"query: {type(self).__name__} compares keys with a query, got None")
+        return query
+
+
+def describe(score: Score, **settings: object) -> str:
+    """Settings for the representation of a score, with its heads if it has any."""
+    if score.heads is not None:
+        settings["heads"] = score.heads
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+class Dot(Score):
+    """(Scaled) multiplicative score, see :func:`.dot_score`.
+
+    Args:
+        scale: by default ``1 / sqrt(d)``; 1 is the plain dot product.
+    """
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return dot_score(self._query(query), key, scale=self.scale)
+
+    def scale_of(self, width: int) -> float:
+        """The factor for queries of that width."""
+        return 1 / math.sqrt(width) if self.scale is None else self.scale
+
+    def extra_repr(self) -> str:
+        return f"scale={'1/sqrt(d)' if self.scale is None else self.scale}"
+
+
+class Additive(Score):
+    """Additive (concatenate) score, see :func:`.additive_score`.
+
+    Args:
+        d_q, d_k: widths of query and key.
+        d_w: hidden width; by default ``d_k``.
+        d_out: d_v, for a score of each feature of the value; by default one score.
+        activation: by default tanh.
+        bias: whether to add one inside the activation.
+        heads: number of heads with parameters of their own.
+    """
+
+    def __init__(
+        self,
+        d_q: int,
+        d_k: int,
+        d_w: int | None = None,
+        *,
+        d_out: int | None = None,
+        activation: Activation = torch.tanh,
+        bias: bool = True,
+        heads: int | None = None,
+    ) -> None:
+        super().__init__()
+        d_w = d_k if d_w is None else d_w
+        check_positive(d_q=d_q, d_k=d_k, d_w=d_w, d_out=1 if d_out is None else d_out)
+        self.heads = heads
+        self.multidim = d_out is not None
+        self.activation = activation
+        self.weight_q = matrix(heads, d_w, d_q)
+        self.weight_k = matrix(heads, d_w, d_k)
+        self.bias = zeros(heads, d_w) if bias else None
+        self.weight = matrix(heads, d_w) if d_out is None else matrix(heads, d_out, d_w)
+        self.out_bias = zeros(heads, d_out) if d_out is not None and bias else None
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return additive_score(
+            self._query(query),
+            key,
+            self.weight_q,
+            self.weight_k,
+            self.weight,
+            bias=self.bias,
+            out_bias=self.out_bias,
+            activation=self.activation,
+            multidim=self.multidim,
+        )
+
+    def extra_repr(self) -> str:
+        return describe(self, d_w=self.weight_q.shape[-2], **_out(self, self.weight.shape[-2:]))
+
+
+class BoundedAdditive(Score):
+    """Multi-dimensional additive score within ±c, of token2token attention (Shen et al. 2017, arXiv 1709.04696).
+
+    Math: e = c tanh((W_1 q + W_2 k + b) / c)
+
+    Args:
+        d_q, d_k: widths of query and key.
+        d_out: d_v, the width of the value; by default ``d_k``.
+        bound: c > 0.
+        heads: number of heads with parameters of their own.
+    """
+
+    multidim = True
+
+    def __init__(
+        self, d_q: int, d_k: int, d_out: int | None = None, *, bound: float = 5.0, heads: int | None = None
+    ) -> None:
+        super().__init__()
+        d_out = d_k if d_out is None else d_out
+        check_positive(d_q=d_q, d_k=d_k, d_out=d_out)
+        if not bound > 0:
+            raise ValueError(f"bound: expected a positive number, got {bound}")
+        self.heads = heads
+        self.bound = bound
+        self.weight_q = matrix(heads, d_out, d_q)
+        self.weight_k = matrix(heads, d_out, d_k)
+        self.bias = zeros(heads, d_out)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return additive_score(
+            self._query(query),
+            key,
+            self.weight_q,
+            self.weight_k,
+            None,
+            bias=self.bias,
+            activation=lambda x: self.bound * torch.tanh(x / self.bound),
+            multidim=True,
+        )
+
+    def extra_repr(self) -> str:
+        return describe(self, d_out=self.weight_q.shape[-2], bound=self.bound)
+
+
+class General(Score):
+    """General (bilinear) score, see :func:`.general_score`.
+
+    Args:
+        d_q, d_k: widths of query and key.
+        d_out: d_v, for a matrix and a score for each feature of the value; by default one.
+        heads: number of heads with parameters of their own.
+    """
+
+    def __init__(self, d_q: int, d_k: int, *, d_out: int | None = None, heads: int | None = None) -> None:
+        super().__init__()
+        check_positive(d_q=d_q, d_k=d_k, d_out=1 if d_out is None else d_out)
+        self.heads = heads
+        self.multidim = d_out is not None
+        self.weight = matrix(heads, *(() if d_out is None else (d_out,)), d_k, d_q)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return general_score(self._query(query), key, self.weight, multidim=self.multidim)
+
+    def extra_repr(self) -> str:
+        return describe(self, **_out(self, self.weight.shape[-3:]))
+
+
+class BiasedGeneral(General):
+    """General score with a bias on the mapped query, which is a worth that keys have by themselves.
+
+    See :func:`.general_score`; arguments as :class:`General`, without ``d_out``.
+    """
+
+    def __init__(self, d_q: int, d_k: int, *, heads: int | None = None) -> None:
+        super().__init__(d_q, d_k, heads=heads)
+        self.query_bias = zeros(heads, d_k)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return general_score(self._query(query), key, self.weight, query_bias=self.query_bias)
+
+
+class ActivatedGeneral(General):
+    """General score with a scalar bias under an activation, see :func:`.general_score`.
+
+    With tanh scores are within ±1 and softmax weights flat; a temperature below one in the alignment sharpens them.
+
+    Args:
+        activation: by default tanh.
+        bias: whether to add one.
+
+    Other arguments as :class:`General`, without ``d_out``.
+    """
+
+    def __init__(
+        self, d_q: int, d_k: int, *, activation: Activation = torch.tanh, bias: bool = True, heads: int | None = None
+    ) -> None:
+        super().__init__(d_q, d_k, heads=heads)
+        self.activation = activation
+        self.bias = zeros(heads) if bias else None
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return general_score(self._query(query), key, self.weight, bias=self.bias, activation=self.activation)
+
+
+class Trilinear(Score):
+    """Score of key, query and their product, see :func:`.trilinear_score`.
+
+    Args:
+        d: the width of query and key.
+        heads: number of heads with parameters of their own.
+    """
+
+    def __init__(self, d: int, *, heads: int | None = None) -> None:
+        super().__init__()
+        check_positive(d=d)
+        self.heads = heads
+        self.weight = matrix(heads, 3 * d)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return trilinear_score(self._query(query), key, self.weight)
+
+    def extra_repr(self) -> str:
+        return describe(self, d=self.weight.shape[-1] // 3)
+
+
+class Product(Score):
+    """Product of activated projections, see :func:`.product_score`.
+
+    Args:
+        d_q, d_k: widths of query and key.
+        d_w: hidden width; by default ``d_k``.
+        heads: number of heads with parameters of their own.
+    """
+
+    def __init__(self, d_q: int, d_k: int, d_w: int | None = None, *, heads: int | None = None) -> None:
+        super().__init__()
+        d_w = d_k if d_w is None else d_w
+        check_positive(d_q=d_q, d_k=d_k, d_w=d_w)
+        self.heads = heads
+        self.weight_q = matrix(heads, d_w, d_q)
+        self.weight_k = matrix(heads, d_w, d_k)
+        self.weight = matrix(heads, d_w)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return product_score(self._query(query), key, self.weight_q, self.weight_k, self.weight)
+
+    def extra_repr(self) -> str:
+        return describe(self, d_q=self.weight_q.shape[-1], d_k=self.weight_k.shape[-1], d_w=self.weight.shape[-1])
+
+
+class Location(Score):
+    """Score of positions by the query alone, see :func:`.location_score`.
+
+    Args:
+        d_q: width of the query.
+        max_length: S_max; keys beyond it are masked.
+        heads: number of heads with parameters of their own.
+    """
+
+    def __init__(self, d_q: int, max_length: int, *, heads: int | None = None) -> None:
+        super().__init__()
+        check_positive(d_q=d_q, max_length=max_length)
+        self.heads = heads
+        self.weight = matrix(heads, max_length, d_q)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return location_score(self._query(query), self.weight, key.shape[-2])
+
+    def extra_repr(self) -> str:
+        return describe(self, d_q=self.weight.shape[-1], max_length=self.weight.shape[-2])
+
+
+class KeyOnly(Score):
+    """Score of keys by themselves, for attention without a query, see :func:`.key_score`.
+
+    Args:
+        d_k: width of the keys.
+        d_w: hidden width; by default ``d_k``. 0 leaves the hidden layer out: the score is linear in the key.
+        n_queries: how many such scores there are, each of which gives a context (structured self-attention).
+        d_out: d_v, for a score of each feature of the value (source2token); needs ``n_queries`` 1.
+        activation: by default tanh.
+        bias: whether to add one inside the activation, and to scores of features.
+        heads: number of heads with parameters of their own.
+    """
+
+    def __init__(
+        self,
+        d_k: int,
+        d_w: int | None = None,
+        *,
+        n_queries: int = 1,
+        d_out: int | None = None,
+        activation: Activation = torch.tanh,
+        bias: bool = True,
+        heads: int | None = None,
+    ) -> None:
+        super().__init__()
+        d_w = d_k if d_w is None else d_w
+        check_positive(d_k=d_k, n_queries=n_queries, d_out=1 if d_out is None else d_out)
+        if d_w < 0:
+            raise ValueError(f"d_w: expected zero or more, got {d_w}")
+        if d_out is not None and n_queries != 1:
+            raise ValueError(f"n_queries: expected 1 with scores of features (d_out={d_out}), got {n_queries}")
+        self.heads = heads
+        self.multidim = d_out is not None
+        self.n_queries = n_queries
+        self.activation = activation
+        self.weight_k = matrix(heads, d_w, d_k) if d_w else None
+        self.bias = zeros(heads, d_w) if d_w and bias else None
+        self.weight = matrix(heads, n_queries if d_out is None else d_out, d_w or d_k)
+        self.out_bias = zeros(heads, d_out) if d_out is not None and bias else None
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return key_score(
+            key,
+            self.weight_k,
+            self.weight,
+            bias=self.bias,
+            out_bias=self.out_bias,
+            activation=self.activation,
+            multidim=self.multidim,
+        )
+
+    def extra_repr(self) -> str:
+        width = 0 if self.weight_k is None else self.weight_k.shape[-2]
+        return describe(self, d_w=width, n_queries=self.n_queries, **_out(self, self.weight.shape[-2:]))
+
+
+def _out(score: Score, shape: torch.Size) -> dict[str, int]:
+    return {"d_out": shape[0]} if score.multidim else {}

@@ -1,0 +1,240 @@
+"""Selections: which keys a query may attend at all, before it aligns itself with them.
+
+Shapes: query ``(..., L, d_q)``, key ``(..., S, d_k)``, padding mask ``(..., S)`` (True = a real key).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional import (
+    bernoulli_subset,
+    local_window,
+    log_gaussian,
+    masked_mean,
+    monotonic_centre,
+    positions_from_padding,
+    predicted_position,
+)
+from ..functional.activations import Activation
+from ._parameters import matrix
+
+__all__ = ["MonotonicWindow", "PredictiveWindow", "ReinforcedSubset", "Select", "Selection", "SubsetSampler"]
+
+
+class Selection(NamedTuple):
+    """What a selection returns; all but the mask may be None.
+
+    Attributes:
+        mask: boolean, broadcastable to ``(..., L, S)``: the keys that are left.
+        gain: factor of the weights after the alignment, of that shape.
+        bias: added to the scores before the alignment, of that shape.
+        position: real positions that were predicted, ``(..., L)``.
+        log_prob: of what was drawn, ``(...)``.
+        fraction: share of real keys (times that of real queries, if those are drawn too) that was selected, ``(...)``.
+    """
+
+    mask: Tensor
+    gain: Tensor | None = None
+    bias: Tensor | None = None
+    position: Tensor | None = None
+    log_prob: Tensor | None = None
+    fraction: Tensor | None = None
+
+
+class Select(nn.Module):
+    """Chooses keys. Subclasses implement ``forward(query, key, padding_mask)``."""
+
+    def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
+        raise NotImplementedError(f"{type(self).__name__} does not implement forward(query, key, padding_mask)")
+
+
+def _places(key: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Positions of the keys among the real ones ``(..., S)``, and how many real ones there are ``(...)``."""
+    length = key.shape[-2]
+    if padding_mask is None:
+        positions = torch.arange(length, device=key.device).expand(key.shape[:-1])
+        return positions, torch.full(key.shape[:-2], length, device=key.device)
+    return positions_from_padding(padding_mask), padding_mask.sum(-1)
+
+
+class MonotonicWindow(Select):
+    """Window of local-m: query t attends near key t (Luong et al. 2015, arXiv 1508.04025, section 3.2).
+
+    Math: |s - c_t| <= D,  c_t = min(t + offset, n - 1), n the number of real keys
+
+    Args:
+        half_width: D >= 0.
+        offset: of keys against queries.
+    """
+
+    def __init__(self, half_width: int, *, offset: int = 0) -> None:
+        super().__init__()
+        if half_width < 0:
+            raise ValueError(f"half_width: expected zero or more, got {half_width}")
+        self.half_width = half_width
+        self.offset = offset
+
+    def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
+        positions, lengths = _places(key, padding_mask)
+        centre = monotonic_centre(query.shape[-2], lengths, offset=self.offset)
+        return Selection(local_window(centre, positions, self.half_width))
+
+    def extra_repr(self) -> str:
+        return f"half_width={self.half_width}" + (f", offset={self.offset}" if self.offset else "")
+
+
+class PredictiveWindow(Select):
+    """Window of local-p: each query predicts where to look (Luong et al. 2015, eqs. 9 and 10).
+
+    Math: p_t = n sigmoid(<v, tanh(W q_t)>),  |s - floor(p_t)| <= D,  weights times exp(-(s - p_t)^2 / (2 sigma^2))
+
+    The window has no gradient: the position learns through the Gaussian alone.
+
+    Args:
+        d_q: width of the query.
+        half_width: D >= 0.
+        d_p: hidden width of the prediction; by default ``d_q``.
+        gaussian: favour the middle of the window. Without it the position cannot be learned, so that
+            ``trainable=False`` must be said too.
+        sigma: of the Gaussian; by default D / 2, as in the paper.
+        renormalise: let the weights sum to one, the Gaussian being a bias of the scores; not in the paper.
+        trainable: False freezes the prediction.
+
+    Raises:
+        ValueError: for a trainable window without its Gaussian, or a Gaussian of no width (D = 0 and no ``sigma``).
+    """
+
+    def __init__(
+        self,
+        d_q: int,
+        half_width: int,
+        *,
+        d_p: int | None = None,
+        gaussian: bool = True,
+        sigma: float | None = None,
+        renormalise: bool = False,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        d_p = d_q if d_p is None else d_p
+        check_positive(d_q=d_q, d_p=d_p)
+        if half_width < 0:
+            raise ValueError(f"half_width: expected zero or more, got {half_width}")
+        if not gaussian and trainable:
+            raise ValueError(
+                "gaussian: a predictive window without its Gaussian gives the predicted position no gradient; "
+                "expected gaussian=True, or trainable=False for positions that do not learn"
+            )
+        sigma = half_width / 2 if sigma is None else sigma
+        if gaussian and not sigma > 0:
+            raise ValueError(f"sigma: expected a positive number (half_width / 2 by default), got {sigma}")
+        self.half_width = half_width
+        self.gaussian = gaussian
+        self.sigma = sigma
+        self.renormalise = renormalise
+        self.weight_p = matrix(None, d_p, d_q)
+        self.weight = matrix(None, d_p)
+        self.requires_grad_(trainable)
+
+    def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
+        if query.shape[-1] != self.weight_p.shape[-1]:
+            raise ValueError(f"query: expected width {self.weight_p.shape[-1]}, got shape {tuple(query.shape)}")
+        positions, lengths = _places(key, padding_mask)
+        logits = torch.tanh(query @ self.weight_p.transpose(-2, -1)) @ self.weight
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # positions are finer than half precision
+        position, centre = predicted_position(logits, lengths)
+        window = local_window(centre, positions, self.half_width)
+        if not self.gaussian:
+            return Selection(window, position=position)
+        log_gain = log_gaussian(position, positions, self.sigma)
+        if self.renormalise:
+            return Selection(window, bias=log_gain, position=position)
+        return Selection(window, gain=log_gain.exp(), position=position)
+
+    def extra_repr(self) -> str:
+        gaussian = f"sigma={self.sigma}, renormalise={self.renormalise}" if self.gaussian else "gaussian=False"
+        return f"half_width={self.half_width}, {gaussian}"
+
+
+class SubsetSampler(nn.Module):
+    """Draws positions of a sequence in parallel: RSS of Shen et al. 2018 (arXiv 1801.10296).
+
+    Math: u_i = [x_i; mean(x); x_i * mean(x)],  z_i ~ Bernoulli(sigmoid(<w, act(W u_i + b)> + b'))
+
+    Args:
+        d: width of the sequence.
+        d_w: hidden width; by default ``d``.
+        activation: by default ELU.
+        evaluation: ``"threshold"`` takes probabilities of at least one half; ``"sample"`` draws, as while training.
+        generator: of the draws.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        d_w: int | None = None,
+        *,
+        activation: Activation = F.elu,
+        evaluation: Literal["threshold", "sample"] = "threshold",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        d_w = d if d_w is None else d_w
+        check_positive(d=d, d_w=d_w)
+        if evaluation not in ("threshold", "sample"):
+            raise ValueError(f"evaluation: expected threshold or sample, got {evaluation!r}")
+        self.activation = activation
+        self.evaluation = evaluation
+        self.generator = generator
+        self.hidden = nn.Linear(3 * d, d_w)
+        self.logit = nn.Linear(d_w, 1)
+        for linear in (self.hidden, self.logit):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def logits(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Of being selected: ``(..., S, d) -> (..., S)``."""
+        mean = masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
+        return self.logit(self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))).squeeze(-1)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The subset, boolean ``(..., S)``, and its log-probability ``(...)``."""
+        sample = self.training or self.evaluation == "sample"
+        return bernoulli_subset(self.logits(x, padding_mask), padding_mask, sample=sample, generator=self.generator)
+
+
+class ReinforcedSubset(Select):
+    """Keys drawn by a learned sampler, in which any alignment then works (Shen et al. 2018, ReSA).
+
+    Train it with :func:`.reinforce_loss` of ``log_prob``; the paper's reward subtracts a multiple of ``fraction``.
+
+    Args:
+        keys: draws the keys.
+        queries: draws queries as well, in self-attention; a query that is not drawn attends nothing.
+    """
+
+    def __init__(self, keys: SubsetSampler, queries: SubsetSampler | None = None) -> None:
+        super().__init__()
+        self.keys = keys
+        self.queries = queries
+
+    def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
+        drawn, log_prob = self.keys(key, padding_mask)
+        real = max(key.shape[-2], 1) if padding_mask is None else padding_mask.sum(-1).clamp_min(1)
+        fraction = drawn.sum(-1) / real
+        mask = drawn[..., None, :]
+        if self.queries is not None:
+            if query.shape[-2] != key.shape[-2]:
+                raise ValueError(
+                    "query: queries are drawn in self-attention, with as many as there are keys; "
+                    f"got {query.shape[-2]} and {key.shape[-2]}"
+                )
+            drawn, more = self.queries(query, padding_mask)
+            mask, log_prob, fraction = mask & drawn[..., :, None], log_prob + more, fraction * drawn.sum(-1) / real
+        return Selection(mask, log_prob=log_prob, fraction=fraction)

@@ -1,0 +1,76 @@
+"""Scores by similarity: cosine and distance, with a strength that may be learned.
+
+Shapes: as in :mod:`.scores`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..functional import cosine_score, euclidean_score
+from .scores import Score, describe
+
+__all__ = ["Cosine", "Euclidean"]
+
+
+class _Strength(Score):
+    """A score times a positive strength beta, fixed or learned, one for each head."""
+
+    def __init__(self, beta: float, learned: bool, heads: int | None) -> None:
+        super().__init__()
+        if not beta > 0:
+            raise ValueError(f"beta: expected a positive number, got {beta}")
+        self.heads = heads
+        self.beta = beta
+        self.raw_beta = None
+        if learned:
+            raw = beta + math.log(-math.expm1(-beta))  # softplus of it is beta
+            self.raw_beta = nn.Parameter(torch.full(() if heads is None else (heads, 1, 1), raw))
+
+    def strength(self) -> float | Tensor:
+        """beta, a number, or a tensor if it is learned."""
+        return self.beta if self.raw_beta is None else F.softplus(self.raw_beta)
+
+    def extra_repr(self) -> str:
+        return describe(self, beta=self.beta, learned=self.raw_beta is not None)
+
+
+class Cosine(_Strength):
+    """Cosine similarity times beta, see :func:`.cosine_score`. With a learned beta, the QK-norm of Henry et al. 2020.
+
+    Args:
+        beta: key strength, positive; the first value if it is learned.
+        learned: learn it, through softplus.
+        heads: number of heads with a beta of their own.
+    """
+
+    def __init__(self, beta: float = 1.0, *, learned: bool = False, heads: int | None = None) -> None:
+        super().__init__(beta, learned, heads)
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return cosine_score(self._query(query), key, beta=self.strength())
+
+
+class Euclidean(_Strength):
+    """Negated distance times beta, nearer is higher, see :func:`.euclidean_score`.
+
+    Args:
+        squared: of the squared distance.
+        beta, learned, heads: as :class:`Cosine`.
+    """
+
+    def __init__(
+        self, *, squared: bool = False, beta: float = 1.0, learned: bool = False, heads: int | None = None
+    ) -> None:
+        super().__init__(beta, learned, heads)
+        self.squared = squared
+
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        return euclidean_score(self._query(query), key, squared=self.squared, beta=self.strength())
+
+    def extra_repr(self) -> str:
+        return f"squared={self.squared}, {super().extra_repr()}"

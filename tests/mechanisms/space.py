@@ -1,0 +1,80 @@
+"""Every score and alignment as a module, for tests over their combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dual_attention.mechanisms import (
+    ActivatedGeneral,
+    Additive,
+    Align,
+    BiasedGeneral,
+    BoundedAdditive,
+    Cosine,
+    Dot,
+    Elementwise,
+    Entmax,
+    Euclidean,
+    General,
+    Hard,
+    KeyOnly,
+    Location,
+    Product,
+    Score,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    Trilinear,
+    Uniform,
+)
+
+WIDTH, LONGEST = 4, 16
+
+SCORES: dict[str, Callable[[int | None], Score]] = {
+    "dot": lambda heads: Dot(),
+    "plain dot": lambda heads: Dot(scale=1.0),
+    "additive": lambda heads: Additive(WIDTH, WIDTH, 3, heads=heads),
+    "general": lambda heads: General(WIDTH, WIDTH, heads=heads),
+    "biased general": lambda heads: BiasedGeneral(WIDTH, WIDTH, heads=heads),
+    "activated general": lambda heads: ActivatedGeneral(WIDTH, WIDTH, heads=heads),
+    "cosine": lambda heads: Cosine(2.0, learned=True, heads=heads),
+    "euclidean": lambda heads: Euclidean(learned=True, heads=heads),
+    "squared euclidean": lambda heads: Euclidean(squared=True, beta=0.5),
+    "trilinear": lambda heads: Trilinear(WIDTH, heads=heads),
+    "product": lambda heads: Product(WIDTH, WIDTH, 3, heads=heads),
+    "location": lambda heads: Location(WIDTH, LONGEST, heads=heads),
+    "keys alone": lambda heads: KeyOnly(WIDTH, 3, n_queries=5, heads=heads),
+    "features of pairs": lambda heads: Additive(WIDTH, WIDTH, 3, d_out=WIDTH, heads=heads),
+    "bounded features": lambda heads: BoundedAdditive(WIDTH, WIDTH, heads=heads),
+    "bilinear features": lambda heads: General(WIDTH, WIDTH, d_out=WIDTH, heads=heads),
+    "features of keys": lambda heads: KeyOnly(WIDTH, 3, d_out=WIDTH, activation=F.elu, heads=heads),
+}
+
+ALIGNMENTS: dict[str, Callable[[], Align]] = {
+    "softmax": Softmax,
+    "cool softmax": lambda: Softmax(temperature=0.3),
+    "sparsemax": Sparsemax,
+    "entmax": Entmax,
+    "learned entmax": lambda: Entmax(1.3, learned=True),
+    "uniform": Uniform,
+    "sigmoid": Sigmoid,
+    "shifted sigmoid": lambda: Sigmoid(shift=-0.5),
+    "tanh": lambda: Elementwise("tanh"),
+    "identity": lambda: Elementwise("identity"),
+    "hard": lambda: Hard("reinforce"),
+    "straight-through": lambda: Hard("st", evaluation="expected"),
+}
+NORMALISED = ("softmax", "cool softmax", "sparsemax", "entmax", "learned entmax", "uniform", "hard", "straight-through")
+
+
+def prepared(module: nn.Module) -> nn.Module:
+    """In float64 and evaluation mode, with parameters off special values such as zero biases."""
+    module = module.double().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module

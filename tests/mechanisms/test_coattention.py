@@ -1,0 +1,304 @@
+"""Co-attention, rotatory attention and capsules: symmetries, reductions, padding."""
+
+import pytest
+import torch
+from torch import nn
+
+from dual_attention.functional import masked_mean
+from dual_attention.mechanisms import (
+    ActivatedGeneral,
+    Additive,
+    AlternatingCoAttention,
+    CapsuleAttention,
+    Dot,
+    Entmax,
+    Euclidean,
+    General,
+    GeneralAttention,
+    InteractiveCoAttention,
+    KeyOnly,
+    ParallelCoAttention,
+    RotatoryAttention,
+    Sparsemax,
+    Trilinear,
+)
+
+from .space import prepared
+
+B, N1, N2, D1, D2 = 3, 4, 5, 6, 2
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+def inputs():
+    x1, x2 = normal(B, N1, D1), normal(B, N2, D2)
+    mask1, mask2 = torch.rand(B, N1) < 0.7, torch.rand(B, N2) < 0.7
+    mask1[0] = False
+    mask1[1, 0] = mask2[:, 0] = True
+    mask2[2] = False
+    return x1, x2, mask1, mask2
+
+
+MECHANISMS = {
+    "alternating": lambda **options: AlternatingCoAttention(D1, D2, **options),
+    "alternating, tied": lambda **options: AlternatingCoAttention(D1, D2, tie_first_last=True, **options),
+    "interactive": lambda **options: InteractiveCoAttention(D1, D2, **options),
+    "parallel": lambda **options: ParallelCoAttention(D1, D2, **options),
+    "parallel, max": lambda **options: ParallelCoAttention(D1, D2, pool="max", **options),
+    "parallel, additive affinity": lambda **options: ParallelCoAttention(D1, D2, 3, affinity=Additive, **options),
+}
+
+
+@pytest.mark.parametrize("align", [None, Sparsemax, Entmax])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_padding_changes_nothing_and_empty_inputs_are_zero(name, align):
+    mechanism = prepared(MECHANISMS[name](align=None if align is None else align()))
+    x1, x2, mask1, mask2 = inputs()
+    x1.requires_grad_()
+    x2.requires_grad_()
+    output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
+    assert (output.context1[0] == 0).all() and (output.context2[2] == 0).all()
+    assert (output.weights1[~mask1] == 0).all() and (output.weights2[~mask2] == 0).all()
+    for total, mask in ((output.weights1.sum(-1), mask1), (output.weights2.sum(-1), mask2)):
+        close(total, mask.any(-1).double())
+    assert output.concatenated().shape == (B, D1 + D2)
+    gradients = torch.autograd.grad(output.concatenated().square().sum(), (x1, x2))
+    for gradient, mask in zip(gradients, (mask1, mask2), strict=True):
+        assert gradient.isfinite().all() and (gradient[~mask] == 0).all()
+
+    more = torch.zeros(B, 2, dtype=torch.bool)
+    longer1, longer2 = torch.cat([x1, 9 * normal(B, 2, D1)], 1), torch.cat([x2, 9 * normal(B, 2, D2)], 1)
+    padded = mechanism(longer1, longer2, mask1=torch.cat([mask1, more], 1), mask2=torch.cat([mask2, more], 1))
+    close(padded.context1, output.context1)
+    close(padded.context2, output.context2)
+
+    nothing = mechanism(x1[:, :0], x2[:, :0])
+    assert (nothing.context1 == 0).all() and nothing.context2.shape == (B, D2)
+    one_sided = mechanism(x1, x2[:, :0])
+    assert one_sided.context1.isfinite().all() and (one_sided.context2 == 0).all()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_permutations_and_gradients(name):
+    mechanism = prepared(MECHANISMS[name]())
+    x1, x2, mask1, mask2 = inputs()
+    output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
+    p1, p2 = torch.randperm(N1), torch.randperm(N2)
+    moved = mechanism(x1[:, p1], x2[:, p2], mask1=mask1[:, p1], mask2=mask2[:, p2])
+    close(moved.concatenated(), output.concatenated())
+    close(moved.weights1, output.weights1[:, p1])
+    alone = mechanism(x1[1:2], x2[1:2], mask1=mask1[1:2], mask2=mask2[1:2])
+    close(alone.concatenated(), output.concatenated()[1:2])
+
+    def contexts(a, b):
+        return mechanism(a, b, mask1=mask1[:, :2], mask2=mask2[:, :2]).concatenated()
+
+    a, b = x1[:, :2].clone().requires_grad_(), x2[:, :2].clone().requires_grad_()
+    assert torch.autograd.gradcheck(contexts, (a, b))
+
+
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if "affinity" not in n and "parallel" not in n])
+@pytest.mark.parametrize("score", [Additive, General, ActivatedGeneral])
+def test_any_score(name, score):
+    mechanism = prepared(MECHANISMS[name](score=score))
+    x1, x2, mask1, mask2 = inputs()
+    assert mechanism(x1, x2, mask1=mask1, mask2=mask2).concatenated().isfinite().all()
+
+
+def test_parts_learn_alignments_of_their_own():
+    align = Entmax(learned=True)
+    for make in (AlternatingCoAttention, InteractiveCoAttention, ParallelCoAttention):
+        mechanism = make(D1, D2, align=align)
+        alphas = [p for name, p in mechanism.named_parameters() if name.endswith("raw_alpha")]
+        assert len(alphas) == (3 if make is AlternatingCoAttention else 2)
+        assert all(p is not align.raw_alpha for p in alphas)
+
+
+def test_scores_of_one_width():
+    same = InteractiveCoAttention(D1, D1, score=lambda d_q, d_k: Dot())
+    x, y = torch.randn(B, N1, D1), torch.randn(B, N2, D1)
+    assert same(x, y).context1.shape == (B, D1)
+    for affinity in (lambda a, b: Trilinear(a), lambda a, b: Euclidean()):
+        assert ParallelCoAttention(D1, D1, affinity=affinity)(x, y).context2.isfinite().all()
+
+
+# Alternating
+
+
+def test_alternating_steps():
+    mechanism = prepared(AlternatingCoAttention(D1, D2))
+    x1, x2, mask1, mask2 = inputs()
+    output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
+    c0 = mechanism.first(normal(B, 1, D2) * 0, x1, padding_mask=mask1).context
+    c2 = mechanism.second(c0, x2, padding_mask=mask2).context
+    close(output.context2, c2.squeeze(1))
+    close(output.context1, mechanism.last(c2, x1, padding_mask=mask1).context.squeeze(1))
+    query_less = KeyOnly(D1).double()
+    score = mechanism.first.score
+    with torch.no_grad():
+        query_less.weight_k.copy_(score.weight_k)
+        query_less.bias.copy_(score.bias)
+        query_less.weight.copy_(score.weight[None])
+    close(GeneralAttention(query_less)(None, x1, padding_mask=mask1).context, c0)
+
+
+def test_alternating_tied_without_guidance_repeats_itself():
+    mechanism = prepared(AlternatingCoAttention(D1, D2, tie_first_last=True))
+    nn.init.zeros_(mechanism.last.score.weight_q)
+    output = mechanism(*inputs()[:2])
+    close(output.weights1, output.first_weights)
+    assert mechanism.first is mechanism.last
+    assert len(list(mechanism.parameters())) < len(list(AlternatingCoAttention(D1, D2).parameters()))
+
+
+# Symmetries
+
+
+def test_interactive_swap():
+    mechanism, swapped = prepared(InteractiveCoAttention(D1, D2)), InteractiveCoAttention(D2, D1).double()
+    swapped.attention1.load_state_dict(mechanism.attention2.state_dict())
+    swapped.attention2.load_state_dict(mechanism.attention1.state_dict())
+    x1, x2, mask1, mask2 = inputs()
+    output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
+    other = swapped(x2, x1, mask1=mask2, mask2=mask1)
+    close(other.context1, output.context2)
+    close(other.context2, output.context1)
+    close(output.context1[2], masked_mean(x1, mask1)[2])  # the other side is empty, so that all scores are alike
+
+
+@pytest.mark.parametrize("pool", ["project", "max"])
+def test_parallel_swap(pool):
+    mechanism = prepared(ParallelCoAttention(D1, D2, 3, pool=pool))
+    swapped = ParallelCoAttention(D2, D1, 3, pool=pool).double()
+    with torch.no_grad():
+        swapped.affinity.weight.copy_(mechanism.affinity.weight.T)
+        if pool == "project":
+            for name in ("weight", "vector"):
+                for a, b in (("1", "2"), ("2", "1")):
+                    getattr(swapped, name + a).copy_(getattr(mechanism, name + b))
+    x1, x2, mask1, mask2 = inputs()
+    output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
+    other = swapped(x2, x1, mask1=mask2, mask2=mask1)
+    close(other.context1, output.context2)
+    close(other.context2, output.context1)
+
+
+def test_parallel_formula():
+    m = prepared(ParallelCoAttention(D1, D2, 3))
+    x1, x2 = normal(B, N1, D1), normal(B, N2, D2)
+    c = torch.tanh(x1 @ m.affinity.weight.T @ x2.transpose(1, 2))
+    h1 = torch.tanh(x1 @ m.weight1.T + c @ (x2 @ m.weight2.T))
+    h2 = torch.tanh(x2 @ m.weight2.T + c.transpose(1, 2) @ (x1 @ m.weight1.T))
+    output = m(x1, x2)
+    close(output.weights1, (h1 @ m.vector1).softmax(-1))
+    close(output.context2, ((h2 @ m.vector2).softmax(-1)[:, None] @ x2).squeeze(1))
+    highest = ParallelCoAttention(D1, D2, pool="max").double()
+    highest.load_state_dict({"affinity.weight": m.affinity.weight})
+    close(highest(x1, x2).weights1, c.amax(2).softmax(-1))
+
+
+def test_parallel_without_affinity_is_two_query_less_attentions():
+    m = prepared(ParallelCoAttention(D1, D2, 3))
+    nn.init.zeros_(m.affinity.weight)
+    x1, x2, mask1, mask2 = inputs()
+    output = m(x1, x2, mask1=mask1, mask2=mask2)
+    score = KeyOnly(D1, 3, bias=False).double()
+    with torch.no_grad():
+        score.weight_k.copy_(m.weight1)
+        score.weight.copy_(m.vector1[None])
+    close(output.context1, GeneralAttention(score)(None, x1, padding_mask=mask1).context.squeeze(1))
+
+
+# Rotatory
+
+
+def test_rotatory_steps_and_empty_contexts():
+    m = prepared(RotatoryAttention(D1))
+    left, target, right = normal(B, 2, D1), normal(B, 3, D1), normal(B, 4, D1)
+    target_mask = torch.tensor([[True] * 3, [True, True, False], [True, False, False]])
+    output = m(left, target, right, target_mask=target_mask)
+    mean = masked_mean(target, target_mask)[:, None]
+    r_l, r_r = m.left(mean, left).context, m.right(mean, right).context
+    r_lt = m.target_left(r_l, target, padding_mask=target_mask).context
+    r_rt = m.target_right(r_r, target, padding_mask=target_mask).context
+    close(output.output, torch.cat([r_l, r_r, r_lt, r_rt], -1).squeeze(1))
+    hidden = m(left, target, right, left_mask=torch.zeros(B, 2, dtype=torch.bool), target_mask=target_mask)
+    empty = m(left[:, :0], target, right, target_mask=target_mask)
+    close(hidden.output, empty.output)
+    assert (empty.output[:, :D1] == 0).all()
+    close(empty.output[:, 2 * D1 : 3 * D1], mean.squeeze(1))
+    close(empty.output[:, D1 : 2 * D1], output.output[:, D1 : 2 * D1])
+    two = RotatoryAttention(D1, hops=2).double()
+    two.load_state_dict(m.state_dict())
+    r_l = m.left(r_lt, left).context
+    close(two(left, target, right, target_mask=target_mask).output[:, :D1], r_l.squeeze(1))
+
+
+def test_rotatory_padding():
+    m = prepared(RotatoryAttention(D1, score=General, align=Sparsemax(), hops=2))
+    parts = [normal(B, n, D1) for n in (2, 3, 4)]
+    masks = [torch.rand(B, n) < 0.7 for n in (2, 3, 4)]
+    names = ("left_mask", "target_mask", "right_mask")
+    wanted = m(*parts, **dict(zip(names, masks, strict=True))).output
+    longer = [torch.cat([x, 9 * normal(B, 2, D1)], 1) for x in parts]
+    more = [torch.cat([mask, mask.new_zeros(B, 2)], 1) for mask in masks]
+    close(m(*longer, **dict(zip(names, more, strict=True))).output, wanted)
+    assert wanted.isfinite().all()
+
+
+# Capsules
+
+
+def test_capsules_are_independent():
+    m = prepared(CapsuleAttention(4, D1, D2))
+    key, value = normal(B, N1, D1), normal(B, N1, D2)
+    mask = torch.tensor([[True] * 4, [True, False, True, False], [False] * 4])
+    output = m(key, value, padding_mask=mask, need_weights=True)
+    assert output.probabilities.shape == (B, 4) and output.reconstructions.shape == (B, 4, D2)
+    scores = m.attention.query.queries @ key.transpose(1, 2)
+    close(output.weights[0], scores[0].softmax(-1))
+    context = output.weights @ value
+    p = torch.sigmoid((context * m.weight).sum(-1) + m.bias)
+    close(output.probabilities, p)
+    close(output.reconstructions, p[..., None] * context)
+    close(output.probabilities[2], torch.sigmoid(m.bias))
+    assert (output.reconstructions[2] == 0).all()
+    fewer = CapsuleAttention(3, D1, D2).double()
+    fewer.load_state_dict({name: tensor[:3] for name, tensor in m.state_dict().items()})
+    close(fewer(key, value, padding_mask=mask).reconstructions, output.reconstructions[:, :3])
+    assert (m(key[:, :0], value[:, :0]).reconstructions == 0).all()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_bad_inputs(name):
+    m = MECHANISMS[name]()
+    x1, x2, mask1, _ = (t.float() if t.is_floating_point() else t for t in inputs())
+    with pytest.raises(ValueError, match="x2: expected shape"):
+        m(x1, x1)
+    with pytest.raises(ValueError, match="x1: expected shape"):
+        m(x1[0], x2)
+    with pytest.raises(TypeError, match="mask1: expected a boolean"):
+        m(x1, x2, mask1=mask1.float())
+    with pytest.raises(ValueError, match="mask2: expected shape"):
+        m(x1, x2, mask2=mask1)
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="pool"):
+        ParallelCoAttention(D1, D2, pool="mean")
+    with pytest.raises(ValueError, match="affinity"):
+        ParallelCoAttention(D1, D2, affinity=lambda a, b: Additive(a, b, d_out=3))
+    with pytest.raises(ValueError, match="hops"):
+        RotatoryAttention(D1, hops=0)
+    for make in (AlternatingCoAttention, InteractiveCoAttention, ParallelCoAttention, CapsuleAttention):
+        with pytest.raises(ValueError, match="expected a positive number"):
+            make(0, 2)

@@ -1,0 +1,83 @@
+"""Representative compositions under torch.compile, without a break in the graph."""
+
+import pytest
+import torch
+
+from dual_attention.functional import directional_mask
+from dual_attention.mechanisms import (
+    Additive,
+    Cosine,
+    DirectionalSelfAttention,
+    Entmax,
+    General,
+    GeneralAttention,
+    Hard,
+    MultiHead,
+    ParallelCoAttention,
+    Sparsemax,
+    recipes,
+)
+
+from .space import prepared
+
+B, L, D, H = 2, 5, 8, 2
+
+HEADS = {
+    "additive, sparsemax": lambda: MultiHead(GeneralAttention(Additive(4, 4, 3, heads=H), Sparsemax()), D, H),
+    "general, learned entmax": lambda: MultiHead(GeneralAttention(General(4, 4), Entmax(learned=True)), D, H),
+    "self-attention": lambda: recipes.self_attention(D, H),
+    "straight-through": lambda: MultiHead(GeneralAttention(General(4, 4), Hard("st")), D, H),
+    "sigmoid": lambda: recipes.sigmoid_self_attention(D, H),
+}
+RELATIONAL = {
+    "relational": lambda: recipes.relational_attention(D, H, 4),
+    "cosine relations, sparsemax": lambda: recipes.relational_attention(
+        D, H, 4, relation=Cosine(learned=True, heads=4), align=Sparsemax()
+    ),
+}
+ALONE = {
+    "local-p": lambda: recipes.luong_local_p(D, D, 2),
+    "directional": lambda: DirectionalSelfAttention(D, "forward"),
+}
+
+
+def check(module, arguments, options):
+    x = arguments[0].requires_grad_()
+    inputs = (x, *module.parameters())
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (module, compiled):
+        context = call(*arguments, **options).context
+        results.append((context, *torch.autograd.grad(context.square().sum(), inputs, allow_unused=True)))
+    for a, b in zip(*results, strict=True):
+        if a is None:  # an argmax has no gradient, for which the compiler writes zeros
+            assert b is None or (b == 0).all()
+        else:
+            torch.testing.assert_close(a, b, atol=1e-10, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*HEADS, *RELATIONAL])
+def test_heads(name):
+    module = prepared({**HEADS, **RELATIONAL}[name]())
+    x = torch.randn(B, L, D).double()
+    mask = torch.rand(B, 1, L, L) < 0.7
+    mask[0, :, 1] = False
+    check(module, (x, x, x) if name in RELATIONAL else (x,), {"attn_mask": mask})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALONE)
+def test_alone(name):
+    options = {"attn_mask": directional_mask(L)} if name == "local-p" else {}
+    check(prepared(ALONE[name]()), (torch.randn(B, L, D).double(),), options)
+
+
+@pytest.mark.slow
+def test_coattention():
+    module = prepared(ParallelCoAttention(D, 3))
+    x1, x2 = torch.randn(B, L, D).double(), torch.randn(B, 4, 3).double()
+    mask = torch.rand(B, 4) < 0.6
+    wanted = module(x1, x2, mask2=mask)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")(x1, x2, mask2=mask)
+    torch.testing.assert_close(compiled.concatenated(), wanted.concatenated(), atol=1e-10, rtol=0)

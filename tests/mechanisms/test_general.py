@@ -1,0 +1,463 @@
+"""The general module: laws over every composition, the fused path, blocks, queries and what it refuses."""
+
+import importlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dual_attention.functional import causal_mask, directional_mask
+from dual_attention.mechanisms import (
+    Additive,
+    ConstantQuery,
+    Dot,
+    General,
+    GeneralAttention,
+    Hard,
+    KeyOnly,
+    LearnedQuery,
+    Location,
+    MonotonicWindow,
+    MultiHead,
+    PairwiseMessage,
+    PredictiveWindow,
+    SelfQuery,
+    Softmax,
+    Uniform,
+)
+
+from .space import ALIGNMENTS, LONGEST, NORMALISED, SCORES, WIDTH, prepared
+
+general_module = importlib.import_module("dual_attention.mechanisms.general")
+
+B, L, S = 2, 5, 6
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+def build(score, align, heads):
+    attention = GeneralAttention(SCORES[score](heads), ALIGNMENTS[align]())
+    if heads is not None:
+        attention = MultiHead(attention, 3, heads, d_key=3, key_dim=WIDTH, head_dim=WIDTH)
+    return prepared(attention)
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+@pytest.mark.parametrize("align", ALIGNMENTS)
+@pytest.mark.parametrize("score", SCORES)
+def test_laws_of_every_composition(score, align, heads):
+    check_laws(score, align, heads, m=S, padding=2)
+
+
+@settings(max_examples=60)
+@given(
+    score=st.sampled_from(list(SCORES)),
+    align=st.sampled_from(list(ALIGNMENTS)),
+    heads=st.sampled_from([None, 1, 3]),
+    seed=st.integers(0, 999),
+    m=st.integers(1, 8),
+    padding=st.integers(1, 3),
+)
+def test_laws_of_drawn_compositions(score, align, heads, seed, m, padding):
+    torch.manual_seed(seed)
+    check_laws(score, align, heads, m, padding)
+
+
+def check_laws(score, align, heads, m, padding):
+    attention = build(score, align, heads)
+    width = WIDTH if heads is None else 3
+    x, y = normal(B, L, width).requires_grad_(), normal(B, m, width).requires_grad_()
+    v = normal(B, m, width).requires_grad_()
+    mask = torch.rand(B, L, m) < 0.6
+    mask[0, 0] = False
+    padding_mask = torch.rand(B, m) < 0.8
+    single_row = score == "features of keys"
+    if single_row:
+        mask = mask[:, :1]
+    attn_mask = mask if heads is None else mask[:, None]
+    reach = mask & padding_mask[:, None]
+
+    output = attention(x, y, v, attn_mask=attn_mask, padding_mask=padding_mask, need_weights=True)
+    weights = output.weights
+    hidden = ~(reach if heads is None else reach[:, None].expand(-1, heads, -1, -1))
+    assert (weights[hidden] == 0.0).all()  # M1
+    assert (output.context[0, 0] == 0.0).all() and output.context.isfinite().all()  # M2
+    assert output.context.dtype == v.dtype and output.context.shape == (B, *reach.shape[1:2], output.context.shape[-1])
+    fast = attention(x, y, v, attn_mask=attn_mask, padding_mask=padding_mask)
+    assert fast.weights is None
+    close(fast.context, output.context)
+
+    cotangent = torch.randn_like(output.context)
+    inputs = [x, y, v, *(p for p in attention.parameters() if p.requires_grad)]
+    gradients = torch.autograd.grad((output.context * cotangent).sum(), inputs, allow_unused=True)  # M3
+    assert all(g is None or g.isfinite().all() for g in gradients)
+    unseen = ~reach.any(1)
+    for gradient in gradients[1:3]:
+        assert gradient is None or (gradient[unseen] == 0).all()
+
+    def longer(z):  # M4
+        return torch.cat([z, 9 * normal(B, padding, z.shape[-1])], 1)
+
+    no = torch.zeros(B, padding, dtype=torch.bool)
+    more = torch.cat([attn_mask, no.new_ones(*attn_mask.shape[:-1], padding)], -1)
+    padded = attention(x, longer(y), longer(v), attn_mask=more, padding_mask=torch.cat([padding_mask, no], 1))
+    close(padded.context, output.context)
+
+    nothing = attention(x, y[:, :0], v[:, :0])  # M5
+    assert nothing.context.shape == output.context.shape and (nothing.context == 0).all()
+
+    if align in NORMALISED:  # T-SUM
+        total = weights.sum(-2 if weights.dim() > hidden.dim() else -1)
+        some = ~hidden.all(-1)
+        wanted = some.double()[..., None].expand(total.shape) if total.dim() > some.dim() else some.double()
+        close(total, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("align", ALIGNMENTS)
+@pytest.mark.parametrize("score", SCORES)
+def test_permutations_and_batches(score, align):
+    attention = build(score, align, None)
+    x, y, v = normal(B, L, WIDTH), normal(B, S, WIDTH), normal(B, S, WIDTH)
+    mask = torch.rand(B, S) < 0.7
+    context = attention(x, y, v, padding_mask=mask).context
+    order = torch.randperm(S)
+    shuffled = attention(x, y[:, order], v[:, order], padding_mask=mask[:, order]).context
+    if score == "location":
+        assert not torch.allclose(shuffled, context) or align == "uniform"
+    else:
+        close(shuffled, context)
+    for b in range(B):
+        close(context[b], attention(x[b], y[b], v[b], padding_mask=mask[b]).context)
+    more = attention(*(t[:, None].expand(-1, 3, -1, -1) for t in (x, y, v)), padding_mask=mask[:, None]).context
+    close(more[:, 1], context)
+    close(attention(x, y, v, padding_mask=mask).context, context)  # deterministic in evaluation
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+@pytest.mark.parametrize("score", SCORES)
+def test_state_dict_and_description(score, heads):
+    first, second = build(score, "learned entmax", heads), build(score, "learned entmax", heads)
+    second.load_state_dict(first.state_dict(), strict=True)
+    width = WIDTH if heads is None else 3
+    x = normal(B, L, width)
+    close(first(x, x).context, second(x, x).context)
+    assert type(first).__name__ in repr(first)
+
+
+@pytest.mark.parametrize("align", ["softmax", "sparsemax", "learned entmax", "sigmoid", "tanh"])
+@pytest.mark.parametrize("score", [name for name in SCORES if name != "euclidean"])
+def test_gradients(score, align):
+    attention = build(score, align, None)
+    x, y, v = normal(1, 2, WIDTH), normal(1, 3, WIDTH), normal(1, 3, WIDTH)
+    mask = torch.tensor([[[False, False, False], [True, True, False]]])
+    if score in ("keys alone", "features of keys"):
+        mask = None
+
+    def function(*inputs):
+        return attention(*inputs, attn_mask=mask, need_weights=True).context
+
+    assert torch.autograd.gradcheck(function, tuple(t.requires_grad_() for t in (x, y, v)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("align", ALIGNMENTS)
+@pytest.mark.parametrize("score", SCORES)
+def test_lower_precision(score, align, dtype):
+    attention = build(score, align, None).to(dtype)
+    x, y, v = (0.5 * torch.randn(B, n, WIDTH).to(dtype) for n in (L, S, S))
+    mask = torch.rand(B, S) < 0.7
+    mask[1] = False
+    got = attention(x, y, v, padding_mask=mask)
+    assert got.context.dtype == dtype and got.context.isfinite().all() and (got.context[1] == 0).all()
+    if align == "hard":
+        return  # an argmax may fall either way
+    wanted = attention.double()(x.double(), y.double(), v.double(), padding_mask=mask).context
+    close(got.context.double(), wanted, atol=1e-5 if dtype == torch.float32 else 4e-2)
+
+
+# The fused path
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3), (2, 1, 3)])
+@pytest.mark.parametrize("length", [1, L])
+@pytest.mark.parametrize("kind", ["none", "boolean", "causal", "empty row", "bias"])
+def test_scaled_dot_product_attention(lead, length, kind):
+    q, k, v = normal(*lead, length, WIDTH), normal(*lead, L, WIDTH), normal(*lead, L, 3)
+    mask = bias = None
+    if kind == "boolean":
+        mask = torch.rand(*lead, length, L) < 0.5
+        mask[..., 0] = True
+    elif kind == "causal":
+        mask = causal_mask(L)[:length]
+    elif kind == "empty row":
+        mask = torch.ones(*lead, length, L, dtype=torch.bool)
+        mask[..., 0, :] = False
+    elif kind == "bias":
+        bias = normal(length, L)
+    attention = GeneralAttention(Dot())
+    wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=bias if mask is None else mask)
+    for need_weights in (False, True):
+        got = attention(q, k, v, attn_mask=mask, attn_bias=bias, need_weights=need_weights)
+        close(got.context, wanted)
+    close(got.weights @ v, wanted)
+    cold = GeneralAttention(Dot(scale=0.7), Softmax(temperature=0.35))
+    wanted = F.scaled_dot_product_attention(q, k, v, scale=2.0)
+    close(cold(q, k, v).context, wanted)
+    close(cold(q, k, v, need_weights=True).context, wanted)
+
+
+def test_the_fused_path_is_taken_and_has_the_same_gradients(monkeypatch):
+    attention = GeneralAttention(Dot())
+    inputs = [normal(2, 3, L, WIDTH).requires_grad_() for _ in range(3)]
+    mask = torch.rand(2, 3, L, L) < 0.6
+    mask[0, 0, 0] = False
+    cotangent = normal(2, 3, L, WIDTH)
+    slow = torch.autograd.grad(attention(*inputs, attn_mask=mask, need_weights=True).context, inputs, cotangent)
+    monkeypatch.setattr(GeneralAttention, "_block", None)
+    fast = torch.autograd.grad(attention(*inputs, attn_mask=mask).context, inputs, cotangent)
+    for a, b in zip(fast, slow, strict=True):
+        close(a, b)
+
+
+def test_the_type_of_the_context_is_that_of_the_values():
+    q, k, v = torch.randn(B, L, WIDTH), torch.randn(B, S, WIDTH), torch.randn(B, S, 3)
+    wanted = GeneralAttention(Dot())(q, k, v).context
+    for need_weights in (False, True):
+        got = GeneralAttention(Dot())(q, k, v.half(), need_weights=need_weights).context
+        assert got.dtype == torch.float16
+        close(got.float(), wanted, atol=1e-2)
+
+
+def test_causal_flag():
+    x = normal(B, L, WIDTH)
+    attention = GeneralAttention(Dot())
+    close(attention(x, is_causal=True).context, F.scaled_dot_product_attention(x, x, x, is_causal=True))
+    weights = attention(x, is_causal=True, attn_mask=directional_mask(L), need_weights=True).weights
+    assert (weights.triu() == 0).all() and (weights[:, 1:].sum(-1) > 0.99).all()
+
+
+# Blocks
+
+
+@pytest.mark.parametrize("align", ALIGNMENTS)
+@pytest.mark.parametrize("score", [name for name in SCORES if "keys" not in name])
+def test_blocks_are_the_whole(score, align):
+    attention = build(score, align, None)
+    x, y, v = (normal(B, n, WIDTH).requires_grad_() for n in (L, S, S))
+    mask = torch.rand(B, L, S) < 0.7
+    bias = normal(L, S)
+    inputs = [x, y, v, *attention.parameters()]
+    cotangent = normal(B, L, WIDTH)
+    results = []
+    for block in (L, 2):
+        attention.block = block
+        output = attention(x, y, v, attn_mask=mask, attn_bias=bias, need_weights=True)
+        gradients = torch.autograd.grad(output.context, inputs, cotangent, allow_unused=True)
+        results.append([output.context, output.weights, output.log_prob, output.entropy, *gradients])
+    for a, b in zip(*results, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            close(a, b)
+
+
+def test_long_sequences_go_by_blocks(monkeypatch):
+    seen = []
+    block = GeneralAttention._block
+
+    def watch(self, query, key, messages, mask, bias, gain, rows, need_weights):
+        seen.append((rows.start, rows.stop))
+        return block(self, query, key, messages, mask, bias, gain, rows, need_weights)
+
+    attention = prepared(GeneralAttention(General(WIDTH, WIDTH)))
+    x = normal(1, 10, WIDTH)
+    whole = attention(x).context
+    monkeypatch.setattr(GeneralAttention, "_block", watch)
+    monkeypatch.setattr(general_module, "LARGEST_DENSE", 50)
+    monkeypatch.setattr(general_module, "BLOCK", 4)
+    close(attention(x).context, whole)
+    assert seen == [(0, 4), (4, 8), (8, 10)]
+
+
+def test_blocks_under_dropout_and_draws_have_gradients():
+    attention = GeneralAttention(General(WIDTH, WIDTH), Hard("st"), dropout=0.3, block=2).double()
+    x = normal(B, L, WIDTH).requires_grad_()
+    output = attention(x)
+    output.context.sum().backward()
+    assert x.grad.isfinite().all() and output.log_prob.shape == (B, L) and (output.log_prob < 0).all()
+    attention = GeneralAttention(General(WIDTH, WIDTH), Hard("st", generator=torch.Generator()), block=2).double()
+    with pytest.raises(ValueError, match="generator"):
+        attention(x)
+
+
+# Dropout, draws
+
+
+def test_weights_are_returned_before_dropout():
+    attention = GeneralAttention(Dot(scale=1.0), dropout=0.5).double()
+    x = normal(B, L, WIDTH)
+    output = attention(x, need_weights=True)
+    close(output.weights.sum(-1), torch.ones(B, L).double())
+    assert not torch.allclose(output.context, output.weights @ x)
+    attention.eval()
+    close(attention(x, need_weights=True).context, output.weights @ x)
+
+
+def test_draws_in_training_and_not_in_evaluation():
+    attention = GeneralAttention(Dot(scale=0.1), Hard("reinforce"))
+    x = torch.randn(1, 50, WIDTH)
+    first, second = attention(x, need_weights=True), attention(x, need_weights=True)
+    assert not torch.equal(first.weights, second.weights)
+    assert first.log_prob.shape == (1, 50) and first.entropy.shape == (1, 50)
+    attention.eval()
+    assert torch.equal(attention(x).context, attention(x).context)
+    expected = GeneralAttention(Dot(scale=0.1), Hard("reinforce", evaluation="expected")).eval()
+    close(expected(x).context, GeneralAttention(Dot(scale=0.1))(x).context, atol=1e-6)
+
+
+# Queries
+
+
+def test_learned_constant_and_own_queries():
+    x = normal(B, S, WIDTH)
+    learned = prepared(GeneralAttention(Dot(), query=LearnedQuery(3, WIDTH)))
+    output = learned(None, x, need_weights=True)
+    assert output.weights.shape == (B, 3, S)
+    constant = prepared(GeneralAttention(Dot(), query=ConstantQuery(learned.query.queries.data)))
+    close(constant(None, x).context, output.context)
+    assert not list(constant.parameters()) and "query.queries" in constant.state_dict()
+    plain = GeneralAttention(Dot())
+    close(plain(learned.query.queries.expand(B, -1, -1), x).context, output.context)
+    projected = prepared(GeneralAttention(Dot(), query=SelfQuery(WIDTH, WIDTH)))
+    close(projected(None, x).context, plain(projected.query.projection(x), x).context)
+    close(prepared(GeneralAttention(Dot(), query=SelfQuery(WIDTH)))(x).context, plain(x).context)
+
+
+def test_an_uninformative_query_is_a_masked_mean():
+    x = normal(B, S, WIDTH)
+    mask = torch.rand(B, S) < 0.6
+    mask[:, 0] = True
+    mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    zero = torch.zeros(B, 1, WIDTH).double()
+    for score in (Dot(), General(WIDTH, WIDTH)):
+        close(GeneralAttention(score).double()(zero, x, padding_mask=mask).context[:, 0], mean)
+    for score in (Additive(WIDTH, WIDTH), KeyOnly(WIDTH)):
+        torch.nn.init.zeros_(score.weight)
+        close(GeneralAttention(score).double()(zero, x, padding_mask=mask).context[:, 0], mean)
+    close(GeneralAttention(Dot(), Uniform())(x, padding_mask=mask).context[:, 0], mean)
+
+
+def test_pairwise_values():
+    x, pairs = normal(B, L, WIDTH), normal(B, L, L, 3)
+    attention = GeneralAttention(Dot(), message=PairwiseMessage())
+    output = attention(x, x, pairs, need_weights=True)
+    close(output.context, (output.weights[..., None] * pairs).sum(-2))
+    close(attention(x, x, pairs).context, output.context)
+    with pytest.raises(ValueError, match="pairwise"):
+        attention(x, x, pairs[..., :3, :])
+
+
+def test_multidimensional_with_equal_rows_is_scalar():
+    x, v = normal(B, L, WIDTH), normal(B, L, 3)
+    scalar, features = prepared(Additive(WIDTH, WIDTH)), prepared(Additive(WIDTH, WIDTH, d_out=3))
+    with torch.no_grad():
+        for name in ("weight_q", "weight_k", "bias"):
+            getattr(features, name).copy_(getattr(scalar, name))
+        features.weight.copy_(scalar.weight.expand(3, -1))
+        features.out_bias.fill_(0.7)
+    close(GeneralAttention(features)(x, x, v).context, GeneralAttention(scalar)(x, x, v).context)
+    one = Additive(WIDTH, WIDTH, d_out=1).double()
+    with torch.no_grad():
+        for name in ("weight_q", "weight_k", "bias"):
+            getattr(one, name).copy_(getattr(scalar, name))
+        one.weight.copy_(scalar.weight[None])
+    close(GeneralAttention(one)(x, x, v[..., :1]).context, GeneralAttention(scalar)(x, x, v[..., :1]).context)
+
+
+def test_location_masks_keys_beyond_its_reach():
+    attention = prepared(GeneralAttention(Location(WIDTH, 3)))
+    q, k = normal(B, L, WIDTH), normal(B, S, WIDTH)
+    output = attention(q, k, need_weights=True)
+    assert (output.weights[..., 3:] == 0).all()
+    close(output.context, attention(q, k[:, :3]).context)
+    close(output.weights, attention(q, normal(B, S, WIDTH), need_weights=True).weights)
+
+
+# What is refused
+
+
+def test_missing_and_wrong_inputs():
+    attention = GeneralAttention(Dot())
+    x = torch.randn(B, L, WIDTH)
+    with pytest.raises(ValueError, match="key"):
+        attention()
+    with pytest.raises(ValueError, match="query: Dot"):
+        attention(None, x)
+    with pytest.raises(ValueError, match="floating-point"):
+        attention(x.long())
+    with pytest.raises(ValueError, match=r"one width.*\(2, 5, 4\).*\(2, 6, 3\)"):
+        attention(x, torch.randn(B, S, 3))
+    with pytest.raises(ValueError, match="do not broadcast"):
+        attention(x, torch.randn(3, S, WIDTH))
+    with pytest.raises(ValueError, match="value"):
+        attention(x, x, x[:, :2])
+    with pytest.raises(TypeError, match="value"):
+        attention(x, x, 3)
+    with pytest.raises(ValueError, match="makes it of the keys"):
+        GeneralAttention(Dot(), query=LearnedQuery(2, WIDTH))(x, x.clone())
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_bad_masks(need_weights):
+    attention = GeneralAttention(Dot())
+    x = torch.randn(B, L, WIDTH)
+
+    def call(**masks):
+        return attention(x, **masks, need_weights=need_weights)
+
+    with pytest.raises(TypeError, match="boolean"):
+        call(attn_mask=torch.ones(L, L))
+    with pytest.raises(TypeError, match="boolean"):
+        call(padding_mask=torch.ones(B, L))
+    with pytest.raises(TypeError, match="floating-point"):
+        call(attn_bias=torch.ones(L, L, dtype=torch.bool))
+    for shape in ((L,), (L, L + 1), (3, L, L), (1, B, L, L)):
+        with pytest.raises(ValueError, match="attn_mask"):
+            call(attn_mask=torch.ones(shape, dtype=torch.bool))
+    for shape in ((L,), (B, L + 1), (B, 1), (3, L), (1, B, L)):
+        with pytest.raises(ValueError, match="padding_mask"):
+            call(padding_mask=torch.ones(shape, dtype=torch.bool))
+    with pytest.raises(ValueError, match="is_causal"):
+        attention(x, torch.randn(B, S, WIDTH), is_causal=True)
+
+
+def test_bad_parts():
+    with pytest.raises(TypeError, match="score: expected a Score"):
+        GeneralAttention("dot")
+    with pytest.raises(TypeError, match="align: expected a Align"):
+        GeneralAttention(Dot(), torch.nn.Softmax(-1))
+    with pytest.raises(TypeError, match="select: expected a Select"):
+        GeneralAttention(Dot(), select=torch.nn.Identity())
+    with pytest.raises(TypeError, match="message"):
+        GeneralAttention(Dot(), message=torch.nn.Identity())
+    with pytest.raises(ValueError, match="block"):
+        GeneralAttention(Dot(), block=0)
+    with pytest.raises(ValueError, match="dropout"):
+        GeneralAttention(Dot(), dropout=1.0)
+    with pytest.raises(ValueError, match="KeyOnly takes no query"):
+        GeneralAttention(KeyOnly(WIDTH), query=LearnedQuery(2, WIDTH))
+    with pytest.raises(ValueError, match="select"):
+        GeneralAttention(KeyOnly(WIDTH), select=MonotonicWindow(1))
+    with pytest.raises(ValueError, match="shape"):
+        ConstantQuery(torch.zeros(3))
+    for bad in (lambda: LearnedQuery(0, 2), lambda: MonotonicWindow(-1), lambda: PredictiveWindow(2, -1)):
+        with pytest.raises(ValueError, match="expected"):
+            bad()
+    assert LONGEST > S

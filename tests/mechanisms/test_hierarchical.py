@@ -1,0 +1,209 @@
+import pytest
+import torch
+from torch import nn
+
+from dual_attention.functional import masked_mean
+from dual_attention.mechanisms import (
+    Additive,
+    AttentionViaAttention,
+    DirectionalSelfAttention,
+    FusionGate,
+    GeneralAttention,
+    HierarchicalAttention,
+    KeyOnly,
+    MultiRepresentationAttention,
+    Sigmoid,
+    SocialContextualAttention,
+    Sparsemax,
+    recipes,
+)
+
+from .space import prepared
+
+B, N, T, D = 2, 3, 4, 5
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+# Hierarchical
+
+
+def a_text():
+    mask = torch.rand(B, N, T) < 0.7
+    mask[:, :, 0] = True
+    mask[0, 1] = False  # a sentence of padding
+    return normal(B, N, T, D), mask
+
+
+def test_levels():
+    m = prepared(HierarchicalAttention(D))
+    words, mask = a_text()
+    output = m(words, mask=mask)
+    sentences = torch.stack(
+        [m.levels[0](None, words[:, n], padding_mask=mask[:, n]).context[:, 0] for n in range(N)], 1
+    )
+    assert (sentences[0, 1] == 0).all()
+    close(output.context, m.levels[1](None, sentences, padding_mask=mask.any(-1)).context[:, 0])
+    assert output.weights[0].shape == (B, N, T) and output.weights[1].shape == (B, N)
+    assert output.weights[1][0, 1] == 0 and (output.weights[0][~mask] == 0).all()
+
+
+def test_one_sentence_is_the_document():
+    m = prepared(HierarchicalAttention(D))
+    words, mask = a_text()
+    one = m(words[:, :1], mask=mask[:, :1])
+    close(one.context, m.levels[0](None, words[:, 0], padding_mask=mask[:, 0]).context[:, 0])
+
+
+def test_without_preferences_it_is_the_mean_of_means():
+    m = HierarchicalAttention(D).double()
+    for level in m.levels:
+        nn.init.zeros_(level.score.weight)
+    words, mask = a_text()
+    close(m(words, mask=mask).context, masked_mean(masked_mean(words, mask), mask.any(-1)))
+
+
+def test_padding_encoders_queries_and_levels():
+    encoder = nn.Linear(D, D).double()
+    m = prepared(HierarchicalAttention(D, encoders=[encoder], align=Sparsemax()))
+    words, mask = a_text()
+    output = m(words, mask=mask)
+    longer = torch.cat([words, 9 * normal(B, N, 2, D)], 2)
+    longer = torch.cat([longer, 9 * normal(B, 1, T + 2, D)], 1)
+    more = torch.zeros(B, N + 1, T + 2, dtype=torch.bool)
+    more[:, :N, :T] = mask
+    close(m(longer, mask=more).context, output.context)
+    assert (m(words[:, :, :0]).context.isfinite()).all() and (m(words[:, :0]).context == 0).all()
+
+    asked = prepared(HierarchicalAttention(D, score=[Additive(2, D), Additive(2, D), KeyOnly(D)]))
+    deep, query = normal(B, 2, N, T, D), normal(B, 2)
+    result = asked(deep, query=query)
+    assert [w.shape for w in result.weights] == [(B, 2, N, T), (B, 2, N), (B, 2)]
+    alone = asked(deep[1:], query=query[1:])
+    close(result.context[1:], alone.context)
+    changed = asked(deep, query=query + 1)
+    assert not torch.allclose(changed.context, result.context)
+
+
+def test_bad_hierarchies():
+    with pytest.raises(ValueError, match="score"):
+        HierarchicalAttention(D, score=[])
+    with pytest.raises(ValueError, match="encoders"):
+        HierarchicalAttention(D, encoders=[nn.Identity(), nn.Identity()])
+    m = HierarchicalAttention(D)
+    with pytest.raises(ValueError, match="2 levels"):
+        m(torch.randn(B, T, D))
+    with pytest.raises(TypeError, match="boolean"):
+        m(torch.randn(B, N, T, D), mask=torch.ones(B, N, T))
+    with pytest.raises(ValueError, match="mask"):
+        m(torch.randn(B, N, T, D), mask=torch.ones(B, N, dtype=torch.bool))
+
+
+# Social
+
+
+def test_social_contextual():
+    m = prepared(SocialContextualAttention(3, D, ["uploads", "friends", "owner"]))
+    user = normal(B, 3)
+    groups = {"uploads": normal(B, 4, D), "friends": normal(B, 2, D), "owner": normal(B, 1, D)}
+    masks = {"uploads": torch.tensor([[True, True, False, False], [True] * 4]), "friends": torch.zeros(B, 2).bool()}
+    output = m(user, groups, masks=masks)
+    assert (output.weights["owner"] == 1).all()
+    assert (output.aspect_weights[:, 1] == 0).all() and output.context.shape == (B, D)
+    close(output.aspect_weights.sum(-1), torch.ones(B).double())
+    uploads = m.elements["uploads"](user[:, None], groups["uploads"], padding_mask=masks["uploads"]).context
+    summaries = torch.cat([uploads, torch.zeros_like(uploads), groups["owner"]], 1)
+    present = torch.tensor([[True, False, True]]).expand(B, -1)
+    close(output.context, m.aspects(user[:, None], summaries, padding_mask=present).context[:, 0])
+    with pytest.raises(ValueError, match="groups: expected the aspects"):
+        m(user, {"uploads": groups["uploads"]})
+    with pytest.raises(ValueError, match="masks"):
+        m(user, groups, masks={"enemies": masks["friends"]})
+
+
+# Attention via attention
+
+
+def test_attention_via_attention():
+    m = prepared(AttentionViaAttention(2, D, 3))
+    q, words, characters = normal(B, 1, 2), normal(B, N, D), normal(B, 9, 3)
+    word_mask = torch.rand(B, N) < 0.7
+    output = m(q, words, characters, upper_mask=word_mask)
+    above = m.upper(q, words, padding_mask=word_mask).context
+    close(output.context[..., :D], above)
+    close(output.context[..., D:], m.lower(torch.cat([q, above], -1), characters).context)
+    assert output.upper_weights.shape == (B, 1, N) and output.lower_weights.shape == (B, 1, 9)
+
+
+# Representations
+
+
+@pytest.mark.parametrize("align", [None, Sigmoid])
+def test_representations(align):
+    m = prepared(MultiRepresentationAttention([3, 7], D, align=None if align is None else align()))
+    first, second = normal(B, N, 3), normal(B, N, 7)
+    mask = torch.ones(B, N, 2, dtype=torch.bool)
+    mask[0, 0, 1] = mask[1, 1, 0] = False
+    mask[1, 2] = False
+    output = m([first, second], mask=mask)
+    t = torch.stack([m.projections[0](first), m.projections[1](second)], -2)
+    close(output.context, (output.weights[..., None] * t).sum(-2))
+    assert (output.weights[~mask] == 0).all() and (output.context[1, 2] == 0).all()
+    if align is None:
+        close(output.context[0, 0], t[0, 0, 0])
+        close(m([first, second]).weights, (t @ m.attention.score.weight[0]).softmax(-1))
+    with pytest.raises(ValueError, match="expected 2"):
+        m([first])
+    with pytest.raises(ValueError, match=r"representations\[1\]"):
+        m([first, first])
+
+
+# Directional
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
+def test_directional(direction):
+    m = prepared(DirectionalSelfAttention(D, direction))
+    h = normal(B, N, D)
+    padding = torch.tensor([[True] * N, [True, True, False]])
+    output = m(h, padding_mask=padding, need_weights=True)
+    assert output.weights.shape == (B, N, N, D)
+    assert (output.weights.diagonal(dim1=1, dim2=2) == 0).all() and (output.weights[1, :, 2] == 0).all()
+    if direction == "forward":
+        assert (output.weights[:, 0] == 0).all() and (output.weights.triu().sum() >= 0)
+        close(output.context[:, 0], m.fusion(torch.zeros(B, D).double(), h[:, 0]))
+    context = m.attention(h, attn_mask=~torch.eye(N, dtype=torch.bool), padding_mask=padding).context
+    if direction == "both":
+        close(output.context, m.fusion(context, h))
+    assert output.context.isfinite().all()
+
+
+def test_fusion_gate():
+    gate = FusionGate(D).double()
+    c, h = normal(B, N, D), normal(B, N, D)
+    nn.init.zeros_(gate.gate.weight)
+    close(gate(c, h), (c + h) / 2)
+    nn.init.constant_(gate.gate.bias, 99.0)
+    close(gate(c, h), h)
+
+
+def test_bad_direction():
+    with pytest.raises(ValueError, match="direction"):
+        DirectionalSelfAttention(D, "up")
+
+
+def test_bounded_scores_without_a_bound_are_additive():
+    near, far = prepared(recipes.token2token(D, 1e6)), Additive(D, D, D, d_out=D, activation=lambda x: x).double()
+    with torch.no_grad():
+        for name in ("weight_q", "weight_k", "bias"):
+            getattr(far, name).copy_(getattr(near.score, name))
+        far.weight.copy_(torch.eye(D))
+        far.out_bias.zero_()
+    h = normal(B, N, D)
+    close(near(h).context, GeneralAttention(far)(h).context, atol=1e-9)

@@ -1,0 +1,223 @@
+"""Heads: against torch's, and what they add."""
+
+import pytest
+import torch
+from torch import nn
+
+from dual_attention.attention import Attention
+from dual_attention.functional import apply_rotary, rotary_tables
+from dual_attention.mechanisms import (
+    Additive,
+    Dot,
+    Elementwise,
+    Entmax,
+    General,
+    GeneralAttention,
+    KeyOnly,
+    LearnedQuery,
+    MultiHead,
+    Sparsemax,
+    recipes,
+)
+
+from .space import prepared
+
+B, L, S, D, H = 2, 4, 5, 8, 2
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_heads_of_torch(heads, masked):
+    theirs = nn.MultiheadAttention(D, heads, bias=False, batch_first=True).double().eval()
+    ours = recipes.self_attention(D, heads).double().eval()
+    wq, wk, wv = theirs.in_proj_weight.chunk(3)
+    ours.load_state_dict(
+        {"wq.weight": wq, "wk.weight": wk, "features.wv.weight": wv, "wo.weight": theirs.out_proj.weight}
+    )
+    q, k, v = normal(B, L, D), normal(B, S, D), normal(B, S, D)
+    mask = torch.rand(B, S) < 0.7 if masked else torch.ones(B, S, dtype=torch.bool)
+    mask[:, 0] = True
+    wanted, weights = theirs(q, k, v, key_padding_mask=~mask, average_attn_weights=False)
+    output = ours(q, k, v, padding_mask=mask, need_weights=True)
+    close(output.context, wanted)
+    close(output.weights, weights)
+    close(ours(q, k, v, padding_mask=mask).context, wanted)
+
+
+def test_one_head_without_projections_is_the_attention():
+    attention = GeneralAttention(Additive(D, D)).double()
+    heads = MultiHead(attention, D, 1).double()
+    with torch.no_grad():
+        for linear in (heads.wq, heads.wk, heads.features.wv, heads.wo):
+            linear.weight.copy_(torch.eye(D))
+    q, k = normal(B, L, D), normal(B, S, D)
+    close(heads(q, k).context, attention(q, k).context)
+
+
+def test_equal_heads_averaged_are_one():
+    one = prepared(recipes.self_attention(D, 1))
+    many = MultiHead(GeneralAttention(Dot()), D, 3, key_dim=D, head_dim=D, d_out=D).double()
+    with torch.no_grad():
+        for name in ("wq.weight", "wk.weight", "features.wv.weight"):
+            many.get_parameter(name).copy_(one.get_parameter(name).repeat(3, 1))
+        many.wo.weight.copy_((one.wo.weight / 3).repeat(1, 3))
+    x = normal(B, L, D)
+    close(many(x).context, one(x).context)
+
+
+@pytest.mark.parametrize("n_kv_heads", [None, 1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_self_attention_is_the_layer(n_kv_heads, causal):
+    layer = prepared(Attention(D, 4, n_kv_heads=n_kv_heads))
+    ours = MultiHead(GeneralAttention(Dot()), D, 4, n_kv_heads=n_kv_heads).double()
+    state = layer.state_dict()
+    state["features.wv.weight"] = state.pop("wv.weight")
+    ours.load_state_dict(state)
+    x = normal(B, L, D)
+    mask = torch.rand(B, 1, L, L) < 0.6
+    mask[0, :, 1] = False
+    arguments = {"attn_mask": mask, "padding_mask": torch.rand(B, L) < 0.7, "is_causal": causal}
+    wanted = layer(x, x, x, **arguments, need_weights=True)
+    for need_weights in (False, True):
+        got = ours(x, **arguments, attn_bias=None, need_weights=need_weights)
+        close(got.context, wanted.output)
+    close(got.weights, wanted.weights)
+
+
+@pytest.mark.parametrize("align", [Sparsemax, Entmax, lambda: Entmax(learned=True, heads=H)])
+def test_heads_are_attentions_side_by_side(align):
+    heads = prepared(MultiHead(GeneralAttention(General(D // H, D // H, heads=H), align()), D, H, out_proj=False))
+    x = normal(B, L, D)
+    output = heads(x, need_weights=True)
+    q, k, v = (linear(x).unflatten(-1, (H, -1)) for linear in (heads.wq, heads.wk, heads.features.wv))
+    for h in range(H):
+        one = GeneralAttention(General(D // H, D // H), Entmax() if align is not Sparsemax else Sparsemax()).double()
+        with torch.no_grad():
+            one.score.weight.copy_(heads.attention.score.weight[h])
+        raw = getattr(heads.attention.align, "raw_alpha", None)
+        if raw is not None:
+            one.align.alpha = 1 + torch.sigmoid(raw[h, 0, 0])
+        single = one(q[:, :, h], k[:, :, h], v[:, :, h], need_weights=True)
+        close(output.weights[:, h], single.weights, atol=1e-10)
+        close(output.context.unflatten(-1, (H, -1))[:, :, h], single.context, atol=1e-10)
+
+
+def test_learned_alpha_gets_a_gradient():
+    heads = MultiHead(GeneralAttention(Dot(scale=2.0), Entmax(learned=True, heads=H)), D, H).double()
+    heads(normal(B, L, D)).context.square().sum().backward()
+    assert (heads.attention.align.raw_alpha.grad.abs() > 0).all()
+
+
+def test_structured_scores_in_heads():
+    heads = prepared(MultiHead(GeneralAttention(KeyOnly(D // H, 3, n_queries=3, heads=H)), D, H))
+    output = heads(None, normal(B, S, D), need_weights=True)
+    assert output.context.shape == (B, 3, D) and output.weights.shape == (B, H, 3, S)
+
+
+def test_qk_norm():
+    heads = prepared(MultiHead(GeneralAttention(Dot(scale=1.0)), D, H, qk_norm=True))
+    x = normal(B, L, D)
+    context = heads(x, x, x, need_weights=True).context
+    q = heads.q_norm(heads.wq(x).unflatten(-1, (H, -1))).transpose(1, 2)
+    k = heads.k_norm(heads.wk(x).unflatten(-1, (H, -1))).transpose(1, 2)
+    unit = heads.wq(x).unflatten(-1, (H, -1))
+    unit = unit / (unit.square().mean(-1, keepdim=True) + torch.finfo(torch.float64).eps).sqrt()
+    close(q, (unit * heads.q_norm.weight).transpose(1, 2))
+    weights = (q @ k.transpose(-2, -1)).softmax(-1)
+    v = heads.features.wv(x).unflatten(-1, (H, -1)).transpose(1, 2)
+    close(context, heads.wo((weights @ v).transpose(1, 2).flatten(2)))
+    close(heads(10 * x, 10 * x, x).context, context, atol=1e-9)  # the size of queries and keys does not matter
+
+
+def test_gate():
+    gated = prepared(recipes.gated_self_attention(D, H))
+    plain = recipes.self_attention(D, H).double().eval()
+    state = gated.state_dict()
+    wg = state.pop("wg.weight")
+    plain.load_state_dict(state)
+    x = normal(B, L, D)
+    plain.wo = nn.Identity()
+    wanted = gated.wo(plain(x).context * torch.sigmoid(x @ wg.T))
+    close(gated(x).context, wanted)
+    y = normal(B, S, D)
+    close(gated(x, y).context, gated.wo(plain(x, y).context * torch.sigmoid(x @ wg.T)))
+    zero = prepared(recipes.gated_self_attention(D, H))
+    torch.nn.init.zeros_(zero.wg.weight)
+    plain.load_state_dict({k: v for k, v in zero.state_dict().items() if k not in ("wg.weight", "wo.weight")})
+    close(zero(x).context, zero.wo(plain(x).context) / 2)
+
+
+def test_widths():
+    heads = MultiHead(
+        GeneralAttention(Dot()), 6, 2, d_key=5, d_value=3, key_dim=4, head_dim=7, d_out=9, out_dropout=0.1
+    )
+    assert heads(torch.randn(B, L, 6), torch.randn(B, S, 5), torch.randn(B, S, 3)).context.shape == (B, L, 9)
+    bare = MultiHead(GeneralAttention(Dot()), 6, 2, out_proj=False)
+    assert bare.wo is None and bare(torch.randn(B, L, 6)).context.shape == (B, L, 6)
+
+
+def test_empty_sequences():
+    for score in (Dot(), General(D // H, D // H)):
+        heads = MultiHead(GeneralAttention(score), D, H)
+        assert heads(torch.randn(B, 0, D)).context.shape == (B, 0, D)
+        nothing = heads(torch.randn(B, L, D), torch.randn(B, 0, D))
+        assert nothing.context.shape == (B, L, D) and (nothing.context == 0).all()
+
+
+def test_rotary_positions_can_be_given_by_a_score():
+    """A user's score of one class and one method."""
+
+    class RotaryDot(Dot):
+        def forward(self, query, key):
+            tables = [t.double() for t in rotary_tables(key.shape[-1], 32)]
+            return super().forward(apply_rotary(query, *tables), apply_rotary(key, *tables))
+
+    heads = prepared(MultiHead(GeneralAttention(RotaryDot()), D, H))
+    layer = Attention(D, H).double().eval()
+    state = heads.state_dict()
+    state["wv.weight"] = state.pop("features.wv.weight")
+    layer.load_state_dict(state)
+    x = normal(B, L, D)
+    cos, sin = (t.double() for t in rotary_tables(D // H, 32))
+    close(heads(x).context, layer(x, x, x, cos, sin).output)
+
+
+def test_bad_heads():
+    dot = GeneralAttention(Dot())
+    with pytest.raises(ValueError, match="d_model: 7"):
+        MultiHead(dot, 7, 2)
+    with pytest.raises(ValueError, match="n_kv_heads"):
+        MultiHead(dot, 8, 4, n_kv_heads=3)
+    with pytest.raises(ValueError, match="3 heads"):
+        MultiHead(GeneralAttention(General(4, 4, heads=3)), 8, 2)
+    with pytest.raises(ValueError, match="query of its own"):
+        MultiHead(GeneralAttention(Dot(), query=LearnedQuery(2, 4)), 8, 2)
+    with pytest.raises(ValueError, match="gate"):
+        MultiHead(GeneralAttention(KeyOnly(4)), 8, 2, gate="sigmoid")
+    with pytest.raises(ValueError, match="d_out"):
+        MultiHead(dot, 8, 2, out_proj=False, d_out=3)
+    with pytest.raises(ValueError, match="softmax"):
+        Elementwise("softmax")
+    heads = MultiHead(dot, 8, 2)
+    with pytest.raises(ValueError, match="key"):
+        heads()
+    with pytest.raises(ValueError, match="query"):
+        heads(None, torch.randn(B, S, 8))
+    with pytest.raises(ValueError, match="query"):
+        heads(torch.randn(B, S, 7), torch.randn(B, S, 8))
+    with pytest.raises(ValueError, match="key"):
+        heads(torch.randn(S, 8))
+    with pytest.raises(ValueError, match="value"):
+        heads(torch.randn(B, S, 8), value=torch.randn(B, S, 7))
+    with pytest.raises(TypeError, match="boolean"):
+        heads(torch.randn(B, S, 8), padding_mask=torch.ones(B, S))
+    with pytest.raises(ValueError, match="attn_mask"):
+        heads(torch.randn(B, S, 8), attn_mask=torch.ones(B, S, dtype=torch.bool))

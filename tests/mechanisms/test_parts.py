@@ -1,0 +1,162 @@
+"""Scores and alignments as modules: their parameters, heads, and what they refuse."""
+
+import math
+
+import pytest
+import torch
+
+from dual_attention.mechanisms import (
+    Additive,
+    Align,
+    BoundedAdditive,
+    Cosine,
+    Elementwise,
+    Entmax,
+    Euclidean,
+    General,
+    Hard,
+    KeyOnly,
+    Location,
+    Message,
+    Messages,
+    Score,
+    Select,
+    Sigmoid,
+    Softmax,
+    SubsetSampler,
+)
+
+from .space import ALIGNMENTS, SCORES, WIDTH, prepared
+
+B, H, L, S = 2, 3, 4, 5
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_heads_have_parameters_of_their_own(name):
+    heads, one = prepared(SCORES[name](H)), SCORES[name](None).double()
+    q, k = normal(B, H, L, WIDTH), normal(B, H, S, WIDTH)
+    scores = heads(q, k)
+    for h in range(H):
+        one.load_state_dict(
+            {key: tensor[h].view_as(one.state_dict()[key]) for key, tensor in heads.state_dict().items()}
+        )
+        close(scores[:, h], one(q[:, h], k[:, h]))
+
+
+def test_initialisation():
+    score = Additive(30, 40, 20, d_out=50, heads=H)
+    for weight, (fan_out, fan_in) in ((score.weight_q, (20, 30)), (score.weight_k, (20, 40)), (score.weight, (50, 20))):
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        assert weight.shape == (H, fan_out, fan_in)
+        assert weight.abs().max() <= bound and weight.abs().max() > 0.9 * bound
+        assert not torch.equal(weight[0], weight[1])
+    assert (score.bias == 0).all() and (score.out_bias == 0).all()
+    assert Additive(3, 3, bias=False).bias is None and KeyOnly(3, bias=False).bias is None
+    assert KeyOnly(3, 0).weight_k is None
+
+
+@pytest.mark.parametrize("kind", [Cosine, Euclidean])
+@pytest.mark.parametrize("beta", [0.01, 1.0, 20.0])
+def test_a_learned_strength_begins_where_it_is_told(kind, beta):
+    close(kind(beta=beta, learned=True).double().strength(), torch.tensor(beta).double(), atol=1e-5 * beta)
+    assert kind(beta=beta).strength() == beta and not list(kind(beta=beta).parameters())
+
+
+def test_learned_alpha():
+    align = Entmax(1.3, learned=True).double()
+    scores = normal(B, L, S)
+    close(align(scores).weights, Entmax(1.3)(scores).weights, atol=1e-6)
+    align(scores).weights.square().sum().backward()
+    assert align.raw_alpha.grad.abs() > 0
+    of_heads = Entmax(1.3, learned=True, heads=H).double()
+    features = normal(B, H, L, S, 2)
+    close(of_heads(features, dim=-2).weights[..., 1], of_heads(features[..., 1]).weights)
+
+
+@pytest.mark.parametrize("name", ALIGNMENTS)
+def test_bias_and_mask(name):
+    align = ALIGNMENTS[name]().double().eval()
+    scores, bias = normal(B, L, S), normal(L, S)
+    bias[0] = -torch.inf
+    mask = torch.rand(B, L, S) < 0.7
+    got = align(scores, mask, bias=bias).weights
+    assert (got[:, 0] == 0).all() and got.isfinite().all()
+    if "cool" not in name:
+        close(got, align(scores + bias, mask).weights)
+
+
+def test_widths_and_settings_that_make_no_sense():
+    for bad in (
+        lambda: Additive(0, 3),
+        lambda: Additive(3, 3, d_out=0),
+        lambda: General(3, 0),
+        lambda: Location(3, 0),
+        lambda: KeyOnly(3, -1),
+        lambda: KeyOnly(3, n_queries=0),
+        lambda: General(3, 3, heads=0),
+        lambda: BoundedAdditive(3, 3, bound=0.0),
+        lambda: Cosine(0.0),
+        lambda: Euclidean(beta=-1.0),
+        lambda: SubsetSampler(0),
+        lambda: Softmax(temperature=0.0),
+        lambda: Hard(tau=0.0),
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            bad()
+    with pytest.raises(ValueError, match="n_queries"):
+        KeyOnly(3, n_queries=2, d_out=3)
+    for alpha in (0.5, math.nan):
+        with pytest.raises(ValueError, match="alpha: expected at least 1"):
+            Entmax(alpha)
+    for alpha in (1.0, 2.0, 2.5):
+        with pytest.raises(ValueError, match="strictly between 1 and 2"):
+            Entmax(alpha, learned=True)
+    with pytest.raises(ValueError, match="estimator"):
+        Hard("gumble")
+    with pytest.raises(ValueError, match="evaluation"):
+        Hard(evaluation="mean")
+    with pytest.raises(ValueError, match="evaluation"):
+        SubsetSampler(3, evaluation="mean")
+    with pytest.raises(ValueError, match="activation"):
+        Elementwise("sine")
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_widths_that_a_score_cannot_take(name):
+    score = SCORES[name](None)
+    takes_query = score.n_queries is None
+    query = torch.zeros(B, L, WIDTH + 1) if takes_query else None
+    key = torch.zeros(B, S, WIDTH if takes_query else WIDTH + 1)
+    with pytest.raises(ValueError, match="width"):
+        score(query, key)
+    if takes_query:
+        with pytest.raises(ValueError, match="compares keys with a query, got None"):
+            score(None, key)
+
+
+def test_base_classes_ask_for_an_implementation():
+    x = torch.zeros(1, 2, 3)
+    for call in (
+        lambda: Score()(x, x),
+        lambda: Align()(x),
+        lambda: Select()(x, x),
+        lambda: Message()(x, x),
+        lambda: Messages().receive(x, slice(None)),
+    ):
+        with pytest.raises(NotImplementedError, match="does not implement"):
+            call()
+
+
+def test_descriptions():
+    assert repr(Additive(3, 4, 5, heads=2)) == "Additive(d_w=5, heads=2)"
+    assert repr(Entmax(1.2, learned=True)) == "Entmax(alpha=1.2, learned=True)"
+    assert repr(Hard("st")) == "Hard(estimator='st', evaluation='argmax')"
+    assert repr(Sigmoid()) == "Sigmoid(shift=-log n)"

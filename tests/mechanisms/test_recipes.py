@@ -1,0 +1,126 @@
+"""Named mechanisms: what each is made of, and that each says where it comes from."""
+
+import inspect
+
+import pytest
+import torch
+
+from dual_attention.functional import causal_mask, directional_mask, structured_attention_penalty
+from dual_attention.mechanisms import DirectionalSelfAttention, MultiHead, MultiHop, recipes
+
+from .space import prepared
+
+B, L, S, D = 2, 3, 5, 8
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+ARGUMENTS = {
+    "d": D, "d_q": D, "d_k": D, "d_model": D, "n_heads": 2, "hops": 2, "half_width": 2, "max_length": 9, "d_w": 3,
+    "d_a": 3, "r": 2,
+}  # fmt: skip
+
+
+def make(name):
+    recipe = getattr(recipes, name)
+    required = [p.name for p in inspect.signature(recipe).parameters.values() if p.default is inspect.Parameter.empty]
+    return prepared(recipe(*(ARGUMENTS[p] for p in required)))
+
+
+@pytest.mark.parametrize("name", recipes.__all__)
+def test_every_recipe_runs_and_cites(name):
+    mechanism = make(name)
+    x, y = normal(B, L, D), normal(B, S, D)
+    if "token" in name or (name.endswith("self_attention") and name != "structured_self_attention"):
+        y = x
+    padding = torch.ones(B, y.shape[1], dtype=torch.bool)
+    padding[1, 2:] = False
+    symbols = {"value": y} if name in ("relational_attention", "relational_cross_attention") else {}
+    output = mechanism(x, y, **symbols, padding_mask=padding, need_weights=True)
+    again = mechanism(x, y, **symbols, padding_mask=padding)
+    context = output.query if isinstance(mechanism, MultiHop) else output.context
+    close(again.query if isinstance(mechanism, MultiHop) else again.context, context)
+    assert context.shape[-1] == D and context.isfinite().all()
+    if y is not x:
+        more = torch.cat([padding, padding.new_zeros(B, 2)], 1)
+        longer = torch.cat([y, 9 * normal(B, 2, D)], 1)
+        symbols = {"value": longer} if symbols else {}
+        padded = mechanism(x, longer, **symbols, padding_mask=more)
+        close(padded.query if isinstance(mechanism, MultiHop) else padded.context, context)
+    assert any(year in (inspect.getdoc(getattr(recipes, name)) or "") for year in ("20", "u * w"))
+
+
+def test_structured_self_attention_is_learned_queries_on_mapped_keys():
+    m = make("structured_self_attention")
+    y = normal(B, S, D)
+    output = m(None, y, need_weights=True)
+    mapped = torch.tanh(y @ m.score.weight_k.T)
+    close(output.weights, (m.score.weight @ mapped.transpose(1, 2)).softmax(-1))
+    close(output.context, output.weights @ y)
+    assert structured_attention_penalty(output.weights).shape == (B,)
+
+
+def test_source2token_is_as_many_query_less_scores_as_features():
+    m = make("source2token")
+    y = normal(B, S, D)
+    weights = m(None, y, need_weights=True).weights
+    scores = torch.tanh(y @ m.score.weight_k.T + m.score.bias) @ m.score.weight.T + m.score.out_bias
+    close(weights, scores.softmax(1)[:, None])
+    close(m(None, y).context, (weights * y[:, None]).sum(2))
+
+
+def test_hard_attention_learns_by_reinforce():
+    m = recipes.hard_attention(D, D)
+    output = m(torch.randn(B, L, D), torch.randn(B, S, D), need_weights=True)
+    assert torch.equal(output.weights.sum(-1), torch.ones(B, L)) and output.log_prob.requires_grad
+    m.eval()
+    assert torch.equal(m(torch.ones(B, L, D), torch.ones(B, S, D)).context, torch.ones(B, L, D))
+
+
+def test_content_addressing_has_a_learned_strength():
+    m = recipes.content_addressing(3.0)
+    close(m.score.strength(), torch.tensor(3.0), atol=1e-6)
+    m(torch.randn(B, L, D), torch.randn(B, S, D)).context.sum().backward()
+    assert m.score.raw_beta.grad.abs() > 0
+
+
+def test_local_recipes_are_general_attention_in_windows():
+    for name in ("luong_local_m", "luong_local_p"):
+        m = make(name)
+        output = m(normal(B, L, D), normal(B, S, D), need_weights=True)
+        assert ((output.weights > 0).sum(-1) <= 5).all() and output.selection is not None
+
+
+def test_reinforced_self_attention():
+    m = recipes.reinforced_self_attention(D).double()
+    x = normal(B, 6, D)
+    output = m(x, attn_mask=directional_mask(6, "forward"), need_weights=True)
+    hidden = ~(output.selection.mask & directional_mask(6, "forward"))
+    assert (output.weights[hidden] == 0).all() and output.selection.log_prob.shape == (B,)
+    with torch.no_grad():
+        for sampler in (m.select.keys, m.select.queries):
+            sampler.logit.bias.fill_(99.0)
+    m.eval()
+    disa = DirectionalSelfAttention(D, "forward").double()
+    disa.attention.score.load_state_dict(m.score.state_dict())
+    mask = directional_mask(6, "forward")
+    close(m(x, attn_mask=mask).context, disa.attention(x, attn_mask=mask).context)
+
+
+def test_heads_are_causal():
+    for name in ("self_attention", "sigmoid_self_attention", "gated_self_attention", "hadamard_attention"):
+        m = make(name)
+        assert isinstance(m, MultiHead)
+        x = normal(B, 6, D)
+        changed = x.clone()
+        changed[:, 3:] += 1
+        before, after = m(x, is_causal=True).context, m(changed, is_causal=True).context
+        close(before[:, :3], after[:, :3])
+        assert not torch.allclose(before[:, 3:], after[:, 3:])
+        close(m(x, attn_mask=causal_mask(6)).context, before)
