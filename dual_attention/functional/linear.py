@@ -23,7 +23,7 @@ from .masks import MaskPattern
 from .relation_tiles import RelationTiles, Workspace
 from .symbols import RelativeSymbols
 
-BLOCK = 64
+BLOCK = 128
 """Receivers in a block. Larger blocks make larger products and hold more weights at a time."""
 
 
@@ -217,7 +217,7 @@ class _Blocks:
                 add_reduced(dbias, dscores, rows, columns)
             dscores = self.grouped(dscores.to(self.q.dtype))
             dq[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns])
-            add_product_(dk[:, :, columns], dscores.transpose(-2, -1), self.grouped(self.q[:, :, rows]))
+            dk[:, :, columns] += dscores.transpose(-2, -1) @ self.grouped(self.q[:, :, rows])
         dq *= self.scale
         du *= self.rel_scale
         du, dw = du.permute(1, 3, 0, 2), dw.permute(1, 3, 0, 2)
@@ -232,26 +232,15 @@ class _Blocks:
         if self.index is not None:
             alpha = self.shared(alpha, rows, columns)
         into = slice(None) if self.index is not None else columns
-        transposed, table = self.grouped(alpha).transpose(-2, -1), self.table[:, :, into]
-        if dtable.shape[0] == self.batch:
-            add_product_(dtable[:, :, into], transposed, g)
-        else:
-            dtable[:, :, into] += (transposed @ g).sum(0, keepdim=True)
-        table = table.transpose(-2, -1).expand(self.batch, -1, -1, -1).flatten(0, 1)
+        of_table = self.grouped(alpha).transpose(-2, -1) @ g
+        dtable[:, :, into] += of_table if dtable.shape[0] == self.batch else of_table.sum(0, keepdim=True)
+        table = self.table[:, :, into].transpose(-2, -1).expand(self.batch, -1, -1, -1).flatten(0, 1)
         dalpha = self.workspace.product("dalpha", g.flatten(0, 1), table)
         dalpha = dalpha.view(self.batch, self.heads, rows.stop - rows.start, -1)
         if self.index is None:
             return dalpha
         index = self.index[rows, columns]
         return dalpha.gather(-1, index.expand(*dalpha.shape[:-1], index.shape[-1]))
-
-
-def add_product_(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add the product of two stacks of matrices to a third, in one operation if they have one type."""
-    if total.dtype == a.dtype:
-        total.view(-1, *total.shape[-2:]).baddbmm_(a.flatten(0, -3), b.flatten(0, -3))
-    else:
-        total += a @ b
 
 
 def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:

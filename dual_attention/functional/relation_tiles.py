@@ -18,8 +18,8 @@ import math
 import torch
 from torch import Tensor
 
-TILE = 2**19
-"""Relations in a tile, about: 2 MB of float32."""
+TILE = 2**20
+"""Relations in a tile, about: 4 MB of float32."""
 TILE_ON_GPU = 2**26
 """The same on a GPU, where small operations wait for one another."""
 
