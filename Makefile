@@ -12,12 +12,12 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden clean
+.PHONY: help setup demo test lint types fmt pytest golden bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '  make %-8s %s\n' "$$name" "$$text"; done
-	@echo "Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  WORKERS=$(WORKERS)  ARGS= (given to dat demo, or to pytest)"
+	@echo "Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  WORKERS=$(WORKERS)  ARGS= (given to dat demo, pytest or the benchmark)"
 
 setup: $(READY) ## Make the virtual environment, or bring it up to date
 
@@ -42,6 +42,9 @@ pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)
+
+bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published package; ARGS="--suite step --lengths 1024"
+	$(BIN)/python benchmarks/run.py --published $(GOLDEN_VENV)/bin/python $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Benchmarks: this library beside the published package, a plain Transformer and its own readable reference."""

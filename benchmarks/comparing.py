@@ -1,0 +1,249 @@
+"""Running a case: check that sides agree, then time them in turn, or take their memory each in a fresh process."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.agreement import TOLERANCES, difference
+from benchmarks.cases import OURS, YARDSTICKS, Case, SideSpec
+from benchmarks.floors import multiply_adds
+from benchmarks.machine import available_bytes
+from benchmarks.results import Row, SideResult
+from benchmarks.runner import Quantity, Runner, draw_inputs
+from benchmarks.sides import RemoteSide, Side, Worker, WorkerError, own_worker
+from benchmarks.subjects import build
+from benchmarks.work import Settings, Work
+
+SETTLE = 0.02
+"""Seconds before each sample if there are two processes: threads of the other that still spin give up in less."""
+
+
+@dataclass
+class Bench:
+    """How cases are run.
+
+    Attributes:
+        folder: for tensors on their way between processes.
+        repeats: samples of each side.
+        sample_seconds: shorter calls are repeated within a sample until they take about as long.
+        published: interpreter of the published package's environment.
+        only: names of sides to run beside ours; None for all.
+        say: takes one line on what is being done.
+    """
+
+    settings: Settings
+    folder: Path
+    repeats: int = 5
+    sample_seconds: float = 0.2
+    published: Path | None = None
+    only: frozenset[str] | None = None
+    say: Callable[[str], None] = lambda line: None
+    _worker: Worker | None = field(default=None, init=False)
+
+    def worker(self) -> Worker:
+        """The worker of the published package, started when it is first needed."""
+        if self._worker is None:
+            assert self.published is not None
+            self._worker = Worker(self.published)
+        return self._worker
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def run(self, case: Case) -> Iterator[Row]:
+        """Measure one case; a row for each quantity, sides in the order of the case."""
+        specs = [spec for spec in case.sides if self.only is None or spec.name in self.only or spec.name == OURS]
+        self.say(f"{case.suite}, {case.label}, length {case.length}")
+        lost: dict[str, SideResult] = {}  # sides that cannot run, or can no more
+        for spec in specs:
+            reason = self.obstacle(spec)
+            if reason is not None:
+                lost[spec.name] = SideResult(spec.name, spec.function, "left out", reason)
+        tensors = self.prepare(specs, lost)
+        if OURS in lost:
+            for spec in specs:
+                lost.setdefault(spec.name, SideResult(spec.name, spec.function, "left out", "ours does not run"))
+        sides = {} if case.memory else self.load(specs, tensors, lost)
+        for quantity in case.quantities:
+            self.say(f"{case.suite}, {case.label}, length {case.length}, {quantity}")
+            fresh = {spec.name: SideResult(spec.name, spec.function, "checked") for spec in specs}
+            if case.memory:
+                self.weigh(specs, tensors, quantity, fresh, lost)
+            else:
+                self.time(specs, sides, quantity, fresh, lost)
+            results = [lost.get(spec.name, fresh[spec.name]) for spec in specs]
+            tolerance = TOLERANCES[self.settings.dtype]
+            row = Row(case.suite, case.label, case.length, quantity, case.memory, tolerance, results)
+            row.relate()
+            yield row
+        sides.clear()
+        gc.collect()
+        torch.cuda.empty_cache()
+        if self._worker is not None:
+            self._worker.ask("unload")
+
+    def obstacle(self, spec: SideSpec) -> str | None:
+        """Why a side cannot run here; None if it can."""
+        free = available_bytes(self.settings.device)
+        if spec.place == "published" and self.published is None:
+            return "needs --published"
+        if spec.package is not None and importlib.util.find_spec(spec.package) is None:
+            return f"{spec.package} is not installed"
+        if free is not None and spec.needs > 0.9 * free:
+            return f"would need about {spec.needs / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free"
+        return None
+
+    @contextlib.contextmanager
+    def watching(self, spec: SideSpec, lost: dict[str, SideResult]) -> Iterator[None]:
+        """Turn an error of a side into its result, and go on without that side.
+
+        A lack of memory is no fault of it. A worker is not used again after an error.
+        """
+        try:
+            yield
+        except Exception as error:
+            if spec.place == "published":
+                self.close()
+            message = " ".join(str(error).split())
+            short = ("out of memory", "can't allocate memory", "not enough memory")
+            if isinstance(error, torch.OutOfMemoryError) or any(words in message for words in short):
+                lost[spec.name] = SideResult(spec.name, spec.function, "left out", "out of memory")
+            else:
+                kind = "" if isinstance(error, WorkerError) else f"{type(error).__name__}: "
+                lost[spec.name] = SideResult(spec.name, spec.function, "failed", f"{kind}{message}"[:300])
+
+    def prepare(self, specs: Sequence[SideSpec], lost: dict[str, SideResult]) -> dict[str, Path]:
+        """Weights, inputs and cotangents of each function, in files: from the first side of that function."""
+        paths: dict[str, Path] = {}
+        for spec in specs:
+            if spec.name not in lost and spec.function not in paths and OURS not in lost:
+                with self.watching(spec, lost):
+                    path = self.folder / f"{spec.function}.pt"
+                    torch.save(draw(spec.work, self.settings), path)
+                    paths[spec.function] = path
+        return paths
+
+    def load(
+        self, specs: Sequence[SideSpec], tensors: Mapping[str, Path], lost: dict[str, SideResult]
+    ) -> dict[str, Side]:
+        """The sides, ready to run."""
+        sides: dict[str, Side] = {}
+        for spec in specs:
+            if spec.name in lost:
+                continue
+            path = tensors[spec.function]
+            with self.watching(spec, lost):
+                if spec.place == "published":
+                    sides[spec.name] = RemoteSide(self.worker(), spec.work, self.settings, path, self.folder)
+                else:
+                    sides[spec.name] = Runner(spec.work, self.settings, torch.load(path, weights_only=True))
+        return sides
+
+    def time(
+        self,
+        specs: Sequence[SideSpec],
+        sides: Mapping[str, Side],
+        quantity: Quantity,
+        results: Mapping[str, SideResult],
+        lost: dict[str, SideResult],
+    ) -> None:
+        """Check all sides, then time them in turn."""
+        values: dict[str, Mapping[str, Tensor]] = {}
+        for spec in specs:
+            if spec.name not in lost:
+                with self.watching(spec, lost):
+                    values[spec.name] = sides[spec.name].values(quantity)
+        compare(specs, values, results, TOLERANCES[self.settings.dtype])
+        values.clear()
+
+        timed = [spec for spec in specs if spec.timed and spec.name not in lost]
+        for spec in timed:
+            result, side = results[spec.name], sides[spec.name]
+            with self.watching(spec, lost):
+                seconds = side.sample(quantity, 1)  # the second warm-up, after the check
+                calls = spec.work.generation.new if spec.work.generation and quantity == "generate" else 1
+                result.number = max(1, math.ceil(self.sample_seconds / max(seconds * calls, 1e-9)))
+                result.status = "measured"
+                result.multiply_adds, result.traffic = multiply_adds(spec.work, quantity), side.traffic(quantity)
+        settle = SETTLE if any(spec.place == "published" for spec in timed) else 0.0
+        for _ in range(self.repeats):
+            for spec in timed:
+                if spec.name not in lost:
+                    time.sleep(settle)
+                    with self.watching(spec, lost):
+                        results[spec.name].samples.append(sides[spec.name].sample(quantity, results[spec.name].number))
+
+    def weigh(
+        self,
+        specs: Sequence[SideSpec],
+        tensors: Mapping[str, Path],
+        quantity: Quantity,
+        results: Mapping[str, SideResult],
+        lost: dict[str, SideResult],
+    ) -> None:
+        """Take the memory of each side in a fresh process, and check what it computed there."""
+        values: dict[str, Mapping[str, Tensor]] = {}
+        for spec in specs:
+            if spec.name in lost:
+                continue
+            result = results[spec.name]
+            with (
+                self.watching(spec, lost),
+                own_worker() if spec.place == "here" else Worker(self.published or "") as worker,
+            ):
+                side = RemoteSide(worker, spec.work, self.settings, tensors[spec.function], self.folder)
+                if spec.timed:
+                    peak = side.memory(quantity)
+                    result.allocated, result.resident = peak["allocated"], peak["resident"]
+                    result.status = "measured"
+                values[spec.name] = side.values(quantity)
+        compare(specs, values, results, TOLERANCES[self.settings.dtype])
+
+
+def draw(work: Work, settings: Settings) -> dict[str, Any]:
+    """Weights, inputs, and a gradient for the output to begin a backward pass with; the same in every run."""
+    torch.manual_seed(1)
+    state = build(work.subject, work.kwargs).state_dict()
+    torch.manual_seed(2)
+    inputs = draw_inputs(work.inputs)
+    tensors = {"state": state, "inputs": inputs}
+    if work.generation is None:
+        output = Runner(work, settings, tensors).forward()
+        torch.manual_seed(3)
+        tensors["cotangent"] = torch.randn(output.shape)
+    return tensors
+
+
+def compare(
+    specs: Sequence[SideSpec],
+    values: Mapping[str, Mapping[str, Tensor]],
+    results: Mapping[str, SideResult],
+    tolerance: float,
+) -> None:
+    """Compare the values of the sides of each function with those of its yardstick."""
+    for function in {spec.function for spec in specs}:
+        names = [spec.name for spec in specs if spec.function == function and spec.name in values]
+        if len(names) < 2:
+            continue
+        yardstick = next((name for name in YARDSTICKS if name in names), names[0])
+        for name in names:
+            # The yardstick is held against the first of the others, which is ours unless ours is the yardstick.
+            against = yardstick if name != yardstick else next(other for other in names if other != yardstick)
+            found = difference(values[name], values[against])
+            result = results[name]
+            result.yardstick, result.difference, result.where = against, found.size, found.where
+            result.agrees = found.size <= tolerance

@@ -1,0 +1,274 @@
+"""The modules that are measured, built from whichever ``dual_attention`` this process imports.
+
+The same file runs in this library's environment and in the published package's: constructors and state dicts of the two
+agree, so one description builds both sides and one state dict fills them. Imports of the library are therefore made by
+name, when a module is built.
+
+Shapes: B batch, N tokens, M tokens of a source, d width of the model.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def library(module: str) -> Any:
+    """A module of the ``dual_attention`` at hand."""
+    return importlib.import_module(f"dual_attention.{module}")
+
+
+def retriever(description: Mapping[str, Any]) -> nn.Module:
+    """The symbol retriever of the class ``description["kind"]``; the other entries are its arguments."""
+    arguments = dict(description)
+    return getattr(library("symbol_retrieval"), arguments.pop("kind"))(**arguments)
+
+
+class Rotary(nn.Module):
+    """Tables of the rotary embedding (arXiv 2104.09864), for both libraries alike: ``(length, width / 2)``."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, width: int, length: int) -> None:
+        super().__init__()
+        frequencies = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        angles = torch.outer(torch.arange(length).float(), frequencies)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+
+class DualLayers(nn.Module):
+    """Blocks of a Dual Attention Transformer, with one retriever that all layers ask, each with its own input.
+
+    Args:
+        d_model, n_layers: of the blocks; block: their other arguments.
+        symbols: of :func:`retriever`.
+        rotary: longest sequence for rotary embedding; None for none.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers: int,
+        block: Mapping[str, Any],
+        symbols: Mapping[str, Any],
+        rotary: int | None = None,
+    ) -> None:
+        super().__init__()
+        heads = block["n_heads_sa"] + block["n_heads_ra"]
+        self.retriever = retriever(symbols)
+        blocks = library("dual_attn_blocks")
+        self.blocks = nn.ModuleList(
+            blocks.DualAttnEncoderBlock(d_model, dropout_rate=0.0, **block) for _ in range(n_layers)
+        )
+        self.rotary = None if rotary is None else Rotary(d_model // heads, rotary)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, N, d) -> (B, N, d)``."""
+        tables = (None, None) if self.rotary is None else (self.rotary.cos, self.rotary.sin)
+        for block in self.blocks:
+            x = block(x, self.retriever(x), *tables)
+        return x
+
+
+class PlainLayers(nn.Module):
+    """Blocks of a standard Transformer; arguments as :class:`DualLayers`, with ``n_heads`` in ``block``."""
+
+    def __init__(self, d_model: int, n_layers: int, block: Mapping[str, Any], rotary: int | None = None) -> None:
+        super().__init__()
+        blocks = library("transformer_blocks")
+        self.blocks = nn.ModuleList(blocks.EncoderBlock(d_model, dropout_rate=0.0, **block) for _ in range(n_layers))
+        self.rotary = None if rotary is None else Rotary(d_model // block["n_heads"], rotary)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, N, d) -> (B, N, d)``."""
+        tables = (None, None) if self.rotary is None else (self.rotary.cos, self.rotary.sin)
+        for block in self.blocks:
+            x = block(x, *tables)
+        return x
+
+
+class DualEncoderDecoder(nn.Module):
+    """Encoder and decoder blocks of the paper's sequence-to-sequence model, with one retriever for both.
+
+    Args:
+        d_model, n_layers: of both stacks; encoder, decoder: other arguments of their blocks.
+        symbols: of :func:`retriever`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_layers: int,
+        encoder: Mapping[str, Any],
+        decoder: Mapping[str, Any],
+        symbols: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        blocks = library("dual_attn_blocks")
+        self.retriever = retriever(symbols)
+        self.encoder = nn.ModuleList(
+            blocks.DualAttnEncoderBlock(d_model, dropout_rate=0.0, **encoder) for _ in range(n_layers)
+        )
+        self.decoder = nn.ModuleList(
+            blocks.DualAttnDecoderBlock(d_model, dropout_rate=0.0, **decoder) for _ in range(n_layers)
+        )
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """A source ``(B, M, d)`` and a target ``(B, N, d)`` to ``(B, N, d)``."""
+        for block in self.encoder:
+            x = block(x, self.retriever(x))
+        for block in self.decoder:
+            y = block(y, x, self.retriever(y))
+        return y
+
+
+class PlainEncoderDecoder(nn.Module):
+    """As :class:`DualEncoderDecoder`, of a standard Transformer."""
+
+    def __init__(self, d_model: int, n_layers: int, encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> None:
+        super().__init__()
+        blocks = library("transformer_blocks")
+        self.encoder = nn.ModuleList(blocks.EncoderBlock(d_model, dropout_rate=0.0, **encoder) for _ in range(n_layers))
+        self.decoder = nn.ModuleList(blocks.DecoderBlock(d_model, dropout_rate=0.0, **decoder) for _ in range(n_layers))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """As :meth:`DualEncoderDecoder.forward`."""
+        for block in self.encoder:
+            x = block(x)
+        for block in self.decoder:
+            y = block(y, x)
+        return y
+
+
+class RelationalLayer(nn.Module):
+    """One layer of relational attention alone.
+
+    Args:
+        causal: no token sees a later one.
+        symbols: of :func:`retriever`, for position-relative symbols; None if symbols are an input.
+        layer: other arguments of ``RelationalAttention``.
+    """
+
+    def __init__(self, causal: bool, symbols: Mapping[str, Any] | None = None, **layer: Any) -> None:
+        super().__init__()
+        self.causal = causal
+        self.retriever = None if symbols is None else retriever(symbols)
+        self.layer = library("relational_attention").RelationalAttention(**layer)
+
+    def forward(self, x: Tensor, symbols: Tensor | None = None) -> Tensor:
+        """``(B, N, d)``, and symbols ``(B, N, d)`` unless there is a retriever, to ``(B, N, width of the heads)``."""
+        named = symbols if self.retriever is None else self.retriever(x)
+        return self.layer(x, named, is_causal=self.causal)[0]
+
+
+class PlainLayer(nn.Module):
+    """One layer of multi-head attention alone; arguments as :class:`RelationalLayer`."""
+
+    def __init__(self, causal: bool, **layer: Any) -> None:
+        super().__init__()
+        self.causal = causal
+        self.layer = library("attention").Attention(dropout=0.0, **layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, N, d) -> (B, N, width of the heads)``."""
+        return self.layer(x, x, x, is_causal=self.causal)[0]
+
+
+class Operation(nn.Module):
+    """The operation on projected tensors; ours alone."""
+
+    def __init__(self, causal: bool, scale: float, rel_scale: float, relative: bool = False) -> None:
+        super().__init__()
+        self.causal, self.scales, self.relative = causal, {"scale": scale, "rel_scale": rel_scale}, relative
+
+    def forward(self, q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor, w_r: Tensor) -> Tensor:
+        """Arguments of :func:`dual_attention.functional.relational_attention`; relative symbols as their library."""
+        functional = library("functional")
+        n, m = q.shape[2], k.shape[2]
+        pattern = functional.MaskPattern(n, m, causal=self.causal)
+        named = library("functional.symbols").OffsetSymbols(symbols, n, m) if self.relative else symbols
+        # Taken from where the layers take it, so that one replacement decides the implementation for both.
+        operation = library("relational_attention").relational_attention
+        return operation(q, k, u, w, named, w_r, mask=pattern, **self.scales).output
+
+
+class Model(nn.Module):
+    """A whole model: ``kind`` is its class, ``module.Class`` within the package, the rest its arguments."""
+
+    def __init__(self, kind: str, **arguments: Any) -> None:
+        super().__init__()
+        module, name = kind.rsplit(".", 1)
+        self.model = getattr(library(module), name)(**arguments)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The model's scores, without the loss that language models return beside them."""
+        output = self.model(x)
+        return output[0] if isinstance(output, tuple) else output
+
+    def generate(self, prompt: Tensor, new: int) -> Tensor:
+        """Greedy continuation: ``(B, N)`` to ``(B, N + new)``; by the library's function if there is no method."""
+        if hasattr(self.model, "generate"):
+            return self.model.generate(prompt, new, top_k=1)
+        return library("generation").generate(self.model, prompt, new, top_k=1)
+
+
+class LlamaLayers(nn.Module):
+    """Decoder layers of transformers' Llama, with its final normalisation, fed with vectors."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+        transformers = importlib.import_module("transformers")
+        # Embeddings are not used, so they are small.
+        settings = transformers.LlamaConfig(
+            vocab_size=8, attn_implementation="sdpa", bos_token_id=None, eos_token_id=None, **config
+        )
+        self.model = transformers.LlamaModel(settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, N, d) -> (B, N, d)``, causal."""
+        return self.model(inputs_embeds=x, use_cache=False).last_hidden_state
+
+
+class LlamaModel(nn.Module):
+    """transformers' Llama language model, with its own generation."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+        transformers = importlib.import_module("transformers")
+        # No token ends the text: every side generates as many as it is asked for.
+        settings = transformers.LlamaConfig(attn_implementation="sdpa", bos_token_id=None, eos_token_id=None, **config)
+        self.model = transformers.LlamaForCausalLM(settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens ``(B, N)`` to scores ``(B, N, vocabulary)``."""
+        return self.model(x, use_cache=False).logits
+
+    def generate(self, prompt: Tensor, new: int) -> Tensor:
+        """Greedy continuation: ``(B, N)`` to ``(B, N + new)``."""
+        mask = torch.ones_like(prompt)
+        return self.model.generate(prompt, attention_mask=mask, max_new_tokens=new, min_new_tokens=new, do_sample=False)
+
+
+SUBJECTS: dict[str, type[nn.Module]] = {
+    "dual_layers": DualLayers,
+    "plain_layers": PlainLayers,
+    "llama_layers": LlamaLayers,
+    "dual_encoder_decoder": DualEncoderDecoder,
+    "plain_encoder_decoder": PlainEncoderDecoder,
+    "relational_layer": RelationalLayer,
+    "plain_layer": PlainLayer,
+    "operation": Operation,
+    "model": Model,
+    "llama_model": LlamaModel,
+}
+
+
+def build(subject: str, kwargs: Mapping[str, Any]) -> nn.Module:
+    """The module of that name, with weights from the global generator."""
+    return SUBJECTS[subject](**kwargs)

@@ -1,0 +1,75 @@
+"""What one side has to do, as plain data that travels to another process."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A random input.
+
+    Attributes:
+        shape: of the tensor.
+        below: integers in ``[0, below)``; None for normal numbers.
+        gradient: whether a training step needs its gradient, as the inputs of an inner layer's do; integers never.
+    """
+
+    shape: tuple[int, ...]
+    below: int | None = None
+    gradient: bool = True
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Generation from a prompt of ``start`` tokens by ``new`` tokens; compared on the first ``check`` tokens."""
+
+    start: int
+    new: int
+    check: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """A module, its inputs, and how it is to be run.
+
+    Attributes:
+        subject: name in :mod:`benchmarks.subjects`.
+        kwargs: arguments of that constructor, of types that JSON has.
+        inputs: arguments of the module's call.
+        impl: implementation of relational attention; None for the library's own choice.
+        generation: for the quantity ``generate``.
+    """
+
+    subject: str
+    kwargs: dict[str, Any]
+    inputs: dict[str, Draw]
+    impl: str | None = None
+    generation: Generation | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Work:
+        """From :meth:`to_json`."""
+        inputs = {name: Draw(**{**draw, "shape": tuple(draw["shape"])}) for name, draw in data["inputs"].items()}
+        generation = data["generation"] and Generation(**data["generation"])
+        return cls(data["subject"], data["kwargs"], inputs, data["impl"], generation)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where and how precisely everything runs.
+
+    Attributes:
+        device: ``"cpu"`` or ``"cuda"``.
+        dtype: of parameters and of real inputs: a name in torch.
+        threads: of the CPU, in each process.
+    """
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int = 1

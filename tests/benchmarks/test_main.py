@@ -1,0 +1,145 @@
+"""The command: a whole run in small sizes, its files, and bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.main import main
+from benchmarks.output import Output
+
+from .conftest import ROOT, WRONG
+
+QUICK = ["--quick", "--threads", "1", "--suite", "step", "--lengths", "16"]
+
+
+def results(folder: Path) -> dict:
+    (path,) = folder.glob("*.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_a_whole_run(make_published: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "results"
+    assert main([*QUICK, "--published", str(make_published()), "--out", str(out)]) == 0
+    assert {path.suffix for path in out.iterdir()} == {".json", ".md", ".png"}
+    data = results(out)
+    assert data["quick"] and data["unfinished"] == "" and data["schema"] == 1
+    assert data["published"]["dual_attention"] == "0.0.7"
+    assert data["hardware"]["threads"] == 1 and data["hardware"]["cpu"]
+    assert data["rates"]["multiply_adds"] > 0 and data["rates"]["bytes"] > 0
+    assert [row["quantity"] for row in data["rows"]] == ["forward", "step"]
+    for row in data["rows"]:
+        sides = {side["name"]: side for side in row["sides"]}
+        for name in ("ours", "published", "reference", "plain"):
+            side = sides[name]
+            assert len(side["samples"]) == 2 and side["summary"]["median"] > 0 and side["ratio"] > 0
+            assert side["floor_arithmetic"] == side["multiply_adds"] / data["rates"]["multiply_adds"]
+            assert side["floor_bytes"] == side["traffic"] / data["rates"]["bytes"]
+        for name in ("ours", "published"):
+            assert sides[name]["agrees"] and sides[name]["yardstick"] == "reference"
+    printed = capsys.readouterr().out
+    report = next(out.glob("*.md")).read_text(encoding="utf-8")
+    for text in (printed, report):
+        assert "published" in text and "a quick trial" in text and "least: arithmetic" in text
+
+
+@pytest.mark.slow
+def test_a_wrong_side_is_refused(
+    make_published: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "results"
+    assert main([*QUICK, "--published", str(make_published(WRONG)), "--out", str(out)]) == 1
+    for row in results(out)["rows"]:
+        sides = {side["name"]: side for side in row["sides"]}
+        assert sides["published"]["agrees"] is False and sides["published"]["ratio"] is None
+        assert sides["ours"]["agrees"] and sides["reference"]["ratio"] > 0
+    printed = capsys.readouterr().out
+    assert "refused: differs from reference" in printed
+    assert "DISAGREEMENT: step" in printed
+
+
+def test_generation(tmp_path: Path):
+    pytest.importorskip("dual_attention.language_models")
+    arguments = ["--quick", "--threads", "1", "--suite", "generation", "--sides", "plain", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    (row,) = results(tmp_path)["rows"]
+    assert [side["status"] for side in row["sides"]] == ["measured", "measured"]
+    assert row["quantity"] == "generate"
+
+
+@pytest.mark.slow
+def test_the_script_measures_its_own_checkout(tmp_path: Path):
+    """Started from elsewhere, with another package of that name in the way."""
+    (tmp_path / "dual_attention").mkdir()
+    (tmp_path / "dual_attention" / "__init__.py").write_text("raise ImportError('the wrong package')\n")
+    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), *QUICK, "--sides", "plain", "--repeats", "1"]
+    done = subprocess.run([*command, "--out", "out"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [side["name"] for side in results(tmp_path / "out")["rows"][0]["sides"]] == ["ours", "plain"]
+
+
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from benchmarks.comparing import Bench
+
+    run = Bench.run
+
+    def interrupted(self: Bench, case):
+        yield next(run(self, case))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bench, "run", interrupted)
+    assert main([*QUICK, "--sides", "plain", "--out", str(tmp_path)]) == 130
+    data = results(tmp_path)
+    assert data["unfinished"] == "interrupted"
+    assert len(data["rows"]) == 1
+
+
+def test_results_are_never_overwritten(tmp_path: Path):
+    first = Output(tmp_path, "2026-01-02-cpu")
+    second = Output(tmp_path, "2026-01-02-cpu")
+    (tmp_path / "2026-01-02-cpu-3.png").write_bytes(b"of another run")
+    third = Output(tmp_path, "2026-01-02-cpu")
+    names = [output.paths[".json"].name for output in (first, second, third)]
+    assert names == ["2026-01-02-cpu.json", "2026-01-02-cpu-2.json", "2026-01-02-cpu-4.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "stepp"], "argument --suite: expected some of step, memory"),
+        (["--suite", ","], "argument --suite: expected names"),
+        (["--lengths", "64,x"], "argument --lengths: expected a positive integer, got 'x'"),
+        (["--lengths", "0"], "argument --lengths: expected a positive integer, got '0'"),
+        (["--suite", "short", "--lengths", "64"], "argument --lengths: those of short are fixed"),
+        (["--repeats", "-1"], "argument --repeats"),
+        (["--device", "tpu"], "argument --device"),
+        (["--dtype", "int8"], "argument --dtype"),
+        (["--threads", "none"], "argument --threads: expected a positive integer"),
+        (["--published", "/no/such/python"], "argument --published: expected a Python interpreter"),
+        (["--published", sys.executable], "argument --published: "),
+        (["--out", __file__], "argument --out: expected a folder"),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    try:
+        status = main(arguments)
+    except SystemExit as error:
+        status = error.code
+    assert status == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert len(said.err.strip().splitlines()) == 1 and not said.out
+
+
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SystemExit, match="2"):
+        main(["--device", "cuda"])
+    assert "argument --device: no CUDA device is available to torch" in capsys.readouterr().err
