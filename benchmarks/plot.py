@@ -85,7 +85,7 @@ def draw_lines(axis: Any, rows: Sequence[Row]) -> None:
     axis.set_xlabel("length n")
     axis.set_ylabel("peak memory, MiB" if rows[0].memory else "seconds")
     axis.grid(True, color="#e4e4e4")
-    axis.legend(fontsize=7, frameon=False)
+    axis.legend(fontsize=7, frameon=False, ncols=2)
 
 
 def draw_bars(axis: Any, rows: Sequence[Row]) -> None:

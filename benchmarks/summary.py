@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -27,9 +28,24 @@ def summarise(samples: Sequence[float]) -> Summary:
 
 
 def growth_exponent(lengths: Sequence[float], amounts: Sequence[float]) -> float:
-    """The power of the length that an amount grows with: slope of the least-squares line through the logarithms."""
-    slope, _ = statistics.linear_regression([math.log(x) for x in lengths], [math.log(y) for y in amounts])
-    return slope
+    """The power k of the length that an amount grows with: y = a + b n^k.
+
+    From three lengths on the constant a (gradients of weights, say) drops out, since increments are fitted:
+
+    Math: (y' - y) / (n' - n) grows as (n' + n)^(k - 1), exactly for k = 1 and k = 2
+
+    Otherwise, or if an amount does not grow, it is taken to be zero. Fits are least squares of logarithms.
+    """
+    points = sorted(zip(lengths, amounts, strict=True))
+    rises = [((n + m) / 2, (z - y) / (m - n)) for (n, y), (m, z) in itertools.pairwise(points)]
+    if len(rises) > 1 and all(rise > 0 for _, rise in rises):
+        return 1.0 + _slope(rises)
+    return _slope(points)
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    logarithms = [(math.log(x), math.log(y)) for x, y in points]
+    return statistics.linear_regression(*zip(*logarithms, strict=True)).slope
 
 
 def growth(exponent: float) -> str:

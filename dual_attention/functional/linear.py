@@ -13,6 +13,7 @@ in a block: C receivers, J senders.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,11 +21,18 @@ from torch import Tensor
 
 from .attention import narrow
 from .masks import MaskPattern
-from .relation_tiles import RelationTiles, Workspace
+from .pair_symbols import PairSymbols, pair_symbols
+from .relation_tiles import RelationKeys, RelationTiles, Workspace, prefers_tiles
 from .symbols import RelativeSymbols
 
 BLOCK = 128
 """Receivers in a block. Larger blocks make larger products and hold more weights at a time."""
+
+WEIGHTS = 2**20
+"""Weights of a block of as many examples as are handled at a time, about: 4 MB of float32, which a processor's cache
+holds."""
+WEIGHTS_ON_GPU = 2**27
+"""The same on a GPU, where small operations wait for one another."""
 
 
 def linear_relational_attention(
@@ -92,7 +100,6 @@ class _Blocks:
         table: Tensor,
         index: Tensor | None,
         bias: Tensor | None,
-        seed: Tensor | None,
         attn_mask: Tensor | None,
         padding: Tensor | None,
         receiver_segments: Tensor | None,
@@ -104,6 +111,9 @@ class _Blocks:
         rel_scale: float,
         dropout: float,
         block: int,
+        seed: int,
+        workspace: Workspace,
+        pairs: PairSymbols | None,
     ) -> None:
         self.batch, self.heads, self.n, _ = q.shape
         self.groups, self.m = k.shape[1:3]
@@ -114,13 +124,14 @@ class _Blocks:
             self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window, offset
         )
         self.q, self.k = q * scale, k.contiguous()
-        self.workspace = Workspace(q)
-        self.relations = RelationTiles(u * rel_scale, w, self.workspace)
+        self.workspace = workspace
+        form = RelationTiles if prefers_tiles(self.heads, self.p) else RelationKeys
+        self.relations = form(u * rel_scale, w, self.workspace)
         self.index, self.bias = index, bias
         # (1, G, K, d_h), or shared symbols (B or 1, G, M, d_h)
         self.table = (table.transpose(0, 1)[None] if index is not None else table).contiguous()
         self.scale, self.rel_scale, self.dropout, self.block = scale, rel_scale, dropout, block
-        self.seed = int(seed) if seed is not None else 0
+        self.seed, self.pairs = seed, pairs
         self.wide = torch.promote_types(q.dtype, torch.float32)  # of softmax and of sums over blocks
 
     def spans(self) -> list[tuple[slice, slice]]:
@@ -157,11 +168,13 @@ class _Blocks:
         if not self.dropout:
             return None
         generator = torch.Generator(self.q.device).manual_seed(self.seed + rows.start)
-        keep = torch.rand(shape, generator=generator, device=self.q.device) >= self.dropout
-        return keep.to(self.wide) / (1.0 - self.dropout)
+        kept = torch.empty(shape, dtype=self.wide, device=self.q.device)
+        return kept.bernoulli_(1.0 - self.dropout, generator=generator).div_(1.0 - self.dropout)
 
     def attend_symbols(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """``(B, H, C, J) -> (B, H, C, d_h)``."""
+        if self.pairs is not None:
+            return self.by_example(self.by_receiver(alpha) @ self.pairs.of_block(rows, columns))
         if self.index is not None:
             alpha, columns = self.shared(alpha, rows, columns), slice(None)
         return self.ungrouped(self.grouped(alpha) @ self.table[:, :, columns])
@@ -172,6 +185,15 @@ class _Blocks:
         index = self.index[rows, columns].expand(alpha.shape)
         return alpha.new_zeros(*alpha.shape[:-1], self.table.shape[-2]).scatter_add(-1, index, alpha)
 
+    def by_receiver(self, x: Tensor) -> Tensor:
+        """``(B, H, C, ...) -> (G * C, B * rep, ...)``."""
+        return x.unflatten(1, (self.groups, self.rep)).permute(1, 3, 0, 2, 4).flatten(2, 3).flatten(0, 1)
+
+    def by_example(self, x: Tensor) -> Tensor:
+        """``(G * C, B * rep, ...) -> (B, H, C, ...)``."""
+        x = x.unflatten(1, (self.batch, self.rep)).unflatten(0, (self.groups, -1))
+        return x.permute(2, 0, 3, 1, 4).flatten(1, 2)
+
     def grouped(self, x: Tensor) -> Tensor:
         """``(B, H, C, ...) -> (B, G, rep * C, ...)``."""
         return x.unflatten(1, (self.groups, self.rep)).flatten(2, 3)
@@ -180,33 +202,29 @@ class _Blocks:
         """``(B, G, rep * C, ...) -> (B, H, C, ...)``."""
         return x.unflatten(2, (self.rep, -1)).flatten(1, 2)
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        q = self.q
-        symbols = q.new_zeros(self.batch, self.heads, self.n, self.width)
-        relations = q.new_zeros(self.batch, self.heads, self.n, self.n_relations)
+    def forward(self, symbols: Tensor, relations: Tensor) -> None:
+        """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)`` into zeros."""
         for rows, columns in self.spans():
             alpha = self.weights(rows, columns)
             kept = self.kept(rows, alpha.shape)
-            alpha = (alpha if kept is None else alpha.mul_(kept)).to(q.dtype)
+            alpha = (alpha if kept is None else alpha.mul_(kept)).to(self.q.dtype)
             symbols[:, :, rows] = self.attend_symbols(alpha, rows, columns)
             relations[:, :, rows] = self.relations.attend(alpha, rows, columns).transpose(1, 2)
-        return symbols, relations
 
-    def backward(self, grad_symbols: Tensor, grad_relations: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of q, k, u, w, table and bias (empty without one), from those of the results."""
+    def backward(
+        self, grad_symbols: Tensor, grad_relations: Tensor, dbias: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Gradients of q, k, u, w and table, from those of the results; that of the bias is added to ``dbias``."""
         wide = self.wide
         dq, dk = torch.zeros_like(self.q), torch.zeros_like(self.k, dtype=wide)
-        du = self.q.new_zeros(self.n_relations, self.batch, self.p, self.n, dtype=wide)
-        dw = self.q.new_zeros(self.n_relations, self.batch, self.p, self.m, dtype=wide)
         dtable = torch.zeros_like(self.table, dtype=wide)
-        dbias = torch.zeros_like(self.bias, dtype=wide) if self.bias is not None else None
         for rows, columns in self.spans():
             probabilities = self.weights(rows, columns)
             kept = self.kept(rows, probabilities.shape)
             alpha = (probabilities if kept is None else probabilities * kept).to(self.q.dtype)
             g_s, g_a = grad_symbols[:, :, rows], grad_relations[:, :, rows].transpose(1, 2).contiguous()
             dalpha = self.symbols_backward(g_s, alpha, rows, columns, dtable)
-            self.relations.backward_(g_a, alpha, rows, columns, dalpha, du, dw)
+            self.relations.backward_(g_a, alpha, rows, columns, dalpha)
             dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide).mul_(kept)
             # Math: dS = alpha * (dalpha - <alpha, dalpha>)
             dscores = (
@@ -219,15 +237,16 @@ class _Blocks:
             dq[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns])
             dk[:, :, columns] += dscores.transpose(-2, -1) @ self.grouped(self.q[:, :, rows])
         dq *= self.scale
+        du, dw = self.relations.gradients()
         du *= self.rel_scale
-        du, dw = du.permute(1, 3, 0, 2), dw.permute(1, 3, 0, 2)
-        dtable = dtable[0].transpose(0, 1) if self.index is not None else dtable
-        none = self.q.new_empty(0)
-        grads = (dq, dk, du, dw, dtable, none if dbias is None else dbias)
-        return tuple(grad.to(self.q.dtype).contiguous() for grad in grads)
+        return dq, dk, du, dw, dtable[0].transpose(0, 1) if self.index is not None else dtable
 
     def symbols_backward(self, g: Tensor, alpha: Tensor, rows: slice, columns: slice, dtable: Tensor) -> Tensor:
         """Gradient of a block's weights through the symbols; that of the symbols is added to ``dtable``."""
+        if self.pairs is not None:
+            g, symbols = self.by_receiver(g), self.pairs.of_block(rows, columns)
+            self.pairs.add_gradient(self.by_receiver(alpha).transpose(1, 2) @ g, rows, columns)
+            return self.by_example(g @ symbols.transpose(1, 2)).contiguous()
         g = self.grouped(g)
         if self.index is not None:
             alpha = self.shared(alpha, rows, columns)
@@ -247,6 +266,30 @@ def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> Non
     """Add a block ``(B, H, C, J)`` to a tensor that broadcasts to ``(B, H, N, M)``, summed where it broadcasts."""
     over = [axis for axis in range(4) if total.shape[axis] == 1]
     narrow(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
+
+
+def _some_examples_at_a_time(
+    tensors: tuple[Tensor | None, ...], numbers: tuple[Any, ...], seed: Tensor | None, pairs: PairSymbols | None
+) -> Iterator[tuple[slice, _Blocks]]:
+    """Examples, as many as fill the processor's cache, and their part of a call."""
+    q, k, u, w, table, index, *masks = tensors
+    assert q is not None and k is not None and u is not None and w is not None and table is not None
+    batch, heads, n, _ = q.shape
+    room = WEIGHTS if q.is_cpu else WEIGHTS_ON_GPU
+    step = max(1, room // max(1, heads * min(n, numbers[-1]) * k.shape[2]))
+    first, workspace = 0 if seed is None else int(seed), Workspace(q)
+    for start in range(0, batch, step):
+        some = slice(start, min(start + step, batch))
+        of_table = table if index is not None else _of_examples(table, some)
+        of_masks = [None if mask is None else _of_examples(mask, some) for mask in masks]
+        parts: tuple[Any, ...] = (q[some], k[some], u[some], w[some], of_table, index, *of_masks)
+        # Receivers of other examples draw other numbers.
+        yield some, _Blocks(*parts, *numbers, seed=first + start * n, workspace=workspace, pairs=pairs)
+
+
+def _of_examples(x: Tensor, some: slice) -> Tensor:
+    """The part of a tensor that belongs to these examples; all of one that serves every example."""
+    return x[some] if x.shape[0] > 1 else x
 
 
 @torch.library.custom_op("dual_attention::linear_relational_attention", mutates_args=())
@@ -271,8 +314,14 @@ def _forward_op(
     dropout: float,
     block: int,
 ) -> tuple[Tensor, Tensor]:
-    tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
-    return _Blocks(*tensors, causal, window, offset, scale, rel_scale, dropout, block).forward()
+    symbols = q.new_zeros(*q.shape[:3], table.shape[-1])
+    relations = q.new_zeros(*q.shape[:3], u.shape[2])
+    tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
+    numbers = (causal, window, offset, scale, rel_scale, dropout, block)
+    pairs = pair_symbols(table, index)
+    for examples, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
+        blocks.forward(symbols[examples], relations[examples])
+    return symbols, relations
 
 
 @_forward_op.register_fake
@@ -305,10 +354,23 @@ def _backward_op(
     dropout: float,
     block: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    tensors = (q, k, u, w, table, index, bias, seed, attn_mask, padding, receiver_segments, sender_segments)
-    blocks = _Blocks(*tensors, causal, window, offset, scale, rel_scale, dropout, block)
-    dq, dk, du, dw, dtable, dbias = blocks.backward(grad_symbols, grad_relations)
-    return dq, dk, du, dw, dtable, dbias
+    tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
+    numbers = (causal, window, offset, scale, rel_scale, dropout, block)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    dq, dk, du, dw = (x.new_empty(x.shape) for x in (q, k, u, w))
+    dtable = table.new_zeros(table.shape, dtype=wide)
+    dbias = q.new_zeros(0 if bias is None else bias.shape, dtype=wide)
+    pairs = pair_symbols(table, index)
+    for examples, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
+        of_bias = None if bias is None else _of_examples(dbias, examples)
+        *grads, of_table = blocks.backward(grad_symbols[examples], grad_relations[examples], of_bias)
+        for total, grad in zip((dq, dk, du, dw), grads, strict=True):
+            total[examples] = grad
+        into = dtable if index is not None else _of_examples(dtable, examples)
+        into += of_table
+    if pairs is not None:
+        dtable = pairs.table_gradient()
+    return dq, dk, du, dw, dtable.to(table.dtype), dbias.to(q.dtype)
 
 
 @_backward_op.register_fake

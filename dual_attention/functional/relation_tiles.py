@@ -1,11 +1,11 @@
-"""Relations of a block of receivers under attention weights, a tile at a time, forward and backward.
+"""Relations of a block of receivers under attention weights, forward and backward, in two ways.
 
-A tile of relations is built once for all heads, contracted with their weights at once and forgotten, so it stays in the
-cache of the processor. Of the ways to compute the same sums this has the fewest multiplications: R p + H R for each
-pair, where moving the sum over senders inside the inner product (see :func:`.relational.attend_to_relations`) takes
-H R p. Its products are thin, which counts for less.
+:class:`RelationTiles` builds a tile of relations once for all heads, contracts it with their weights at once and
+forgets it, so that it stays in the cache of the processor. That takes the fewest multiplications, R p + H R for each
+pair, in thin products. :class:`RelationKeys` moves the sum over senders inside the inner product: H R p for each pair,
+in large products.
 
-Math: r_ij,l = <u_i^l, w_j^l>,   a^h_i,l = sum_j alpha^h_ij r_ij,l
+Math: r_ij,l = <u_i^l, w_j^l>,   a^h_i,l = sum_j alpha^h_ij r_ij,l = <u_i^l, sum_j alpha^h_ij w_j^l>
 
 Shapes: B batch, H heads, N receivers, M senders, R relations, p width of one relation's query or key; in a block: C
 receivers, J senders; in a tile: b examples, c receivers, j senders.
@@ -14,6 +14,7 @@ receivers, J senders; in a tile: b examples, c receivers, j senders.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
@@ -22,6 +23,18 @@ TILE = 2**20
 """Relations in a tile, about: 4 MB of float32."""
 TILE_ON_GPU = 2**26
 """The same on a GPU, where small operations wait for one another."""
+
+
+TILES_SAVE = 3.5
+"""How many times fewer multiplications tiles must take to be preferred; below, large products win."""
+
+
+def prefers_tiles(heads: int, p: int) -> bool:
+    """Whether tiles compute relations of that many heads and of that width faster than products of keys.
+
+    Math: H R p multiplications for each pair, against R p + H R
+    """
+    return heads * p > TILES_SAVE * (heads + p)
 
 
 class Workspace:
@@ -43,22 +56,87 @@ class Workspace:
         return torch.bmm(a, b, out=self.tensor(name, a.shape[0], a.shape[1], b.shape[2]))
 
 
-class RelationTiles:
+class Relations(ABC):
     """Relations between receivers and senders, computed where they are needed.
 
     Args:
         u: relation queries, with their scale, ``(B, N, R, p)``.
         w: relation keys, ``(B, M, R, p)``.
-        workspace: where tiles are built.
+        workspace: for what is built on the way.
     """
 
     def __init__(self, u: Tensor, w: Tensor, workspace: Workspace) -> None:
-        self.u = u.permute(2, 0, 1, 3).contiguous()  # (R, B, N, p)
-        self.w = w.permute(2, 0, 3, 1).contiguous()  # (R, B, p, M)
         self.workspace = workspace
 
+    @abstractmethod
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """Attended relations of a block with weights ``(B, H, C, J)``: ``(B, C, H, R)``."""
+
+    @abstractmethod
+    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> None:
+        """Add to the gradients of the weights, and keep those of ``u`` and ``w``, through a block's attended relations.
+
+        Args:
+            grad: of the attended relations, ``(B, C, H, R)``.
+            alpha: ``(B, H, C, J)``; dalpha: the same, contiguous.
+        """
+
+    @abstractmethod
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        """Those of ``u`` and ``w`` from all blocks, in their shapes."""
+
+
+class RelationKeys(Relations):
+    """Relation keys under the weights, one product for all heads, and inner products with the queries."""
+
+    def __init__(self, u: Tensor, w: Tensor, workspace: Workspace) -> None:
+        super().__init__(u, w, workspace)
+        self.u, self.w = u, w.flatten(2).contiguous()  # (B, N, R, p), (B, M, R * p)
+        self.du = self.dw = None
+
+    def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
+        keys = self.keys(alpha, columns)
+        return keys.mul_(self.u[:, None, rows]).sum(-1).transpose(1, 2)
+
+    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> None:
+        du, dw = self.accumulators()
+        g = grad.transpose(1, 2)[..., None]  # (B, H, C, R, 1)
+        of_keys = self.workspace.tensor("gradients of keys", *alpha.shape[:3], *self.u.shape[2:])
+        # Math: G_i^h = [g^h_i,l u_i^l]_l
+        of_keys = torch.mul(g, self.u[:, None, rows], out=of_keys).flatten(3).flatten(1, 2)  # (B, H * C, R * p)
+        dalpha += self.workspace.product("part", of_keys, self.w[:, columns].transpose(1, 2)).view(dalpha.shape)
+        alpha_transposed = alpha.flatten(1, 2).transpose(1, 2)
+        dw[:, columns] += self.workspace.product("part", alpha_transposed, of_keys)
+        # Math: du_i^l = sum_h g^h_i,l c^h_i,l
+        du[:, rows] += self.keys(alpha, columns).mul_(g).sum(1)
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        du, dw = self.accumulators()
+        return du, dw.view(*dw.shape[:2], *du.shape[2:])
+
+    def accumulators(self) -> tuple[Tensor, Tensor]:
+        """Sums for the gradients of u and w, ``(B, N, R, p)`` and ``(B, M, R * p)``, in a type wide enough."""
+        if self.du is None or self.dw is None:
+            wide = torch.promote_types(self.u.dtype, torch.float32)
+            self.du, self.dw = torch.zeros_like(self.u, dtype=wide), torch.zeros_like(self.w, dtype=wide)
+        return self.du, self.dw
+
+    def keys(self, alpha: Tensor, columns: slice) -> Tensor:
+        """c, relation keys under the weights, ``(B, H, C, R, p)``."""
+        keys = self.workspace.product("keys", alpha.flatten(1, 2), self.w[:, columns])
+        return keys.view(*alpha.shape[:3], *self.u.shape[2:])
+
+
+class RelationTiles(Relations):
+    """A tile of relations at a time."""
+
+    def __init__(self, u: Tensor, w: Tensor, workspace: Workspace) -> None:
+        super().__init__(u, w, workspace)
+        self.u = u.permute(2, 0, 1, 3).contiguous()  # (R, B, N, p)
+        self.w = w.permute(2, 0, 3, 1).contiguous()  # (R, B, p, M)
+        self.du = self.dw = None
+
+    def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         batch, heads, n, _ = alpha.shape
         attended = alpha.new_zeros(batch, n, heads, self.u.shape[0])
         u, w, alpha = self.u[:, :, rows], self.w[..., columns], alpha.transpose(1, 2)
@@ -73,21 +151,13 @@ class RelationTiles:
                     into += torch.bmm(alpha_ij.flatten(0, 1), r.transpose(1, 2)).view(into.shape)
         return attended
 
-    def backward_(
-        self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, du: Tensor, dw: Tensor
-    ) -> None:
-        """Add to the gradients of the weights, of ``u`` and of ``w``, those through the attended relations of a block.
-
-        Math: dalpha^h_ij += <g^h_i, r_ij>,  dr_ij = sum_h alpha^h_ij g^h_i,  du_i += sum_j dr_ij w_j,
-        dw_j += sum_i dr_ij u_i
-
-        Args:
-            grad: of the attended relations, ``(B, C, H, R)``.
-            alpha, dalpha: ``(B, H, C, J)``.
-            du: ``(R, B, p, N)``; dw: ``(R, B, p, M)``; of the types in which sums are wanted.
-        """
+    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> None:
+        # Math: dalpha^h_ij += <g^h_i, r_ij>,  dr_ij = sum_h alpha^h_ij g^h_i,  du_i += sum_j dr_ij w_j,
+        # dw_j += sum_i dr_ij u_i
+        du, dw = self.accumulators()
         alpha, dalpha = alpha.transpose(1, 2), dalpha.transpose(1, 2)
-        u, w, du, dw = self.u[:, :, rows], self.w[..., columns], du[..., rows], dw[..., columns]
+        du, dw = du[..., rows], dw[..., columns]
+        u, w = self.u[:, :, rows], self.w[..., columns]
         b, c, j = self.sizes(alpha)
         examples = zip(
             *(x.split(b, 1) for x in (u, w, du, dw)), *(x.split(b) for x in (alpha, dalpha, grad)), strict=True
@@ -108,6 +178,18 @@ class RelationTiles:
                     dr = dr.view(*alpha_ij.shape[:2], *dr.shape[1:]).permute(2, 0, 1, 3).flatten(0, 1)  # (R * b, c, j)
                     du_i += self.workspace.product("part", w_j, dr.transpose(1, 2)).view(du_i.shape)
                     dw_j += self.workspace.product("part", u_transposed, dr).view(dw_j.shape)
+
+    def accumulators(self) -> tuple[Tensor, Tensor]:
+        """Sums for the gradients of u and w, ``(R, B, p, N)`` and ``(R, B, p, M)``, in a type wide enough."""
+        if self.du is None or self.dw is None:
+            wide = torch.promote_types(self.u.dtype, torch.float32)
+            self.du = torch.zeros_like(self.u.transpose(2, 3), dtype=wide, memory_format=torch.contiguous_format)
+            self.dw = torch.zeros_like(self.w, dtype=wide)
+        return self.du, self.dw
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        du, dw = self.accumulators()
+        return du.permute(1, 3, 0, 2), dw.permute(1, 3, 0, 2)
 
     def sizes(self, alpha: Tensor) -> tuple[int, int, int]:
         """How many examples, receivers and senders make a tile of a block with weights ``(B, C, H, J)``."""

@@ -18,6 +18,7 @@ from .activations import Activation, activation_function
 from .blockwise import blockwise_relational_attention
 from .linear import linear_relational_attention
 from .masks import MaskPattern
+from .relation_tiles import prefers_tiles
 from .sdpa import sdpa_relational_attention
 from .symbols import OffsetSymbols, RelativeSymbols
 from .triton.support import obstacle, preferred
@@ -25,16 +26,21 @@ from .triton.support import obstacle, preferred
 Implementation = Literal["auto", "reference", "dense", "linear", "sdpa", "triton"]
 
 LARGEST_DENSE = 256 * 256
-"""Pairs (receivers times senders) up to which ``impl="auto"`` may build the weights at once."""
+"""Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
 
-FEWEST_IN_TILES = 16
-"""Receivers from which tiles may be preferred; a step of decoding has one."""
+On a CPU it does so only while they are few (:data:`MOST_WEIGHTS`) and tiles of relations would not save much
+(:func:`.relation_tiles.prefers_tiles`), from :data:`FEWEST_RECEIVERS` on. Measured forward and backward on two cores,
+32 to 256 objects, linear was 1.9 to 2.2 times as fast where tiles take 7 times fewer multiplications (8 heads, p = 64),
+1.0 to 1.7 times where they take 4 to 5 times fewer (8 heads, p = 8; 6 heads, p = 32), and 0.5 to 1.0 times where they
+take fewer; there 1.4 to 2.0 times with more than ``MOST_WEIGHTS``, which take fresh memory in every step.
+``benchmarks/run.py --suite crossing`` measures it anew.
+"""
 
-TILES_SAVE = 6
-"""How many times fewer multiplications tiles of relations must take than the dense form to be preferred on a CPU at
-those sizes. Measured, forward and backward, two cores, 32 to 256 objects: with 7 times fewer (8 heads, p = 64) tiles
-are 1.2 to 2.3 times as fast, with 4 to 5 times fewer (8 heads, p = 8; 6 heads, p = 32) 0.8 to 1.5 times, with fewer
-than 4 (4 heads, p = 16; 2 heads, p = 64) 0.5 to 0.8 times. ``benchmarks/run.py --suite crossing`` measures it anew."""
+MOST_WEIGHTS = 2**23
+"""Weights of all examples and heads, about: 32 MB of float32."""
+
+FEWEST_RECEIVERS = 16
+"""A step of decoding has one."""
 
 
 class RelationalAttentionOutput(NamedTuple):
@@ -91,9 +97,8 @@ def relational_attention(
             bias and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
             and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
             bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if relative symbols have about
-            a row for each pair, or if there are at most :data:`LARGEST_DENSE` pairs and (on a CPU) :data:`TILES_SAVE`
-            says that it is faster; otherwise linear. All agree to rounding; under dropout linear draws another mask
-            than the others.
+            a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise linear. All agree
+            to rounding; under dropout linear draws another mask than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -285,15 +290,13 @@ def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tenso
 
 
 def _dense_is_faster(q: Tensor, u: Tensor, m: int, rel_activation: str | Activation) -> bool:
-    """Whether there are so few pairs that building all weights at once is cheap, and the saving of tiles too small.
-
-    Math: H R p multiplications for each pair, against R p + H R
-    """
-    heads, n, p = q.shape[1], q.shape[2], u.shape[3]
+    """Whether there are so few pairs that it is best to build all weights at once."""
+    batch, heads, n, _ = q.shape
     if n * m > LARGEST_DENSE:
         return False
-    tiles = q.is_cpu and n >= FEWEST_IN_TILES and rel_activation == "identity"
-    return not (tiles and heads * p > TILES_SAVE * (heads + p))
+    if not q.is_cpu or n < FEWEST_RECEIVERS or rel_activation != "identity":
+        return True
+    return batch * heads * n * m <= MOST_WEIGHTS and not prefers_tiles(heads, u.shape[3])
 
 
 def _symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:

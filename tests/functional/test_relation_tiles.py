@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dual_attention.functional import relation_tiles
-from dual_attention.functional.relation_tiles import RelationTiles, Workspace, even_part
+from dual_attention.functional.relation_tiles import RelationKeys, RelationTiles, Workspace, even_part
 
 
 @settings(deadline=None, max_examples=40)
@@ -20,8 +20,9 @@ from dual_attention.functional.relation_tiles import RelationTiles, Workspace, e
     rows=st.tuples(st.integers(0, 20), st.integers(1, 20)),
     columns=st.tuples(st.integers(0, 300), st.integers(1, 300)),
     tile=st.sampled_from([1, 512, 4096, 2**20]),
+    form=st.sampled_from([RelationTiles, RelationKeys]),
 )
-def test_tiles_give_the_sums_and_their_gradients(batch, heads, n_relations, width, rows, columns, tile):
+def test_both_forms_give_the_sums_and_their_gradients(batch, heads, n_relations, width, rows, columns, tile, form):
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
@@ -37,15 +38,15 @@ def test_tiles_give_the_sums_and_their_gradients(batch, heads, n_relations, widt
 
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         patch.setattr(relation_tiles, "TILE", tile)
-        tiles = RelationTiles(u, w, Workspace(u))
-        torch.testing.assert_close(tiles.attend(alpha, receivers, senders), expected)
+        relations = form(u, w, Workspace(u))
+        torch.testing.assert_close(relations.attend(alpha, receivers, senders), expected)
         before = draw(*alpha.shape)
         dalpha = before.clone()
-        du, dw = (x.new_zeros(n_relations, batch, width, x.shape[1]) for x in (u, w))
-        tiles.backward_(grad, alpha, receivers, senders, dalpha, du, dw)
+        relations.backward_(grad, alpha, receivers, senders, dalpha)
+        du, dw = relations.gradients()
     torch.testing.assert_close(dalpha, before + alpha.grad)
-    torch.testing.assert_close(du.permute(1, 3, 0, 2), u.grad)
-    torch.testing.assert_close(dw.permute(1, 3, 0, 2), w.grad)
+    torch.testing.assert_close(du, u.grad)
+    torch.testing.assert_close(dw, w.grad)
 
 
 def test_a_workspace_gives_the_same_memory_again():

@@ -1,0 +1,57 @@
+"""Relative symbols written out for each pair, where that takes little memory.
+
+Examples then share one product for each receiver. Where it takes more, the weights of the senders that share a symbol
+are summed instead.
+
+Shapes: B batch, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of relative
+symbols; in a block: C receivers, J senders.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+LARGEST_PAIRS = 2**22
+"""Entries of all pairs together, at most: 16 MB of float32."""
+
+
+class PairSymbols:
+    """Relative symbols written out, one for each pair, for all examples of a call.
+
+    Args:
+        table: ``(K, G, d_h)``.
+        index: ``(N, M)``.
+    """
+
+    def __init__(self, table: Tensor, index: Tensor) -> None:
+        self.table, self.index = table, index
+        self.symbols = table[index].permute(2, 0, 1, 3).contiguous()  # (G, N, M, d_h)
+        self.gradient: Tensor | None = None
+
+    def of_block(self, rows: slice, columns: slice) -> Tensor:
+        """Those of a block, ``(G * C, J, d_h)``."""
+        return self.symbols[:, rows, columns].flatten(0, 1)
+
+    def add_gradient(self, gradient: Tensor, rows: slice, columns: slice) -> None:
+        """Add the gradient of a block's, ``(G * C, J, d_h)``."""
+        if self.gradient is None:
+            wide = torch.promote_types(self.symbols.dtype, torch.float32)
+            self.gradient = torch.zeros_like(self.symbols, dtype=wide)
+        into = self.gradient[:, rows, columns]
+        into += gradient.view(into.shape)
+
+    def table_gradient(self) -> Tensor:
+        """Gradient of the table, ``(K, G, d_h)``, in a type wide enough for sums."""
+        if self.gradient is None:
+            return torch.zeros_like(self.table, dtype=torch.promote_types(self.table.dtype, torch.float32))
+        of_pairs = self.gradient.permute(1, 2, 0, 3).flatten(0, 1)  # (N * M, G, d_h)
+        total = of_pairs.new_zeros(self.table.shape)
+        return total.index_add_(0, self.index.flatten(), of_pairs)
+
+
+def pair_symbols(table: Tensor, index: Tensor | None) -> PairSymbols | None:
+    """Relative symbols written out, if that takes little memory."""
+    if index is None or index.numel() * table[0].numel() > LARGEST_PAIRS:
+        return None
+    return PairSymbols(table, index)
