@@ -12,7 +12,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench clean
+.PHONY: help setup demo test lint types fmt pytest golden bench gallery clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -45,6 +45,9 @@ golden: $(GOLDEN_READY) ## Remake the golden files from the published package, i
 
 bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published package; ARGS="--suite step --lengths 1024"
 	$(BIN)/python benchmarks/run.py --published $(GOLDEN_VENV)/bin/python $(ARGS)
+
+gallery: $(READY) ## Draw the pictures of docs/attention-gallery.md and docs/attention-at-work.md
+	$(BIN)/python docs/make_gallery.py $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

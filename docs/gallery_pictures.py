@@ -1,0 +1,266 @@
+"""The pictures of the attention gallery, each a function of the variables that a page leaves and of the path.
+
+Colours: blue is a score or a weight, from low (white) to high; red and blue are negative and positive relations; orange
+marks a key by the area of its weight, or what attention is to find.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+
+Variables = dict[str, Any]
+Drawing = Callable[[Variables, Path], None]
+
+BLUE, ORANGE, DARK, GREY = "#2f6fad", "#e8833a", "#303030", "#8a8a8a"
+LARGEST = 30_000
+"""Bytes above which a picture gets a palette."""
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write the figure, in a small file, and close it."""
+    from PIL import Image
+
+    save_figure(figure, path, dpi=110)
+    if path.stat().st_size <= LARGEST:
+        return
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp.png")
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(temporary, optimize=True)
+    os.replace(temporary, path)
+
+
+def bare(axis: Any, title: str) -> None:
+    """A panel without ticks or grid."""
+    axis.set_title(title, fontsize=9.5, pad=4)
+    axis.grid(False)
+    axis.set_xticks([])
+    axis.set_yticks([])
+
+
+def matrix(axis: Any, values: Tensor, title: str, *, x: str = "", y: str = "", signed: bool = False) -> None:
+    """Weights or signed numbers as a matrix of squares; colours reach to the largest, in weights to 0.4 at least."""
+    values = values.detach()
+    top = float(values.abs().max())
+    top = top if signed else max(top, 0.4)
+    axis.pcolormesh(
+        values.numpy(),
+        cmap="RdBu" if signed else "Blues",
+        vmin=-top if signed else 0.0,
+        vmax=top,
+        edgecolors="white",
+        linewidth=1.0,
+    )
+    bare(axis, title)
+    axis.set_aspect("equal")
+    axis.invert_yaxis()
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    axis.set_xlabel(x, fontsize=8.5, color=GREY, labelpad=2)
+    axis.set_ylabel(y, fontsize=8.5, color=GREY, labelpad=2)
+
+
+def bars(axis: Any, values: Tensor, title: str, *, colour: str = BLUE, top: float = 1.0, bottom: float = 0.0) -> None:
+    """Eight numbers, one for each key."""
+    axis.bar(range(len(values)), values.detach().tolist(), color=colour, width=0.72)
+    axis.axhline(0, color=DARK, linewidth=0.8)
+    bare(axis, title)
+    axis.set_ylim(bottom, top)
+    axis.set_xticks(range(len(values)))
+    axis.tick_params(axis="x", length=0, labelsize=7.5, labelcolor=GREY, pad=2)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_visible(False)
+
+
+# The toy input
+
+
+def scores(page: Variables, path: Path) -> None:
+    """Each score as a map of the plane, with the keys and their weights."""
+    keys, query = page["keys"], page["query"]
+    reach = torch.linspace(-2.3, 2.3, 70)
+    x, y = torch.meshgrid(reach, reach, indexing="xy")
+    plane = torch.stack([x.flatten(), y.flatten()], dim=-1)
+    panels: list[tuple[str, Tensor | None, Tensor]] = []
+    for name, score in page["scores"].items():
+        weights = page["weights"][name].flatten(0, 1)
+        if name == "location":
+            panels.append((name, None, weights.flatten()))
+            continue
+        field = score(None if name == "key only" else query, plane)
+        if score.multidim:
+            for f in range(2):
+                panels.append((f"{name} {f + 1}", field[0, :, f], weights[:, f]))
+        else:
+            panels.append((name, field[0], weights.flatten()))
+    with house_style():
+        figure, axes = matplotlib_figure(3, 5, figsize=(8.8, 6.0))
+        for axis, (name, field, weights) in zip(axes.flat, panels, strict=True):
+            if field is None:
+                bars(axis, weights, name, top=0.4)
+                axis.set_box_aspect(1)
+                axis.set_xlabel("position", fontsize=8.5, color=GREY, labelpad=2)
+                continue
+            axis.contourf(x, y, field.view_as(x), levels=9, cmap="Blues", alpha=0.75)
+            axis.scatter(*keys.T, s=6 + 420 * weights, color=ORANGE, edgecolors="white", linewidths=0.8, zorder=3)
+            for number, (key_x, key_y) in enumerate(keys.tolist()):
+                axis.text(key_x, key_y, str(number), fontsize=6.5, ha="center", va="center", color=DARK, zorder=4)
+            axis.scatter(*query.T, marker="x", s=45, color=DARK, linewidths=1.8, zorder=5)
+            bare(axis, name)
+            axis.set_box_aspect(1)
+            for spine in axis.spines.values():
+                spine.set_visible(False)
+        figure.tight_layout(h_pad=1.6, w_pad=0.6)
+        save(figure, path)
+
+
+def alignments(page: Variables, path: Path) -> None:
+    """The scores and what each alignment makes of them."""
+    with house_style():
+        figure, axes = matplotlib_figure(2, 5, figsize=(9.2, 3.4))
+        bars(axes.flat[0], page["e"][0], "the scores", colour=GREY, top=1.75, bottom=-1.75)
+        for axis, (name, weights) in zip(axes.flat[1:], page["aligned"].items(), strict=True):
+            signed = bool((weights < 0).any())
+            bars(axis, weights[0], name, top=1.04, bottom=-1.04 if signed else 0.0)
+        figure.tight_layout(h_pad=1.0, w_pad=1.2)
+        save(figure, path)
+
+
+def selections(page: Variables, path: Path) -> None:
+    """Weights of all queries on all keys, under each selection."""
+    panels = [(name, output.weights) for name, output in page["selected"].items()]
+    panels += [(f"forward, feature {f + 1}", page["one_way"][..., f]) for f in range(2)]
+    with house_style():
+        figure, axes = matplotlib_figure(1, 6, figsize=(9.2, 1.95))
+        for axis, (name, weights) in zip(axes, panels, strict=True):
+            matrix(axis, weights, name, x="key", y="query" if axis is axes[0] else "")
+        figure.tight_layout(w_pad=0.6)
+        save(figure, path)
+
+
+def queries(page: Variables, path: Path) -> None:
+    """Weights of queries that are made of the keys, learned, or fed back."""
+    rows = {"source2token": "feature", "memory network": "hop", "product hops": "hop", "capsules": "class"}
+    with house_style():
+        figure, axes = matplotlib_figure(2, 4, figsize=(9.2, 2.5))
+        for axis, (name, weights) in zip(axes.flat, page["asked"].items(), strict=True):
+            matrix(axis, weights, name, x="key", y=rows.get(name, "query"))
+        figure.tight_layout(h_pad=0.6, w_pad=1.6)
+        save(figure, path)
+
+
+def co_attention(page: Variables, path: Path) -> None:
+    """Weights on both inputs, in one row for each step."""
+    rows: list[tuple[str, Sequence[Tensor | None]]] = []
+    for name, output in page["co"].items():
+        if output.first_weights is not None:
+            rows.append((f"{name}, first step", (output.first_weights[0], None)))
+        rows.append((name, (output.weights1[0], output.weights2[0])))
+    rotated = page["rotated"]
+    rotatory: list[tuple[str, Sequence[Tensor | None]]] = [
+        ("target asks left and right", (rotated.left_weights[0], None, rotated.right_weights[0])),
+        ("left asks target", (None, rotated.target_left_weights[0], None)),
+        ("right asks target", (None, rotated.target_right_weights[0], None)),
+    ]
+    with house_style():
+        figure, axes = matplotlib_figure(1, 2, figsize=(9.2, 1.9))
+        strips(axes[0], rows, ("$X_1$", "$X_2$"), (5, 3))
+        strips(axes[1], rotatory, ("left", "target", "right"), (3, 2, 3), height=len(rows))
+        figure.tight_layout(w_pad=2.0)
+        save(figure, path)
+
+
+def strips(
+    axis: Any,
+    rows: Sequence[tuple[str, Sequence[Tensor | None]]],
+    heads: Sequence[str],
+    widths: Sequence[int],
+    *,
+    margin: float = 4.6,
+    height: int | None = None,
+) -> None:
+    """Rows of weights over several inputs side by side, with a gap between them, and each weight in its square."""
+    start = 0.0
+    for number, (head, width) in enumerate(zip(heads, widths, strict=True)):
+        axis.text(start + width / 2, -0.2, head, ha="center", va="bottom", fontsize=9)
+        for row, (_, parts) in enumerate(rows):
+            part = parts[number]
+            if part is None:
+                continue
+            edges = [start + column for column in range(len(part) + 1)]
+            values = part.detach()[None].numpy()
+            axis.pcolormesh(
+                edges, [row, row + 0.92], values, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=1.2
+            )
+            for column, weight in enumerate(part.tolist()):
+                said = "1" if weight > 0.995 else f"{weight:.2f}"[1:]
+                colour = "white" if weight > 0.55 else DARK
+                axis.text(start + column + 0.5, row + 0.46, said, ha="center", va="center", fontsize=7.5, color=colour)
+        start += width + 0.5
+    for row, (name, _) in enumerate(rows):
+        axis.text(-0.25, row + 0.46, name, ha="right", va="center", fontsize=9)
+    axis.axis("off")
+    axis.set_xlim(-margin, start)
+    axis.set_ylim(len(rows) if height is None else height, -0.9)
+
+
+def levels(page: Variables, path: Path) -> None:
+    """Weights on each level."""
+    words, sentences = page["document"].weights
+    social, via, mixed = page["social"], page["via"], page["mixed"]
+    with house_style():
+        figure, axes = matplotlib_figure(2, 2, figsize=(9.2, 2.3))
+        of_sentences = [(f"sentence {n + 1}", (words[0, n], sentences[0, n : n + 1])) for n in range(2)]
+        strips(axes[0, 0], of_sentences, ("words", "sentence"), (4, 2), margin=2.4)
+        of_aspects = [
+            (name, (weights[0], social.aspect_weights[0, n : n + 1]))
+            for n, (name, weights) in enumerate(social.weights.items())
+        ]
+        strips(axes[0, 1], of_aspects, ("elements", "aspect"), (5, 2), margin=2.4)
+        of_levels = [("above", (via.upper_weights[0],)), ("below", (via.lower_weights[0],))]
+        strips(axes[1, 0], of_levels, ("",), (8,), margin=2.4)
+        of_items = [(name, (mixed.weights[:, n],)) for n, name in enumerate(("place", "polar"))]
+        strips(axes[1, 1], of_items, ("",), (8,), margin=2.4)
+        titles = ("hierarchical", "social-contextual", "attention via attention", "multi-representation")
+        for axis, title in zip(axes.flat, titles, strict=True):
+            axis.set_title(title, fontsize=9.5, loc="left", x=0.0, pad=2, weight="bold")
+        figure.tight_layout(h_pad=1.0, w_pad=2.0)
+        save(figure, path)
+
+
+def relations(page: Variables, path: Path) -> None:
+    """What selects, and relations by several scores."""
+    sa = page["sa"]
+    panels: list[tuple[str, Tensor, bool]] = [
+        ("weights $\\alpha$", sa(page["x"], need_weights=True).weights[0, 0], False)
+    ]
+    for name, r in page["r"].items():
+        if r.shape[-1] == 1:
+            panels.append((name, r[..., 0], True))
+        else:
+            panels += [(f"{name} {f + 1}", r[..., f], True) for f in range(r.shape[-1])]
+    with house_style():
+        figure, axes = matplotlib_figure(1, 7, figsize=(9.2, 1.8))
+        for axis, (name, values, signed) in zip(axes, panels, strict=True):
+            matrix(axis, values, name, x="sender", y="receiver" if axis is axes[0] else "", signed=signed)
+            axis.title.set_fontsize(8.5)
+        figure.tight_layout(w_pad=0.5)
+        save(figure, path)
+
+
+PICTURES: dict[str, Drawing] = {
+    "scores": scores,
+    "alignments": alignments,
+    "selections": selections,
+    "queries": queries,
+    "co-attention": co_attention,
+    "levels": levels,
+    "relations": relations,
+}

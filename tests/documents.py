@@ -1,0 +1,89 @@
+"""Markdown whose Python runs and prints what it says: for README.md and the pages under docs.
+
+In a Python block, whatever a statement prints stands in a comment at its end, or in comment lines right below:
+
+    print(out.shape)  # torch.Size([2, 9, 64])
+    print(layer)
+    # Linear(...)
+
+An expression shows its value, as in the interactive interpreter; only a call may do without (``model.eval()``). What
+fails shows ``# ValueError: the message``. ``...`` stands for any text. Output without a comment fails, too. A comment
+beside a statement that shows nothing is prose.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and the line of the file on which the text begins."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(markdown: str) -> list[Block]:
+    return [
+        Block(match[1], match[2], markdown.count("\n", 0, match.start(2)) + 1) for match in FENCE.finditer(markdown)
+    ]
+
+
+def documented_output(lines: list[str], statement: ast.stmt) -> str:
+    """The comment at the end of a statement, and the comment lines right below it."""
+    last = statement.end_lineno or statement.lineno
+    rest = lines[last - 1].encode()[statement.end_col_offset or 0 :].decode().strip()
+    found = [rest] if rest.startswith("#") else []
+    for line in lines[last:]:
+        if not line.startswith("#"):
+            break
+        found.append(line)
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in found)
+
+
+def run(statement: ast.stmt, namespace: dict[str, Any], *, documented: bool, name: str) -> str:
+    """Execute one statement; return what it printed, showed or raised."""
+    shows = isinstance(statement, ast.Expr) and (documented or not isinstance(statement.value, ast.Call))
+    module = ast.Interactive([statement]) if shows else ast.Module([statement], [])
+    stdout = io.StringIO()
+    with contextlib.redirect_stdout(stdout):
+        try:
+            exec(compile(module, name, "single" if shows else "exec"), namespace)
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}")
+    return stdout.getvalue()
+
+
+def wrong_outputs(
+    markdown: str, name: str = "README.md", *, after_block: Callable[[int, dict[str, Any]], None] | None = None
+) -> Iterator[str]:
+    """What the Python blocks, run in order in one namespace, print otherwise than documented.
+
+    Args:
+        markdown: the page.
+        name: of its file.
+        after_block: called after each Python block with its number and the namespace.
+    """
+    namespace: dict[str, Any] = {"__name__": f"__{name}__"}
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for number, block in enumerate(block for block in blocks(markdown) if block.language == "python"):
+        lines = block.text.splitlines()
+        for statement in ast.parse(block.text).body:
+            want = documented_output(lines, statement)
+            got = run(statement, namespace, documented=bool(want), name=name)
+            if got and not doctest.OutputChecker().check_output(f"{want}\n", got, flags):
+                where = block.line + statement.lineno - 1
+                yield f"{name}, line {where}: {ast.unparse(statement)}\n  documented: {want}\n  printed: {got}"
+        if after_block is not None:
+            after_block(number, namespace)

@@ -1,0 +1,81 @@
+"""The pages of the attention gallery print what they say, and their pictures can be drawn from what they compute."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dual_attention import mechanisms
+
+from .documents import wrong_outputs
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = ("attention-gallery.md", "attention-at-work.md")
+LARGEST, LARGEST_OF_ALL = 40_000, 600_000  # bytes, of what a reader loads
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def gallery(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(DOCS)
+    yield importlib.import_module("make_gallery")
+
+
+@pytest.mark.parametrize("page", [PAGES[0], pytest.param(PAGES[1], marks=pytest.mark.slow)])
+def test_a_page_prints_what_it_says_and_is_drawn(page: str, gallery: ModuleType, tmp_path: Path):
+    steps = gallery.steps(text(page))
+
+    def draw(number: int, variables: dict[str, Any]) -> None:
+        for name in steps[number].pictures:
+            drawn = gallery.draw(name, variables, tmp_path)
+            assert drawn.read_bytes().startswith(b"\x89PNG")
+
+    wrong = list(wrong_outputs(text(page), page, after_block=draw))
+    assert not wrong, "\n".join(wrong)
+    assert sorted(p.stem for p in tmp_path.iterdir()) == sorted(name for step in steps for name in step.pictures)
+
+
+def test_every_picture_is_on_a_page_and_in_the_repository(gallery: ModuleType):
+    assert gallery.PAGES == PAGES
+    on_pages = [name for page in PAGES for step in gallery.steps(text(page)) for name in step.pictures]
+    assert sorted(on_pages) == sorted(gallery.PICTURES)
+    files = list((DOCS / "images" / "gallery").iterdir())
+    assert sorted(file.stem for file in files) == sorted(on_pages)
+    assert max(file.stat().st_size for file in files) < LARGEST
+    assert sum(file.stat().st_size for file in files) < LARGEST_OF_ALL
+
+
+def test_every_mechanism_is_shown():
+    """Each part, each mechanism and each recipe stands on the page, apart from base classes and what parts return."""
+    shown = set(re.findall(r"\w+", text(PAGES[0])))
+    bases = {"Align", "Message", "Messages", "Score", "ScoreFactory", "Select", "Selection"}
+    returned = {name for name in mechanisms.__all__ if name.endswith(("Output", "Messages", "Values"))}
+    assert set(mechanisms.__all__) - bases - returned <= shown
+    assert set(mechanisms.recipes.__all__) <= shown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str):
+    headings = {
+        other: {
+            re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text(other), re.M)
+        }
+        for other in PAGES
+    }
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text(page))):
+        assert not target or (DOCS / target).exists(), target
+        assert not anchor or anchor in headings[target or page], anchor
+
+
+def test_the_script_parses_a_page_into_code_and_pictures(gallery: ModuleType):
+    page = "text\n```python\na = 1\n```\n\n![A](images/gallery/one.png)\n\n```python\nb = a\n```\n"
+    assert [tuple(step) for step in gallery.steps(page)] == [("a = 1\n", ["one"]), ("b = a\n", [])]
