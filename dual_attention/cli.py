@@ -35,12 +35,23 @@ class Command:
         return getattr(importlib.import_module(module), name)
 
 
+_TRAINING = "dual_attention.training.commands"
+_LANGUAGE = "dual_attention.training.language.commands"
+_COMMANDS = "dual_attention.commands"
 _GAMES = "dual_attention.training.relational_games.commands"
 
 COMMANDS = (
     Command(("demo",), "", f"{_GAMES}:demo", "watch a DAT learn a relation from fewer examples than a Transformer"),
     Command(("train", "relational-games"), "[--KEY VALUE ...]", f"{_GAMES}:train", "train one model in a run folder"),
-    Command(("evaluate",), "RUN", f"{_GAMES}:evaluate", "accuracies of a trained model on all object sets"),
+    Command(("train", "language"), "[--KEY VALUE ...]", f"{_LANGUAGE}:train", "train a language model on your text"),
+    Command(("evaluate",), "RUN", f"{_TRAINING}:evaluate", "accuracies, or perplexity, of a trained model"),
+    Command(
+        ("generate",),
+        "CHECKPOINT PROMPT",
+        f"{_COMMANDS}.generate:generate",
+        "let a language model continue a text",
+    ),
+    Command(("info",), "CHECKPOINT", f"{_COMMANDS}.info:info", "configuration, parameters and memory of a model"),
     Command(
         ("reproduce", "relational-games"),
         "[--KEY VALUE ...]",

@@ -90,7 +90,15 @@ def test_the_module_runs_as_a_program():
     ("arguments", "message"),
     [
         (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
-        (["train", "chess"], "unknown command 'chess': expected relational-games"),
+        (["train", "chess"], "unknown command 'chess': expected language or relational-games"),
+        (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, received 0"),
+        (["train", "language", "--data.path", "none.txt"], r"data\.path: no such file or folder: none\.txt"),
+        (["train", "language", "--preset", "gpt"], "preset: expected one of .*received 'gpt'"),
+        (["train", "language", "--resume", "none"], "none: not a run folder"),
+        (["train", "language", "--optim.min_lr=1"], r"optim\.min_lr: expected a number from 0 to optim\.lr"),
+        (["generate"], "checkpoint"),
+        (["generate", "none", ""], "prompt: expected a text"),
+        (["info", "none"], "none: no such folder, and no name on the Hugging Face hub"),
         (["train", "relational-games", "--task", "chess"], "task.*Got value: chess"),
         (["train", "relational-games", "--optim.lr=-1"], r"optim\.lr: expected a positive number, received -1"),
         (["train", "relational-games", "--data.n_train=many"], r"data\.n_train.*many"),
@@ -253,3 +261,34 @@ def test_reproduce_dry_run(capsys):
     assert dat("reproduce", "relational-games", *words, "--out=grid", "--seeds=2") == 0
     assert "2 cells, 0 done, 2 to run" in capsys.readouterr().out
     assert not Path("grid").exists()
+
+
+def test_train_a_language_model_and_let_it_write(capsys, tmp_path):
+    (tmp_path / "text.txt").write_text("one two three\n" * 40)
+    words = ["--data.path=text.txt", "--preset=T-tiny", "--model.d_model=16", "--model.context=8", "--loop.steps=3"]
+    quick = ["--loop.batch_size=2", "--machine.threads=1", "--output.tensorboard=false", "--output.name=one"]
+    assert dat("train", "language", *words, *quick) == 0
+    out = capsys.readouterr().out
+    assert "T-tiny, 48 tokens: validation loss " in out and "bits per byte" in out
+    assert 'dat generate runs/one "..."' in out
+    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
+    numbers = json.loads(capsys.readouterr().out)["val"]
+    assert numbers["loss"] == json.loads(Path("runs/one/result.json").read_text())["loss"]["val"]
+    assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
+    assert f"perplexity {numbers['perplexity']:.2f}" in capsys.readouterr().out
+    assert "a finished run is never overwritten" in fails(capsys, "train", "language", *words, *quick)
+    assert "the run is finished" in fails(capsys, "train", "language", "--resume", "runs/one")
+    assert dat("generate", "runs/one", "one", "--max_new_tokens=5", "--seed=0", "--threads=1") == 0
+    assert capsys.readouterr().out.startswith("one")
+    assert dat("info", "runs/one") == 0
+    assert "TransformerLM, language run (finished)" in capsys.readouterr().out
+
+
+def test_an_interrupted_language_model_says_how_to_continue(capsys, monkeypatch, tmp_path):
+    from dual_attention.training import interrupt
+
+    (tmp_path / "text.txt").write_text("one two three\n" * 40)
+    monkeypatch.setattr(interrupt.StopOnSignal, "__call__", lambda self: True)
+    words = ["--data.path=text.txt", "--model.context=8", "--output.name=one", "--output.tensorboard=false"]
+    assert dat("train", "language", *words, "--machine.threads=1") == 130
+    assert "continue with: dat train language --resume runs/one" in capsys.readouterr().err

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The rooms, and the one direction of imports:
-#   functional -> layers -> {blocks, generation} -> models -> {hf, training, analysis} -> cli
+#   functional -> layers -> {blocks, generation} -> models -> {hf, training, analysis} -> checkpoints -> cli
 # ---------------------------------------------------------------------------------------------------------------------
 
 # Every file or folder directly under dual_attention/ has a room. A new one fails until it is given one here.
@@ -66,6 +66,8 @@ ROOMS = {
     "hf": "hf",
     "data": "data",
     "training": "training",
+    "checkpoints": "checkpoints",
+    "commands": "cli",
     "cli": "cli",
     "__main__": "cli",
 }
@@ -86,11 +88,12 @@ MAY_IMPORT = {
     "hf": ("utilities", *LIBRARY, "root", "generation"),
     "root": ("utilities", *LIBRARY, "mechanisms", "generation"),
     "training": ("utilities", *LIBRARY, "root", "data", "generation"),
-    "cli": ("utilities", *LIBRARY, "root", "data", "generation", "estimate", "hf", "training"),
+    "checkpoints": ("utilities", *LIBRARY, "root", "data", "generation", "hf", "training"),
+    "cli": ("utilities", *LIBRARY, "root", "data", "generation", "estimate", "hf", "training", "checkpoints"),
 }
 
 # The extra that a room's modules may need already when they are imported; all other rooms need torch and einops alone.
-EXTRA_AT_IMPORT = {"data": "train", "training": "train"}
+EXTRA_AT_IMPORT = {"data": "train", "training": "train", "checkpoints": "train"}
 
 # Fused kernels, which are imported only when they are run, except for what decides whether they can be.
 KERNELS = f"{PACKAGE}.functional.triton"

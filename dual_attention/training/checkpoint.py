@@ -1,8 +1,8 @@
 """Checkpoints: weights as safetensors, and the state that continues training to the same numbers.
 
-A checkpoint is a folder ``epoch-00012-step-00000123`` that appears by one rename, so weights and state always belong
-together: ``model.safetensors`` (weights and buffers) and ``state.pt`` (optimiser, random generators, position), a file
-that loads with ``weights_only=True``.
+A checkpoint is a folder ``epoch-00012-step-00000123`` (``report-...`` where training goes by steps) that appears by one
+rename, so weights and state always belong together: ``model.safetensors`` (weights and buffers) and ``state.pt``
+(optimiser, random generators, position), a file that loads with ``weights_only=True``.
 """
 
 from __future__ import annotations
@@ -67,12 +67,19 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """Folder of the newest checkpoint, or None."""
-        return max(self.folder.glob("epoch-*"), default=None)
+        return max(self._all(), default=None)
 
-    def save(self, epoch: int, step: int, model: nn.Module, state: dict[str, Any]) -> None:
-        """Write the checkpoint of this position, unless it is there already, and remove older ones."""
+    def _all(self) -> list[Path]:
+        return list(self.folder.glob("[!.]*-step-*"))
+
+    def save(self, epoch: int, step: int, model: nn.Module, state: dict[str, Any], *, unit: str = "epoch") -> None:
+        """Write the checkpoint of this position, unless it is there already, and remove older ones.
+
+        Args:
+            epoch, step: the position; all positions of a run count epochs, or other spans, by one ``unit``.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        target = self.folder / f"epoch-{epoch:05d}-step-{step:08d}"
+        target = self.folder / f"{unit}-{epoch:05d}-step-{step:08d}"
         if target.exists():
             return
         temporary = self.folder / f".{target.name}.{os.getpid()}.tmp"
@@ -81,7 +88,7 @@ class Checkpoints:
         save_weights(model, temporary / WEIGHTS)
         torch.save(state, temporary / STATE)
         os.replace(temporary, target)
-        for old in self.folder.glob("epoch-*"):
+        for old in self._all():
             if old != target:
                 shutil.rmtree(old)
 

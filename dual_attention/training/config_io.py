@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +55,36 @@ def parse_options(parser: Any, arguments: Sequence[str]) -> Any:
         return parser.instantiate(parser.parse_args(list(arguments)))
     except jsonargparse.ArgumentError as error:
         raise ValueError(" ".join(str(error).split())) from error
+
+
+def replace_presets(arguments: Sequence[str], options_of: Callable[[str], list[str]]) -> list[str]:
+    """``arguments`` with every ``--preset NAME`` replaced by ``options_of(NAME)``.
+
+    So a preset overrides what is written before it and is overridden by what is written after it.
+    """
+    expanded: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        option, equals, value = word.partition("=")
+        expanded.extend(options_of(value if equals else next(words, "")) if option == "--preset" else [word])
+    return expanded
+
+
+def as_options(key: str, settings: dict[str, Any]) -> list[str]:
+    """One option for each setting, ``KEY.NAME=VALUE``, those of a group as ``KEY.GROUP.NAME=VALUE``."""
+    options: list[str] = []
+    for name, setting in settings.items():
+        if isinstance(setting, dict):
+            options.extend(as_options(f"{key}.{name}", setting))
+        else:
+            options.append(f"{key}.{name}={setting if isinstance(setting, str) else json.dumps(setting)}")
+    return options
+
+
+def check_resume_alone(resume: str | None, arguments: Sequence[str]) -> None:
+    """Raise ``ValueError`` if ``--resume RUN`` is given beside other options."""
+    if resume is not None and len(arguments) != (1 if "=" in arguments[0] else 2):
+        raise ValueError(f"--resume RUN stands alone, its settings are in the folder; received {' '.join(arguments)}")
 
 
 def read_config(kind: type[Config], path: Path) -> Config:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import Tensor
+
 
 def check(condition: bool, argument: str, expected: str, received: object) -> None:
     """Raise ``ValueError("<argument>: expected <expected>, received <received>")`` unless ``condition`` holds."""
@@ -42,6 +44,15 @@ class OptimConfig:
         clip = self.grad_clip
         check(clip is None or clip > 0, "optim.grad_clip", "a positive number or null", clip)
 
+    @property
+    def lowest_lr(self) -> float:
+        """Learning rate at which a cosine ends."""
+        return 0.0
+
+    def decays(self, parameter: Tensor) -> bool:
+        """Whether the weight decay is of this parameter."""
+        return True
+
 
 @dataclass(frozen=True)
 class LoopConfig:
@@ -63,6 +74,35 @@ class LoopConfig:
             check(getattr(self, name) >= 1, f"loop.{name}", "an integer of at least 1", getattr(self, name))
         for name in ("eval_every", "checkpoint_every"):
             check(getattr(self, name) >= 0, f"loop.{name}", "an integer of at least 0", getattr(self, name))
+
+
+@dataclass(frozen=True)
+class StepLoopConfig:
+    """Length of training in steps, for data that is a stream rather than a set to pass through."""
+
+    steps: int = 1000
+    """Optimiser steps."""
+    batch_size: int = 32
+    """Examples in one optimiser step."""
+    micro_batch_size: int | None = None
+    """Examples in one forward and backward pass; gradients of a step are added up. Changes memory and speed, and
+    results by rounding alone. null takes the whole batch at once."""
+    eval_batch_size: int = 32
+    """Examples in one forward pass of an evaluation; changes memory and speed only."""
+    report_every: int = 10
+    """Steps between rows of metrics; 0 leaves those of evaluations and checkpoints."""
+    eval_every: int = 250
+    """Steps between evaluations on the validation set; 0 evaluates only after the last step."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints; Ctrl-C writes one more, after any step. 0 writes only that one."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "eval_batch_size"):
+            check(getattr(self, name) >= 1, f"loop.{name}", "an integer of at least 1", getattr(self, name))
+        for name in ("report_every", "eval_every", "checkpoint_every"):
+            check(getattr(self, name) >= 0, f"loop.{name}", "an integer of at least 0", getattr(self, name))
+        micro = self.micro_batch_size
+        check(micro is None or micro >= 1, "loop.micro_batch_size", "an integer of at least 1 or null", micro)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from .checkpoint import Checkpoints, random_state, restore_random_state
-from .configs import LoopConfig, OptimConfig
+from .configs import LoopConfig, OptimConfig, StepLoopConfig
 from .interrupt import Interrupted
 from .metrics import MetricsLog, Row
 from .optim import build_optimizer, learning_rate
-from .problem import Batch, Examples, LossFunction, Problem
+from .plan import make_plan
+from .problem import Examples, LossFunction, Problem
 from .progress import NoProgress, Progress
-from .seeding import epoch_order
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
@@ -78,19 +78,24 @@ class Trainer:
 
     Args:
         problem: model, data and loss; the model is on ``device`` already.
-        optim, loop: configuration.
+        optim, loop: configuration; training goes by epochs with a :class:`~.configs.LoopConfig`, by steps with a
+            :class:`~.configs.StepLoopConfig`.
         seed: seed of the order of the examples and of dropout.
         device: where the model is.
         checkpoints: where checkpoints go; None writes none.
         progress: what is shown.
         stop: looked at between steps; when true, a checkpoint is written and :class:`Interrupted` raised.
+
+    Attributes:
+        epoch: spans of the plan that are done, epochs or stretches of steps, see :mod:`.plan`.
+        step: optimiser steps that are done.
     """
 
     def __init__(
         self,
         problem: Problem,
         optim: OptimConfig,
-        loop: LoopConfig,
+        loop: LoopConfig | StepLoopConfig,
         *,
         seed: int,
         device: torch.device,
@@ -103,8 +108,8 @@ class Trainer:
         self.checkpoints, self.stop = checkpoints, stop
         self.progress = progress or NoProgress()
         self.optimizer = build_optimizer(problem.model, optim)
-        self.steps_per_epoch = -(-len(problem.train) // loop.batch_size)
-        self.total_steps = loop.epochs * self.steps_per_epoch
+        self.plan = make_plan(loop, len(problem.train), seed)
+        self.total_steps = self.plan.total_steps
         self.epoch = self.step = 0
         self.seconds = 0.0
         self._running = RunningMeans()
@@ -118,7 +123,7 @@ class Trainer:
         return True
 
     def fit(self, log: MetricsLog | None = None) -> dict[str, float]:
-        """Train to the end, then evaluate every set. One row an epoch goes to ``log``.
+        """Train to the end, then evaluate every set. One row a span of the plan goes to ``log``.
 
         Returns:
             ``{"<set>_<metric>": mean}`` for every evaluation set.
@@ -127,9 +132,10 @@ class Trainer:
             Interrupted: after a checkpoint, if ``stop()`` became true.
             Diverged: if the loss is no longer finite.
         """
-        self.progress.start(total_steps=self.total_steps, step=self.step, epochs=self.loop.epochs)
+        plan = self.plan
+        self.progress.start(total_steps=self.total_steps, step=self.step, epochs=plan.spans, unit=plan.unit)
         try:
-            while self.epoch < self.loop.epochs:
+            while self.epoch < plan.spans:
                 self._train_epoch()
                 self._end_epoch(log)
             self.progress.close()
@@ -158,30 +164,35 @@ class Trainer:
     def _train_epoch(self) -> None:
         """Take the steps of this epoch that are left."""
         self.problem.model.train()
-        order = epoch_order(len(self.problem.train), self.seed, self.epoch)
-        batches = order.split(self.loop.batch_size)
-        for indices in batches[self.step - self.epoch * self.steps_per_epoch :]:
+        batches = self.plan.batches(self.epoch)
+        for indices in batches[self.step - self.plan.first_step(self.epoch) :]:
             if self.stop():
                 raise Interrupted
             started = time.perf_counter()
-            self._train_step(self.problem.train.batch(indices), len(indices))
+            self._train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
             if self.step % CHECK_LOSS_EVERY == 0:
                 self._check_loss()
 
-    def _train_step(self, batch: Batch, count: int) -> None:
+    def _train_step(self, indices: Tensor) -> None:
+        """One optimiser step on the examples at ``indices``; its gradient is added up over micro-batches."""
+        problem = self.problem
         rate = learning_rate(self.optim, self.step, self.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss, metrics = self.problem.loss(self.problem.model, batch)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        means = []
+        for part in indices.split(self.plan.micro_batch_size or len(indices)):
+            loss, metrics = problem.loss(problem.model, problem.train.batch(part))
+            (loss if len(part) == len(indices) else loss * (len(part) / len(indices))).backward()
+            means.append(({"loss": loss.detach(), **metrics}, len(part)))
         if self.optim.grad_clip is not None:
-            nn.utils.clip_grad_norm_(self.problem.model.parameters(), self.optim.grad_clip)
+            nn.utils.clip_grad_norm_(problem.model.parameters(), self.optim.grad_clip)
         self.optimizer.step()
         self.step += 1
-        self._running.add({"loss": loss, **metrics}, count)
+        for values, count in means:
+            self._running.add(values, count)
 
     def _end_epoch(self, log: MetricsLog | None) -> None:
         """Evaluate if it is time, write the row, move on to the next epoch and save if it is time.
@@ -189,27 +200,28 @@ class Trainer:
         The position moves on only after the row is written: a stop during the evaluation repeats the evaluation.
         """
         self._check_loss()
-        done = self.epoch + 1
-        row: Row = {"epoch": done, "step": self.step, "lr": float(self.optimizer.param_groups[0]["lr"])}
+        span, plan = self.epoch, self.plan
+        row: Row = {plan.unit: span + 1, "step": self.step, "lr": float(self.optimizer.param_groups[0]["lr"])}
         row.update({f"train_{name}": value for name, value in self._running.means().items()})
-        if self.loop.eval_every and (done % self.loop.eval_every == 0 or done == self.loop.epochs):
+        if plan.evaluates(span):
             row.update(self.evaluate(tuple(name for name in self.problem.watch if name in self.problem.evaluation)))
         row["seconds"] = self.seconds
+        row.update(self.problem.derive(row))
         if log is not None:
             log.log(row)
         self.progress.row(row)
-        self.epoch = done
+        self.epoch = span + 1
         self._running = RunningMeans()
-        every = self.loop.checkpoint_every
-        if every and (done % every == 0 or done == self.loop.epochs):
+        if plan.saves(span):
             self._save()
 
     def _check_loss(self) -> None:
         loss = self._running.means().get("loss", 0.0)
         if not torch.isfinite(torch.tensor(loss)):
+            by_epochs = self.plan.unit == "epoch"
+            place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
             raise Diverged(
-                f"the loss became {loss} in epoch {self.epoch + 1} (step {self.step}): try a smaller optim.lr "
-                f"(now {self.optim.lr}) or optim.grad_clip"
+                f"the loss became {loss} in {place}: try a smaller optim.lr (now {self.optim.lr}) or optim.grad_clip"
             )
 
     def _save(self) -> None:
@@ -225,7 +237,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "random": random_state(self.device),
         }
-        self.checkpoints.save(self.epoch, self.step, self.problem.model, state)
+        self.checkpoints.save(self.epoch, self.step, self.problem.model, state, unit=self.plan.unit)
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]

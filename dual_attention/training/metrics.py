@@ -32,11 +32,14 @@ class MetricsLog:
         path: the JSON-lines file.
         tensorboard: folder of the event files; None writes none.
         epochs_done: position of training; rows of later epochs, left by an interrupted run, are dropped.
+        unit: the key that counts a row's epochs, or what takes their place.
     """
 
-    def __init__(self, path: Path, *, tensorboard: Path | None = None, epochs_done: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, tensorboard: Path | None = None, epochs_done: int = 0, unit: str = "epoch"
+    ) -> None:
         self.path = path
-        kept = [row for row in read_rows(path) if row["epoch"] <= epochs_done]
+        kept = [row for row in read_rows(path) if row[unit] <= epochs_done]
         write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
         self._writer: Any = None
         if tensorboard is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,16 +12,25 @@ from .configs import OptimConfig
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW over all parameters, as one fused kernel."""
+    """Adam or AdamW over all parameters that train, as one fused kernel."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
     return kind(
-        model.parameters(),
+        parameter_groups(model, config),
         lr=config.lr,
         betas=config.betas,
         eps=config.eps,
-        weight_decay=config.weight_decay,
         fused=True,
     )
+
+
+def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, Any]]:
+    """The parameters that train, with weight decay and without; a group without parameters is left out."""
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            groups[config.decays(parameter)].append(parameter)
+    decay = {True: config.weight_decay, False: 0.0}
+    return [{"params": group, "weight_decay": decay[kind]} for kind, group in groups.items() if group]
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
@@ -30,4 +40,5 @@ def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
     if config.schedule == "constant":
         return config.lr
     progress = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
-    return config.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    share = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return config.lowest_lr + (config.lr - config.lowest_lr) * share

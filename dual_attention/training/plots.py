@@ -45,18 +45,33 @@ def save_figure(figure: Any, path: Path, *, dpi: int = 150) -> None:
     require("matplotlib.pyplot", extra="train").close(figure)
 
 
-def plot_run(metrics: Path, path: Path, *, title: str) -> None:
-    """Loss and accuracy of one run over its epochs, from its ``metrics.jsonl``."""
+def plot_run(
+    metrics: Path,
+    path: Path,
+    *,
+    title: str,
+    over: str = "epoch",
+    names: tuple[str, str] = ("loss", "accuracy"),
+    dropout: bool = True,
+) -> None:
+    """Two metrics of one run over its epochs or steps, from its ``metrics.jsonl``.
+
+    Args:
+        over: the key of a row that is the horizontal axis.
+        dropout: whether the numbers of training are measured with dropout.
+    """
     rows = read_rows(metrics)
     with house_style():
         figure, axes = matplotlib_figure(1, 2, figsize=(8.5, 3.4))
-        for axis, name in zip(axes, ("loss", "accuracy"), strict=True):
+        for axis, name in zip(axes, names, strict=True):
             for split, colour in (("train", "#7f7f7f"), ("val", "#1f77b4")):
-                points = [(row["epoch"], row[f"{split}_{name}"]) for row in rows if f"{split}_{name}" in row]
+                points = [(row[over], row[f"{split}_{name}"]) for row in rows if f"{split}_{name}" in row]
                 if points:
-                    label = {"train": "training (with dropout)", "val": "validation"}[split]
+                    label = {"train": f"training{' (with dropout)' * dropout}", "val": "validation"}[split]
                     axis.plot(*zip(*points, strict=True), color=colour, label=label, marker="o", markersize=2.5)
-            axis.set(xlabel="epoch", ylabel=name)
+            axis.set(xlabel=over, ylabel=name.replace("_", " "))
+            if name == "perplexity":
+                axis.set_yscale("log")
         figure.suptitle(title, fontsize=12)
         figure.tight_layout()
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=2)

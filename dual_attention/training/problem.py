@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,13 @@ from torch import Tensor, nn
 Batch = tuple[Tensor, ...]
 LossFunction = Callable[[nn.Module, Batch], tuple[Tensor, dict[str, Tensor]]]
 """``loss(model, batch)`` returns the mean loss, a scalar with its graph, and further scalar means over the batch."""
+Derive = Callable[[Mapping[str, Any]], dict[str, float]]
+"""``derive(row)`` returns further numbers that follow from those of a row, as a perplexity from a mean loss."""
+
+
+def nothing(row: Mapping[str, Any]) -> dict[str, float]:
+    """No further numbers."""
+    return {}
 
 
 class Examples(Protocol):
@@ -30,7 +37,8 @@ class Examples(Protocol):
 class Problem:
     """A model to train on ``train`` by ``loss`` and to evaluate on every set in ``evaluation``.
 
-    ``watch`` names the evaluation sets looked at during training; all are evaluated after the last epoch.
+    ``watch`` names the evaluation sets looked at during training; all are evaluated after the last epoch. ``derive``
+    adds to each row of metrics.
     """
 
     model: nn.Module
@@ -38,6 +46,7 @@ class Problem:
     loss: LossFunction
     evaluation: Mapping[str, Examples] = field(default_factory=dict)
     watch: tuple[str, ...] = ("val",)
+    derive: Derive = nothing
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:

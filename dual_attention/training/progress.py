@@ -10,12 +10,15 @@ from typing import Any, Protocol
 from .._extras import require
 from .metrics import Row
 
+SHOWN = ("loss", "accuracy", "perplexity", "bits_per_byte")
+"""Ends of the names of the numbers that are shown."""
+
 
 class Progress(Protocol):
     """What the loop tells about its progress."""
 
-    def start(self, *, total_steps: int, step: int, epochs: int) -> None:
-        """Training begins, or continues, at ``step``."""
+    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
+        """Training begins, or continues, at ``step``; it goes by epochs, or by steps if ``unit`` is another."""
         ...
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None:
@@ -34,7 +37,7 @@ class Progress(Protocol):
 class NoProgress:
     """Shows nothing."""
 
-    def start(self, *, total_steps: int, step: int, epochs: int) -> None: ...
+    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None: ...
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None: ...
 
@@ -50,9 +53,10 @@ class LineProgress:
         self._seconds = seconds
         self._started = self._shown = time.monotonic()
         self._first = self._total = self._epochs = 0
+        self._unit = "epoch"
 
-    def start(self, *, total_steps: int, step: int, epochs: int) -> None:
-        self._first, self._total, self._epochs = step, total_steps, epochs
+    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
+        self._first, self._total, self._epochs, self._unit = step, total_steps, epochs, unit
         self._started = self._shown = time.monotonic()
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None: ...
@@ -64,7 +68,9 @@ class LineProgress:
         self._shown = now
         rate = (now - self._started) / max(1, row["step"] - self._first)
         left = rate * (self._total - row["step"])
-        print(f"epoch {row['epoch']}/{self._epochs}  {describe(row)}  {left:.0f} s left", flush=True)
+        by_epochs = self._unit == "epoch"
+        place = f"epoch {row['epoch']}/{self._epochs}" if by_epochs else f"step {row['step']}/{self._total}"
+        print(f"{place}  {describe(row)}  {left:.0f} s left", flush=True)
 
     def close(self) -> None: ...
 
@@ -77,39 +83,45 @@ class BarProgress:
         self._bar: Any = rich.Progress(
             rich.TextColumn("[bold]training[/]"),
             rich.BarColumn(),
-            rich.TextColumn("epoch {task.fields[epoch]}  {task.fields[text]}"),
+            rich.TextColumn("{task.fields[place]}  {task.fields[text]}"),
             rich.TimeRemainingColumn(compact=True),
         )
         self._task: Any = None
-        self._epochs = 0
+        self._epochs = self._total = self._done = 0
+        self._by_epochs = True
         self._validation = ""
         self._shown = 0.0
 
-    def start(self, *, total_steps: int, step: int, epochs: int) -> None:
-        self._epochs = epochs
-        self._task = self._bar.add_task("", total=total_steps, completed=step, epoch=f"0/{epochs}", text="")
+    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
+        self._epochs, self._total, self._done, self._by_epochs = epochs, total_steps, step, unit == "epoch"
+        self._task = self._bar.add_task("", total=total_steps, completed=step, place=self._place(0), text="")
         self._bar.start()
 
+    def _place(self, epoch: int) -> str:
+        return f"epoch {epoch}/{self._epochs}" if self._by_epochs else f"step {self._done}/{self._total}"
+
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None:
+        self._done += 1
         now = time.monotonic()
         if now - self._shown < 0.2:
             self._bar.advance(self._task)
             return
         self._shown = now
         text = " ".join(f"{name} {value:.3f}" for name, value in numbers().items())
-        self._bar.update(self._task, advance=1, epoch=f"{epoch + 1}/{self._epochs}", text=f"{text}{self._validation}")
+        self._bar.update(self._task, advance=1, place=self._place(epoch + 1), text=f"{text}{self._validation}")
 
     def row(self, row: Row) -> None:
-        if "val_accuracy" in row:
-            self._validation = f"  [green]val accuracy {row['val_accuracy']:.3f}[/]"
+        shown = next((name for name in ("val_accuracy", "val_loss") if name in row), None)
+        if shown is not None:
+            self._validation = f"  [green]{shown.replace('_', ' ')} {row[shown]:.3f}[/]"
 
     def close(self) -> None:
         self._bar.stop()
 
 
 def describe(row: Row) -> str:
-    """The losses and accuracies of a row in words."""
-    shown = [(name, value) for name, value in row.items() if name.endswith(("loss", "accuracy"))]
+    """The losses, accuracies and what else says how well a model does, of a row, in words."""
+    shown = [(name, value) for name, value in row.items() if name.endswith(SHOWN)]
     return "  ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._extras import require
 from .checkpoint import WEIGHTS, Checkpoints
 from .files import read_json, write_atomically, write_json
 
 
 class RunFolder:
-    """Paths of one run.
+    """Paths of one run, and what kind of run it is.
 
     ``config.yaml`` the configuration; ``metrics.jsonl`` and ``tensorboard/`` the numbers of every epoch;
     ``checkpoints/`` the newest checkpoint; ``model.safetensors`` the final weights; ``result.json`` the final
@@ -36,16 +40,27 @@ class RunFolder:
         return self.result.exists()
 
     @classmethod
-    def create(cls, path: str | Path, config: str) -> RunFolder:
+    def create(cls, path: str | Path, config: str, write: Callable[[Path], None] | None = None) -> RunFolder:
         """Make the folder and write ``config`` (YAML text) into it.
+
+        Args:
+            write: called with a folder to write further files into; the run folder appears when all are written.
 
         Raises:
             FileExistsError: if there is anything at ``path``; it is left untouched.
         """
         folder = cls(path)
         folder.refuse_existing()
-        folder.path.mkdir(parents=True)
-        write_atomically(folder.config, config)
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = folder.path.with_name(f".{folder.path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.mkdir()
+            write_atomically(cls(temporary).config, config)
+            if write is not None:
+                write(temporary)
+            os.rename(temporary, folder.path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
         return folder
 
     @classmethod
@@ -59,6 +74,27 @@ class RunFolder:
         if not folder.config.is_file():
             raise FileNotFoundError(f"{path}: not a run folder (it has no config.yaml)")
         return folder
+
+    def kind(self) -> str:
+        """What the run trains, by the keys of its configuration.
+
+        Returns:
+            ``"relational-games"`` or ``"language"``.
+
+        Raises:
+            ValueError: if it is neither.
+        """
+        yaml = require("yaml", extra="train")
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{self.config}: not a configuration ({' '.join(str(error).split())})") from error
+        keys = set(values) if isinstance(values, dict) else set()
+        if "task" in keys:
+            return "relational-games"
+        if {"data", "model", "loop"} <= keys:
+            return "language"
+        raise ValueError(f"{self.config}: not the configuration of a run")
 
     def refuse_existing(self) -> None:
         """Raise FileExistsError, saying what to do, if there is anything at the path."""

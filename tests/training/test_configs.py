@@ -20,6 +20,7 @@ from dual_attention.training.config_io import (
     write_config,
 )
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig
+from dual_attention.training.language.config import LanguageConfig
 from dual_attention.training.relational_games.baseline_config import (
     AbstractorConfig,
     CoRelNetConfig,
@@ -37,7 +38,7 @@ from dual_attention.training.relational_games.demo import DemoConfig
 from dual_attention.training.relational_games.grid import GridConfig
 from dual_attention.training.relational_games.presets import PRESETS
 
-CONFIGS = (RelationalGamesConfig, GridConfig, DemoConfig)
+CONFIGS = (RelationalGamesConfig, GridConfig, DemoConfig, LanguageConfig)
 
 
 def keys(kind: type, prefix: str = "") -> list[tuple[type, str, str]]:

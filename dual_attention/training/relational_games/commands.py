@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ..._extras import require
-from ..config_io import build_parser, option_parser, parse_config, parse_options
+from ..config_io import (
+    as_options,
+    build_parser,
+    check_resume_alone,
+    option_parser,
+    parse_config,
+    parse_options,
+    replace_presets,
+)
 from ..configs import MachineConfig
 from ..interrupt import Interrupted
 from ..run_folder import RunFolder
@@ -25,32 +33,10 @@ INTERRUPTED = 130
 def expand_presets(arguments: Sequence[str]) -> list[str]:
     """``arguments`` with every ``--preset NAME`` replaced by the options that it stands for.
 
-    So a preset overrides what is written before it and is overridden by what is written after it.
-
     Raises:
         ValueError: if there is no preset of that name.
     """
-    expanded: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        option, equals, value = word.partition("=")
-        if option != "--preset":
-            expanded.append(word)
-            continue
-        model = preset(value if equals else next(words, ""))
-        expanded.extend(as_options("--model", asdict(model)))
-    return expanded
-
-
-def as_options(key: str, settings: dict[str, Any]) -> list[str]:
-    """One option for each setting, ``KEY.NAME=VALUE``, those of a group as ``KEY.GROUP.NAME=VALUE``."""
-    options: list[str] = []
-    for name, setting in settings.items():
-        if isinstance(setting, dict):
-            options.extend(as_options(f"{key}.{name}", setting))
-        else:
-            options.append(f"{key}.{name}={setting if isinstance(setting, str) else json.dumps(setting)}")
-    return options
+    return replace_presets(arguments, lambda name: as_options("--model", asdict(preset(name))))
 
 
 def train(prog: str, arguments: Sequence[str]) -> int:
@@ -67,8 +53,7 @@ def train(prog: str, arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
     config, options = parse_config(parser, RelationalGamesConfig, expand_presets(arguments))
-    if options.resume is not None and len(arguments) != (1 if "=" in arguments[0] else 2):
-        raise ValueError(f"--resume RUN stands alone, its settings are in the folder; received {' '.join(arguments)}")
+    check_resume_alone(options.resume, arguments)
     path = Path(options.resume or Path(config.output.folder) / config.run_name)
     try:
         folder = resume_run(path) if options.resume is not None else start_run(config)
@@ -99,21 +84,17 @@ def console() -> Any:
     return require("rich.console", extra="train").Console()
 
 
-def evaluate(prog: str, arguments: Sequence[str]) -> int:
-    """``dat evaluate``."""
+def evaluate(run: str, machine: MachineConfig, *, as_json: bool) -> int:
+    """``dat evaluate`` of a run of Relational Games."""
     from .evaluate import accuracy_table, evaluate_run
 
-    parser = option_parser(prog=prog, description="Measure a trained model on all object sets, from its weights.")
-    parser.add_argument("run", metavar="RUN", help="Run folder of a finished run.")
-    parser.add_argument("--json", action="store_true", help="Print the numbers as JSON instead of a table.")
-    parser.add_class_arguments(MachineConfig, "machine")
-    options = parse_options(parser, arguments)
-    results = evaluate_run(options.run, options.machine)
-    if options.json:
+    results = evaluate_run(run, machine)
+    if as_json:
         print(json.dumps(results, indent=2))
         return 0
-    run = RunFolder(options.run).read_result()
-    console().print(accuracy_table(results, f"{run['task']}, {run['n_train']:,} examples: {run['model']}"))
+    result = RunFolder(run).read_result()
+    title = f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
+    console().print(accuracy_table(results, title))
     return 0
 
 

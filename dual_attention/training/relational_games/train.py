@@ -7,16 +7,13 @@ from typing import Any
 
 import torch
 
-from ..checkpoint import save_weights
 from ..config_io import commented_yaml, read_config
-from ..interrupt import StopOnSignal
+from ..fit import fit
 from ..loop import Trainer
-from ..metrics import MetricsLog
 from ..plots import plot_run
 from ..problem import Problem
 from ..progress import choose_progress
 from ..run_folder import RunFolder
-from ..seeding import derive_seed
 from .config import RelationalGamesConfig
 from .model import count_parameters
 from .problem import build_problem
@@ -53,26 +50,16 @@ def resume_run(path: str | Path) -> RunFolder:
 
 def run(folder: RunFolder, config: RelationalGamesConfig, problem: Problem, device: torch.device) -> dict[str, Any]:
     """Train in ``folder`` from its newest checkpoint, or from the start, to the end; returns the result."""
-    with StopOnSignal() as stop:
-        torch.manual_seed(derive_seed(config.seed, "dropout"))
-        trainer = Trainer(
-            problem,
-            config.optim,
-            config.loop,
-            seed=config.seed,
-            device=device,
-            checkpoints=folder.checkpoints,
-            progress=choose_progress(config.output.progress),
-            stop=stop,
-        )
-        trainer.resume()
-        tensorboard = folder.tensorboard if config.output.tensorboard else None
-        log = MetricsLog(folder.metrics, tensorboard=tensorboard, epochs_done=trainer.epoch)
-        try:
-            final = trainer.fit(log)
-        finally:
-            log.close()
-    save_weights(problem.model, folder.weights)
+    trainer, final = fit(
+        folder,
+        problem,
+        config.optim,
+        config.loop,
+        config.output,
+        seed=config.seed,
+        device=device,
+        progress=choose_progress(config.output.progress),
+    )
     title = f"{config.task}, {config.data.n_train:,} examples: {config.model.name}"
     plot_run(folder.metrics, folder.curves, title=title)
     result = summary(config, trainer, final)
@@ -92,7 +79,7 @@ def summary(config: RelationalGamesConfig, trainer: Trainer, final: dict[str, fl
         "loss": {name: final[f"{name}_loss"] for name in trainer.problem.evaluation},
         "steps": trainer.step,
         "seconds": round(trainer.seconds, 3),
-        "examples_per_second": round(trainer.loop.epochs * len(trainer.problem.train) / max(trainer.seconds, 1e-9), 1),
+        "examples_per_second": round(config.loop.epochs * len(trainer.problem.train) / max(trainer.seconds, 1e-9), 1),
         "device": trainer.device.type,
         "threads": torch.get_num_threads(),
     }

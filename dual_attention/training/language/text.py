@@ -1,0 +1,142 @@
+"""Text as documents, read in pieces of bounded size: files on disk, and the documentation of the running Python."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import hashlib
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+BLOCK = 1 << 22
+"""Bytes read at a time."""
+
+
+class Piece(NamedTuple):
+    """A part of a document.
+
+    Attributes:
+        text: some of its text.
+        begins: whether it is the first part.
+    """
+
+    text: str
+    begins: bool
+
+
+def find_files(paths: Sequence[str], argument: str) -> list[Path]:
+    """The files that paths, folders (all their .txt files, sorted) and patterns stand for, in that order.
+
+    Raises:
+        FileNotFoundError: naming ``argument``, if one of them stands for no file.
+    """
+    found: list[Path] = []
+    for text in paths:
+        path = Path(text).expanduser()
+        if path.is_file():
+            files = [path]
+        elif path.is_dir():
+            files = sorted(file for file in path.rglob("*.txt") if file.is_file())
+            if not files:
+                raise FileNotFoundError(f"{argument}: the folder {path} holds no .txt file")
+        else:
+            root = Path(path.anchor) if path.anchor else Path()
+            pattern = str(path.relative_to(path.anchor)) if path.anchor else str(path)
+            files = sorted(root.glob(pattern)) if set(pattern) & set("*?[") else []
+            if not files:
+                raise FileNotFoundError(f"{argument}: no such file or folder: {text}")
+        found.extend(files)
+    return found
+
+
+def read_pieces(path: Path, separator: str) -> Iterator[Piece]:
+    """The documents of a text file, in UTF-8, between separators; empty ones are left out.
+
+    A document is cut between a character and a line break after it, where no tokenizer has a token that spans the cut.
+
+    Raises:
+        ValueError: naming the file and the place, if it is not UTF-8.
+    """
+    held, begins = "", True
+    for block in _blocks(path):
+        held += block
+        *whole, held = held.split(separator) if separator else [held]
+        for text in whole:
+            if text.strip() or (text and not begins):
+                yield Piece(text, begins)
+            begins = True
+        if len(held) > BLOCK:
+            cut = _last_cut(held, len(held) - len(separator))
+            if cut:
+                yield Piece(held[:cut], begins)
+                held, begins = held[cut:], False
+    if held.strip() or (held and not begins):
+        yield Piece(held, begins)
+
+
+def _blocks(path: Path) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    done = 0
+    with open(path, "rb") as file:
+        while True:
+            data = file.read(BLOCK)
+            try:
+                yield decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                place = done - len(decoder.getstate()[0]) + error.start
+                raise ValueError(f"{path}: not UTF-8 text (byte {place}: {error.reason})") from error
+            if not data:
+                return
+            done += len(data)
+
+
+def _last_cut(text: str, limit: int) -> int:
+    """The last place before ``limit`` between a character that is no space and a line break; 0 if there is none."""
+    place = text.rfind("\n", 0, max(limit, 0))
+    while place > 0 and text[place - 1].isspace():
+        place = text.rfind("\n", 0, place)
+    return max(place, 0)
+
+
+def python_documentation() -> list[str]:
+    """The documentation of the running Python: help topics, and the docstrings of each module of its library.
+
+    Nothing is imported or run to find them. The order is a mixed one, the same for the same Python.
+    """
+    documents = {f"topic {name}": text for name, text in _topics().items()}
+    library = Path(sysconfig.get_path("stdlib"))
+    skipped = {"site-packages", "dist-packages", "test", "tests", "lib2to3", "idlelib", "pydoc_data"}
+    for path in sorted(library.rglob("*.py")):
+        place = path.relative_to(library)
+        if skipped.isdisjoint(place.parts) and not place.parts[0].startswith("config-"):
+            text = "\n\n".join(_docstrings(path))
+            if text:
+                documents[place.as_posix()] = text
+    mixed = sorted(documents, key=lambda name: hashlib.sha256(name.encode()).digest())
+    return [f"{documents[name]}\n" for name in mixed]
+
+
+def _topics() -> dict[str, str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions of Python leave it out
+        return {}
+    return dict(topics)
+
+
+def _docstrings(path: Path) -> list[str]:
+    """The docstrings of a module, its classes and functions, each after a line that names what it is of."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                heading = "" if isinstance(node, ast.Module) else f"{node.name}:\n"
+                found.append(heading + text)
+    return found

@@ -1,0 +1,202 @@
+"""Opening trained models: the weights that were saved, under any of their names, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file, save_model
+
+from dual_attention import LanguageModelConfig, cli
+from dual_attention.checkpoints import fit_weights, open_checkpoint
+from dual_attention.language_models import DualAttnTransformerLM
+from tests.language import KINDS, build, tokens
+
+
+def save(model, folder: Path, kind: str) -> Path:
+    """A folder of the hub's format."""
+    folder.mkdir()
+    config = {
+        "vocab_size": 11,
+        "d_model": 16,
+        "n_layers": 2,
+        "dff": 20,
+        "dropout_rate": 0.0,
+        "activation": "gelu",
+        "norm_first": True,
+        "max_block_size": 24,
+        "pos_enc_type": model.pos_enc_type,
+    }
+    if kind == "transformer":
+        config["n_heads"] = 4
+    else:
+        from tests.language import SYMBOLS
+
+        config |= {"n_heads_sa": 2, "n_heads_ra": 2, "symbol_retrieval": kind, "symbol_retrieval_kwargs": SYMBOLS[kind]}
+        if kind == "position_relative":
+            config["ra_kwargs"] = {"use_relative_positional_symbols": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    save_model(model, str(folder / "model.safetensors"))
+    return folder
+
+
+def same_logits(model, other) -> bool:
+    x = tokens(2, 9)
+    with torch.no_grad():
+        return torch.equal(model.eval()(x).logits, other(x).logits)
+
+
+@pytest.mark.parametrize("pos_enc_type", ["RoPE", "pos_emb"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_that_was_saved(tmp_path, kind, pos_enc_type):
+    model = build(kind, pos_enc_type=pos_enc_type)
+    checkpoint = open_checkpoint(save(model, tmp_path / "m", kind))
+    assert not checkpoint.model.training and checkpoint.kind == "model folder"
+    assert same_logits(model, checkpoint.model)
+    assert isinstance(checkpoint.config, LanguageModelConfig) and checkpoint.weights_dtype == torch.float32
+
+
+def test_symbols_that_are_computed_are_there(tmp_path):
+    """Sinusoids are not in the file."""
+    symbols = {"symbol_dim": 16, "max_length": 24, "sinusoidal": True}
+    model = build("positional_symbols", symbol_retrieval_kwargs=symbols)
+    folder = save(model, tmp_path / "m", "positional_symbols")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "symbol_retrieval_kwargs": symbols}))
+    assert same_logits(model, open_checkpoint(folder).model)
+
+
+def test_tensors_under_all_their_names_or_as_a_state_dict(tmp_path):
+    model = build("symbolic_attention")
+    folder = save(model, tmp_path / "m", "symbolic_attention")
+    whole = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    assert len(whole) > len(load_file(folder / "model.safetensors"))
+    save_file(whole, folder / "model.safetensors")
+    assert same_logits(model, open_checkpoint(folder).model)
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    assert same_logits(model, open_checkpoint(folder).model)
+
+
+def test_dtype_and_what_is_stored(tmp_path):
+    folder = save(build("transformer").bfloat16(), tmp_path / "m", "transformer")
+    for device in ("cpu", "meta"):
+        assert open_checkpoint(folder, device=device).weights_dtype == torch.bfloat16
+    assert {p.dtype for p in open_checkpoint(folder).model.parameters()} == {torch.float32}
+    assert {p.dtype for p in open_checkpoint(folder, dtype=torch.float64).model.parameters()} == {torch.float64}
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_weights_that_do_not_fit_are_named(tmp_path, device):
+    folder = save(build("symbolic_attention"), tmp_path / "m", "symbolic_attention")
+    good = load_file(folder / "model.safetensors")
+    block = "layers.blocks.0.dual_attn.relational_attention"
+    bad = {**good, "extra.weight": torch.zeros(1), f"{block}.wr": torch.zeros(2, 3)}
+    del bad["layers.blocks.1.norm1.weight"], bad["layers.final_out.weight"]
+    save_file(bad, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors: the weights are not those of the model") as caught:
+        open_checkpoint(folder, device=device)
+    message = str(caught.value)
+    assert "missing: " in message and "layers.blocks.1.norm1.weight" in message
+    assert "layers.final_out.weight" in message or "layers.token_embedder.weight" in message
+    assert "unexpected: extra.weight" in message
+    assert f"of another shape: {block}.wr (2, 3) instead of (2, " in message
+    assert "\n" not in message
+
+
+def test_tensors_that_are_one_may_not_differ():
+    model = build("transformer")
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state["layers.token_embedder.weight"] += 1
+    with pytest.raises(ValueError, match=r"different though they are one in the model: .*token_embedder"):
+        fit_weights(model, state, source="x")
+
+
+class Evil:
+    def __init__(self, path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_pickles_that_run_code_are_refused(tmp_path):
+    folder = save(build("transformer"), tmp_path / "m", "transformer")
+    (folder / "model.safetensors").unlink()
+    torch.save({"x": Evil(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin: refused"):
+        open_checkpoint(folder)
+    assert not (tmp_path / "ran").exists()
+    torch.save([1], folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="expected a state dict"):
+        open_checkpoint(folder)
+
+
+def test_what_is_no_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = save(build("transformer"), tmp_path / "m", "transformer")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "model.pt").write_bytes(b"")
+    config = folder / "config.json"
+    good = config.read_text()
+    for name, message in (
+        ("empty", "empty: not a checkpoint"),
+        ("model.pt", r"model\.pt: a pickle, which could run code"),
+        ("m/model.safetensors", "a file; name the folder of the checkpoint"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(name)
+    for name in ("none", "./a/b", "a/b/c", "empty/none"):
+        with pytest.raises(FileNotFoundError, match="no such folder, and no name on the Hugging Face hub"):
+            open_checkpoint(name)
+    for text, message in (
+        ("{", r"config\.json: not a JSON file"),
+        ("[]", "expected the arguments of a model"),
+        (json.dumps({**json.loads(good), "n_head": 3}), "unknown keys: 'n_head'"),
+        (json.dumps({"model_type": "gpt2"}), "in the format of transformers"),
+    ):
+        config.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(folder)
+    config.write_text(good)
+    (folder / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(ValueError, match="not a file of safetensors"):
+        open_checkpoint(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="m: has no weights"):
+        open_checkpoint(folder)
+
+
+def test_a_name_on_the_hub_without_network(capsys):
+    pytest.importorskip("huggingface_hub")
+    assert cli.main(["info", "somebody/no-such-model"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("dat: error: somebody/no-such-model: no such folder here, and no such model")
+    assert "the hub cannot be reached, and no copy is kept here" in error
+    assert error.count("\n") == 1
+
+
+def test_a_name_on_the_hub(tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    model = build("symbolic_attention")
+    folder = save(model, tmp_path / "snapshot", "symbolic_attention")
+    monkeypatch.setattr(hub, "hf_hub_download", lambda name, file: str(folder / file))
+    checkpoint = open_checkpoint("somebody/a-model")
+    assert isinstance(checkpoint.model, DualAttnTransformerLM) and same_logits(model, checkpoint.model)
+    assert checkpoint.source == "somebody/a-model"
+
+
+def test_a_run_that_has_no_weights_yet(tmp_path):
+    from dual_attention.training.config_io import commented_yaml
+    from dual_attention.training.language.config import LanguageConfig
+    from dual_attention.training.run_folder import RunFolder
+
+    run = RunFolder.create(tmp_path / "run", commented_yaml(LanguageConfig()))
+    with pytest.raises(FileNotFoundError, match="the run has no weights yet"):
+        open_checkpoint(run.path)
+    run.config.write_text("x: 1")
+    with pytest.raises(ValueError, match="not the configuration of a run"):
+        open_checkpoint(run.path)
