@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .functional.checks import check_dropout as check_dropout
+
 
 def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
     """Width of one head, after checking that the head counts fit together.
@@ -30,13 +32,6 @@ def check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name}: expected a positive number, got {size}")
-
-
-def check_dropout(name: str, rate: float) -> float:
-    """The rate itself; ``ValueError`` outside [0, 1)."""
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"{name}: expected a rate in [0, 1), got {rate}")
-    return rate
 
 
 def check_sequence(name: str, x: Tensor, width: int, *, batch: Sequence[int] | None = None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ._model_inputs import is_integer
+from ._model_inputs import check_segments, is_integer
 from .functional import positions_from_padding, positions_from_segments
 from .functional.masks import require_boolean
 from .positional_encoding import check_positions
@@ -31,11 +31,7 @@ def check_masks(x: Tensor, padding_mask: Tensor | None, segments: Tensor | None,
         return
     if cached:
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
-    if not is_integer(segments) or tuple(segments.shape) not in ((1, length), (batch, length)):
-        raise ValueError(
-            f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(segments.shape)} of dtype {segments.dtype}"
-        )
+    check_segments(segments, batch, length)
 
 
 def token_positions(

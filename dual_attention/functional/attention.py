@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import reference
-from .masks import MaskPattern
+from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast
+from .masks import MaskPattern, as_pattern, check_bias
 
 LARGEST_MASK = 2**22
 """Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time."""
@@ -44,13 +45,28 @@ def attention(
     Returns:
         Attended values ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None. Rows with nothing
         to attend are zero.
+
+    Raises:
+        ValueError: if shapes or devices disagree, or the dropout is outside [0, 1).
+        TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
-    n, m = q.shape[-2], k.shape[-2]
-    if not isinstance(mask, MaskPattern):
-        mask = MaskPattern(n, m, mask)
+    check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
+    check_same_device(q=q, k=k, v=v, bias=bias)
+    if not is_autocast(q):  # which casts them to one type
+        check_same_dtype(q=q, k=k, v=v)
+    check_dropout("dropout", dropout)
+    batch, heads, n, _ = q.shape
+    m = k.shape[2]
+    _check_senders(q, k, v)
+    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
+    mask, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
+    bias = None if bias is None else bias.to(q.dtype)
     if need_weights:
         return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
 
+    if mask.padding is not None:
+        # Fused kernels mask by adding minus infinity, which does not hide the NaN of a key.
+        k = k.masked_fill(~mask.padding[:, None, :, None], 0.0)
     value_width = v.shape[-1]
     wide = max(q.shape[-1], value_width)
     if q.shape[-1] != value_width:  # fused kernels want one width; zeros change neither scores nor values
@@ -74,6 +90,16 @@ def attention(
 def narrow(x: Tensor, rows: slice, columns: slice) -> Tensor:
     """Rows and columns of a tensor broadcastable to ``(B, H, N, M)``."""
     return x[:, :, rows if x.shape[2] > 1 else slice(None), columns if x.shape[3] > 1 else slice(None)]
+
+
+def _check_senders(q: Tensor, k: Tensor, v: Tensor) -> None:
+    batch, heads, _, width = q.shape
+    groups, m = k.shape[1:3]
+    for name, tensor, shape in (("k", k, (batch, groups, m, width)), ("v", v, (batch, groups, m, v.shape[3]))):
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
+    if not groups or heads % groups:
+        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
 
 
 def _fused(

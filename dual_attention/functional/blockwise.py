@@ -62,7 +62,7 @@ def blockwise_relational_attention(
 
     blocks = [
         checkpoint(attend, slice(start, min(start + block, q.shape[2])), q, k, u, w, table, bias, use_reentrant=False)
-        for start in range(0, q.shape[2], block)
+        for start in range(0, max(q.shape[2], 1), block)  # without receivers there is an empty block
     ]
     attended = [torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True)]
     return attended[0], attended[1]

@@ -140,7 +140,7 @@ class _Blocks:
         With a causal mask the last block is the largest, whose memory serves the others.
         """
         spans = []
-        for start in reversed(range(0, self.n, self.block)):
+        for start in reversed(range(0, self.n if self.batch else 0, self.block)):
             stop = min(start + self.block, self.n)
             first, last = self.pattern.senders(start, stop)
             if first < last:

@@ -23,6 +23,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .checks import check_same_device
+
 
 def causal_mask(length: int, *, device: torch.device | str | None = None) -> Tensor:
     """Boolean mask ``(length, length)``, ``True`` at ``[i, j]`` where ``j <= i``."""
@@ -159,6 +161,7 @@ class MaskPattern:
         if self.window is not None:
             first = max(first, start + self.offset - self.window + 1)
             last = min(last, stop + self.offset + self.window - 1)
+        last = max(last, 0)
         return min(first, last), last
 
     @property
@@ -199,8 +202,10 @@ class MaskPattern:
 
     @property
     def may_hide_all(self) -> bool:
-        """Whether there may be receivers that may attend nothing; order alone leaves each its own place."""
-        return any(part is not None for part in (self.attn_mask, self.padding, self.receiver_segments))
+        """Whether there may be receivers that may attend nothing; order leaves each its own place, if it has one."""
+        if any(part is not None for part in (self.attn_mask, self.padding, self.receiver_segments)):
+            return True
+        return (self.causal or self.window is not None) and not 0 <= self.offset <= self.m - self.n
 
     def hide_(self, scores: Tensor, rows: slice, columns: slice) -> None:
         """Put minus infinity in a block of scores ``(B, H, rows, columns)`` where nothing may be attended."""
@@ -310,6 +315,39 @@ def mask_pattern(
     return MaskPattern(n, m, attn_mask, padding_mask, receivers, senders, is_causal, window, offset)
 
 
+def as_pattern(
+    mask: Tensor | MaskPattern | None, *, batch: int, heads: int, n: int, m: int, like: Tensor
+) -> MaskPattern:
+    """The argument ``mask`` of an operation, checked, as a pattern; masks must be where ``like``, its queries, is.
+
+    Raises:
+        TypeError: if a mask is not boolean.
+        ValueError: if it is for other sizes, or on another device.
+    """
+    shape = (batch, heads, n, m)
+    if not isinstance(mask, MaskPattern):
+        check_same_device(q=like, mask=mask)
+        return MaskPattern(n, m, None if mask is None else _as_four_dimensional("mask", mask, shape))
+    if (mask.n, mask.m) != (n, m):
+        raise ValueError(f"mask: expected a pattern of (N, M) = {(n, m)}, got one of {(mask.n, mask.m)}")
+    if mask.attn_mask is not None:
+        check_same_device(q=like, attn_mask=mask.attn_mask)
+        _as_four_dimensional("attn_mask", mask.attn_mask, shape)
+    if mask.padding is not None:
+        require_boolean("padding_mask", mask.padding)
+    for name, part, length in (
+        ("padding_mask", mask.padding, m),
+        ("segments", mask.receiver_segments, n),
+        ("segments", mask.sender_segments, m),
+    ):
+        if part is None:
+            continue
+        check_same_device(q=like, **{name: part})
+        if tuple(part.shape) not in ((batch, length), (1, length)):
+            raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
+    return mask
+
+
 def combine_masks(
     attn_mask: Tensor | None = None,
     padding_mask: Tensor | None = None,
@@ -335,7 +373,9 @@ def combine_masks(
     return mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes).dense(device)
 
 
-def check_bias(bias: Tensor | None, *, batch: int, heads: int, n: int, m: int) -> Tensor | None:
+def check_bias(
+    bias: Tensor | None, *, batch: int, heads: int, n: int, m: int, name: str = "attn_bias"
+) -> Tensor | None:
     """Check an additive attention bias; returns it with four dimensions, broadcastable to ``(B, H, N, M)``.
 
     Raises:
@@ -345,16 +385,18 @@ def check_bias(bias: Tensor | None, *, batch: int, heads: int, n: int, m: int) -
     if bias is None:
         return None
     if not bias.is_floating_point():
-        raise TypeError(f"attn_bias: expected a floating-point tensor, got dtype {bias.dtype} (masks are `attn_mask`)")
-    return _broadcastable("attn_bias", bias, (batch, heads, n, m))
+        masks = name.replace("bias", "mask")
+        raise TypeError(f"{name}: expected a floating-point tensor, got dtype {bias.dtype} (masks are `{masks}`)")
+    return _broadcastable(name, bias, (batch, heads, n, m))
 
 
 def require_boolean(name: str, mask: Tensor) -> None:
     """Raise ``TypeError`` unless ``mask`` is boolean."""
     if mask.dtype != torch.bool:
+        bias = "bias" if name == "mask" else "attn_bias"
         raise TypeError(
             f"{name}: expected a boolean tensor (True = may be attended), got dtype {mask.dtype}; "
-            "additive float biases are the separate argument `attn_bias`"
+            f"additive float biases are the separate argument `{bias}`"
         )
 
 

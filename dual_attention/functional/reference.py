@@ -181,7 +181,12 @@ def relational_cross_attention(
         weights = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
     else:
         scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
-        weights = activation_function(activation)(scores if bias is None else scores + bias)
+        if bias is not None:
+            scores = scores + bias
+            allowed = bias != -torch.inf
+            mask = allowed if mask is None else mask & allowed
+            scores = scores.masked_fill(~allowed, 0.0)  # not every activation of minus infinity has a gradient
+        weights = activation_function(activation)(scores)
         if mask is not None:
             weights = weights.masked_fill(~mask, 0.0)
     weights = F.dropout(weights, dropout)

@@ -16,8 +16,9 @@ from torch import Tensor
 from . import reference
 from .activations import Activation, activation_function
 from .blockwise import blockwise_relational_attention
+from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast
 from .linear import linear_relational_attention
-from .masks import MaskPattern
+from .masks import MaskPattern, as_pattern, check_bias
 from .relation_tiles import prefers_tiles
 from .sdpa import sdpa_relational_attention
 from .symbols import OffsetSymbols, RelativeSymbols
@@ -87,7 +88,8 @@ def relational_attention(
         scale, rel_scale: factors of the attention scores and of the relations.
         rel_activation: activation of the relations, a name or an elementwise function.
         mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``, True = may be attended; or a pattern.
-        bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks.
+        bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks. It acts on the
+            attention scores alone: relations under softmax are normalised over all senders that ``mask`` allows.
         dropout: rate on the attention weights; symbols and relations see the same mask.
         need_weights: also return the weights and the relations, which needs them to be built.
         impl: ``"reference"`` is the paper's equation as it stands. ``"dense"`` builds the weights, and the relations if
@@ -97,25 +99,31 @@ def relational_attention(
             bias and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
             and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
             bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if relative symbols have about
-            a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise linear. All agree
-            to rounding; under dropout linear draws another mask than the others.
+            a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise linear. Where
+            ``torch.export`` leaves lengths open it is linear, and dense for activated relations. All agree to rounding;
+            under dropout linear draws another mask than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
         zero.
 
     Raises:
-        ValueError: if shapes disagree, or ``impl`` is unknown or cannot do what is asked.
+        ValueError: if shapes or devices disagree, the dropout is outside [0, 1), or ``impl`` is unknown or cannot do
+            what is asked.
+        TypeError: if types disagree (under autocast ``w_r`` may differ, as a parameter does), a mask is not boolean, or
+            a bias not floating point.
     """
-    _check_shapes(q, k, u, w, symbols, w_r)
+    _check_tensors(q, k, u, w, symbols, w_r, bias)
+    check_dropout("dropout", dropout)
     n, m = q.shape[2], k.shape[2]
-    if not isinstance(mask, MaskPattern):
-        mask = MaskPattern(n, m, mask)
+    sizes = {"batch": q.shape[0], "heads": q.shape[1], "n": n, "m": m}
+    mask, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
+    bias = None if bias is None else bias.to(q.dtype)
     if rel_activation != "softmax" and rel_activation != "identity":
         rel_activation = activation_function(rel_activation)
     if impl == "triton" or (impl == "auto" and preferred(q)):
         wishes: dict[str, Any] = {"bias": bias, "dropout": dropout, "need_weights": need_weights}
-        against = obstacle(q, k, u, w, symbols, mask, rel_activation=rel_activation, **wishes)
+        against = obstacle(q, u, symbols, mask, rel_activation=rel_activation, **wishes)
         if impl == "triton" and against is not None:
             raise ValueError(f"impl='triton' cannot compute this: {against}")
         if against is None:
@@ -187,10 +195,10 @@ def _linear(
 ) -> Tensor:
     if need_weights:
         raise ValueError("impl='linear' builds neither weights nor relations whole: it needs need_weights=False")
-    if _symbol_for_each_pair(symbols, q.shape[2], k.shape[2]):
+    if isinstance(symbols, RelativeSymbols) and _symbol_for_each_pair(symbols, q.shape[2], k.shape[2]):
         raise ValueError(
-            "impl='linear' needs a library of relative symbols with fewer rows than pairs, got "
-            f"{symbols.shape} from {symbols.library.shape[0] if isinstance(symbols, RelativeSymbols) else 0} rows"
+            "impl='linear' needs a library of relative symbols with at most 2 (N + M) = "
+            f"{2 * (q.shape[2] + k.shape[2])} rows, got {symbols.library.shape[0]}"
         )
     operation = linear_relational_attention
     arguments: dict[str, Any] = {
@@ -292,22 +300,52 @@ def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tenso
 def _dense_is_faster(q: Tensor, u: Tensor, m: int, rel_activation: str | Activation) -> bool:
     """Whether there are so few pairs that it is best to build all weights at once."""
     batch, heads, n, _ = q.shape
+    if _is_open(n, m):
+        return rel_activation != "identity"
     if n * m > LARGEST_DENSE:
         return False
     if not q.is_cpu or n < FEWEST_RECEIVERS or rel_activation != "identity":
         return True
-    return batch * heads * n * m <= MOST_WEIGHTS and not prefers_tiles(heads, u.shape[3])
+    few = _is_open(batch) or batch * heads * n * m <= MOST_WEIGHTS
+    return few and not prefers_tiles(heads, u.shape[3])
 
 
 def _symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
     """Whether relative symbols have so many rows that hardly any two pairs share one."""
-    return isinstance(symbols, RelativeSymbols) and symbols.library.shape[0] > 2 * (n + m)
+    if not isinstance(symbols, RelativeSymbols) or _is_open(n, m):
+        return False
+    return symbols.library.shape[0] > 2 * (n + m)
+
+
+def _is_open(*lengths: int) -> bool:
+    """Whether an export leaves lengths open: what is chosen must then serve all, and may not depend on them."""
+    return any(isinstance(length, torch.SymInt) for length in lengths)
+
+
+def _check_tensors(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    bias: Tensor | None,
+) -> None:
+    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+    check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
+    check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
+    check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
+    if w_r.dtype != q.dtype and not is_autocast(q):
+        check_same_dtype(q=q, w_r=w_r)
+    _check_shapes(q, k, u, w, symbols, w_r)
 
 
 def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | RelativeSymbols, w_r: Tensor) -> None:
     batch, heads, n, width = q.shape
     groups, m = k.shape[1], k.shape[2]
     n_relations, p = u.shape[2:]
+    if not (n_relations and p):
+        raise ValueError(f"u: expected at least one relation and one feature of it, got shape {tuple(u.shape)}")
     expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
         "k": (k, (batch, groups, m, width)),
         "u": (u, (batch, n, n_relations, p)),
@@ -324,5 +362,5 @@ def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | 
     for name, (tensor, shape) in expected.items():
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
-    if heads % groups:
+    if not groups or heads % groups:
         raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")

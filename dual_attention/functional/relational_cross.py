@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from . import reference
 from .activations import Activation
 from .attention import attention, narrow
-from .masks import MaskPattern
+from .checks import check_axes, check_dropout, check_same_device, check_same_dtype
+from .masks import MaskPattern, as_pattern, check_bias
 from .symbols import RelativeSymbols
 
 __all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
@@ -39,7 +40,7 @@ def relational_cross_attention(
     *,
     scale: float,
     activation: str | Activation = "softmax",
-    mask: MaskPattern,
+    mask: Tensor | MaskPattern | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
@@ -57,6 +58,7 @@ def relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None.
     """
+    mask, bias = _checked((q,), (k,), symbols, mask, bias, dropout)
     if activation == "softmax" and not need_weights and isinstance(symbols, Tensor):
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
@@ -82,7 +84,7 @@ def disentangled_relational_cross_attention(
     *,
     scale: float,
     rel_activation: str | Activation = "identity",
-    mask: MaskPattern,
+    mask: Tensor | MaskPattern | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
@@ -101,6 +103,8 @@ def disentangled_relational_cross_attention(
         Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
     """
 
+    mask, bias = _checked((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
+
     def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
         (q, q_rel), (k, k_rel) = queries, keys
         return reference.disentangled_relational_cross_attention(
@@ -112,6 +116,39 @@ def disentangled_relational_cross_attention(
         attended, weights, relations = attend(queries, keys, symbols, mask=mask.dense(q.device), bias=bias)
         return (attended, weights, relations) if need_weights else (attended, None, None)
     return _in_blocks(attend, queries, keys, symbols, mask, bias), None, None
+
+
+def _checked(
+    queries: Tensors,
+    keys: Tensors,
+    symbols: Tensor | RelativeSymbols,
+    mask: Tensor | MaskPattern | None,
+    bias: Tensor | None,
+    dropout: float,
+) -> tuple[MaskPattern, Tensor | None]:
+    """The mask and the bias, in the type of the queries, after all arguments have been checked."""
+    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+    tensors = dict(zip(("q", "q_rel"), queries, strict=False)) | dict(zip(("k", "k_rel"), keys, strict=False))
+    for name, tensor in tensors.items():
+        check_axes(**{name: (tensor, 4)})
+    q, k = queries[0], keys[0]
+    (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
+    expected = {"q": q.shape, "q_rel": q.shape, "k": (batch, groups, m, width), "k_rel": (batch, groups, m, width)}
+    if isinstance(symbols, RelativeSymbols):
+        expected["symbols"] = (n, m, groups, symbols.shape[-1])
+    else:
+        expected["symbols"] = (1 if symbols.shape[0] == 1 else batch, groups, m, symbols.shape[-1])
+    for name, tensor in {**tensors, "symbols": symbols}.items():
+        if tuple(tensor.shape) != tuple(expected[name]):
+            raise ValueError(f"{name}: expected shape {tuple(expected[name])}, got {tuple(tensor.shape)}")
+    if not groups or heads % groups:
+        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
+    check_same_device(**tensors, symbols=table, bias=bias)
+    check_same_dtype(**tensors, symbols=table)
+    check_dropout("dropout", dropout)
+    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
+    bias = check_bias(bias, **sizes, name="bias")
+    return as_pattern(mask, like=q, **sizes), None if bias is None else bias.to(q.dtype)
 
 
 def _in_blocks(

@@ -108,3 +108,59 @@ def test_blocks_of_long_sequences_are_the_reference(seed, n, block, causal, wind
         torch.autograd.grad(ours, inputs, cotangent), torch.autograd.grad(wanted, inputs, cotangent), strict=True
     ):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_keys_of_padding_do_not_show(value):
+    (q, k, v), _, _ = draw_inputs(0, 2, 2, 1, 5, 5, 4, 4)
+    padding = torch.ones(2, 5, dtype=torch.bool)
+    padding[1, 3:] = False
+    pattern = MaskPattern(5, 5, padding=padding)
+    wanted, _ = attention(q, k, v, scale=0.7, mask=pattern)
+    with torch.no_grad():
+        k[1, :, 3:] = value
+    shown, _ = attention(q, k, v, scale=0.7, mask=pattern)
+    torch.testing.assert_close(shown, wanted)
+    for grad in torch.autograd.grad(shown.sum(), (q, k, v)):
+        assert grad.isfinite().all()
+
+
+def test_a_bias_below_the_range_of_the_type_masks():
+    (q, k, v), _, _ = draw_inputs(0, 1, 2, 1, 3, 4, 4, 4)
+    bias = torch.zeros(1, 1, 3, 4)
+    bias[:, :, 0] = bias[..., 1] = -1e9
+    inputs = [x.half() for x in (q, k, v)]
+    for need_weights in (False, True):
+        output, _ = attention(*inputs, scale=0.7, bias=bias, need_weights=need_weights)
+        assert output.dtype == torch.float16 and (output[:, :, 0] == 0).all()
+        wanted, _ = reference.attention(q, k, v, scale=0.7, bias=bias.masked_fill(bias < 0, -torch.inf))
+        torch.testing.assert_close(output.double(), wanted, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"dropout": 1.0}, ValueError, "^dropout: expected a rate"),
+        ({"mask": torch.zeros(1, 1, 3, 4)}, TypeError, "^mask: expected a boolean tensor"),
+        ({"mask": torch.ones(1, 1, 4, 4, dtype=torch.bool)}, ValueError, "^mask: expected shape"),
+        ({"bias": torch.ones(1, 1, 3, 4, dtype=torch.bool)}, TypeError, "^bias: expected a floating-point"),
+        ({"k": torch.zeros(1, 1, 4, 4)}, TypeError, "^k: expected dtype torch.float64 as q"),
+        ({"v": torch.zeros(1, 1, 4, 4, device="meta")}, ValueError, "^v: expected a tensor on cpu as q"),
+        ({"v": torch.zeros(1, 1, 5, 4, dtype=torch.float64)}, ValueError, "^v: expected shape"),
+        ({"q": torch.zeros(2, 3, 4, dtype=torch.float64)}, ValueError, "^q: expected 4 axes"),
+    ],
+)
+def test_wrong_arguments_are_named(change, error, message):
+    (q, k, v), _, _ = draw_inputs(0, 1, 2, 1, 3, 4, 4, 4)
+    with pytest.raises(error, match=message):
+        attention(**{"q": q, "k": k, "v": v, "scale": 0.7, **change})
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_autocast_takes_tensors_of_several_types(need_weights):
+    (q, k, v), _, _ = draw_inputs(0, 1, 2, 1, 3, 4, 4, 4)
+    wanted, _ = reference.attention(q, k, v, scale=0.7)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, _ = attention(q.bfloat16(), k.float(), v.float(), scale=0.7, need_weights=need_weights)
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(output.double(), wanted, atol=0.05, rtol=0.05)

@@ -111,3 +111,40 @@ def test_memory_between_forward_and_backward_grows_with_the_length(activation):
         return sum(storages.values())
 
     assert kept(1024) < 2.5 * kept(512)
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh", "silu", "gelu", "softmax"])
+@pytest.mark.parametrize("largest", [0, 10_000])
+def test_a_bias_of_minus_infinity_masks_under_every_activation(activation, largest, monkeypatch):
+    monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", largest)
+    queries, keys, symbols, table, pattern, _ = inputs(2, False, False, True)
+    hidden = torch.zeros(1, 1, N, N, dtype=torch.float64).masked_fill(torch.rand(N, N) < 0.4, -torch.inf)
+    mask = (hidden == 0) & torch.ones(N, N, dtype=torch.bool).tril()
+    arguments = {"scale": 0.5, "activation": activation}
+    ours, _ = relational_cross_attention(queries[0], keys[0], symbols, mask=pattern, bias=hidden, **arguments)
+    wanted, _ = reference.relational_cross_attention(queries[0], keys[0], symbols, mask=mask, **arguments)
+    check(ours, wanted, (queries[0], keys[0], table))
+
+
+@pytest.mark.parametrize("operation", [relational_cross_attention, disentangled_relational_cross_attention])
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"dropout": 1.5}, ValueError, "^dropout: expected a rate"),
+        ({"mask": torch.ones(1, 1, N, N)}, TypeError, "^mask: expected a boolean tensor"),
+        ({"mask": torch.ones(1, 1, N, N + 1, dtype=torch.bool)}, ValueError, "^mask: expected shape"),
+        ({"bias": torch.zeros(1, 1, N + 1, N)}, ValueError, "^bias: expected shape"),
+        ({"k": torch.zeros(B, 2, N, D)}, TypeError, "^k: expected dtype"),
+        ({"k": torch.zeros(B, 2, N, D + 1, dtype=torch.float64)}, ValueError, "^k: expected shape"),
+        ({"k": torch.zeros(B, 3, N, D, dtype=torch.float64)}, ValueError, "^(k|k_rel|symbols): "),
+        ({"symbols": torch.zeros(B, 2, N + 1, D, dtype=torch.float64)}, ValueError, "^symbols: expected shape"),
+        ({"symbols": torch.zeros(B, 2, N, D, device="meta")}, ValueError, "^symbols: expected a tensor on cpu"),
+    ],
+)
+def test_wrong_arguments_are_named(operation, change, error, message):
+    queries, keys, symbols, _, pattern, _ = inputs(2, False, False, False)
+    given = {"q": queries[0], "k": keys[0], "symbols": symbols, "mask": pattern}
+    if operation is disentangled_relational_cross_attention:
+        given |= {"q_rel": queries[1], "k_rel": keys[1]}
+    with pytest.raises(error, match=message):
+        operation(**{**given, **change}, scale=0.5)

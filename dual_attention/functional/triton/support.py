@@ -35,9 +35,7 @@ INSTALLED = installed_version()
 
 def obstacle(
     q: Tensor,
-    k: Tensor,
     u: Tensor,
-    w: Tensor,
     symbols: Tensor | RelativeSymbols,
     pattern: MaskPattern,
     *,
@@ -46,9 +44,8 @@ def obstacle(
     dropout: float,
     need_weights: bool,
 ) -> str | None:
-    """Why the fused kernels cannot compute this, in words; None if they can."""
+    """Why the fused kernels cannot compute this, in words; None if they can. All tensors are of one type and device."""
     table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
-    tensors = {"q": q, "k": k, "u": u, "w": w, "symbols": table}
     if need_weights:
         return "it never builds weights or relations whole: it needs need_weights=False"
     if rel_activation != "identity":
@@ -63,15 +60,11 @@ def obstacle(
         return f"receivers must begin where senders do, got receivers that continue after {pattern.offset} senders"
     if isinstance(symbols, RelativeSymbols) and not isinstance(symbols, OffsetSymbols):
         return "relative symbols must be OffsetSymbols, whose index it computes and need not read"
-    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
-    if len(set(dtypes.values())) > 1 or q.dtype not in DTYPES:
-        return f"it needs one dtype of bfloat16, float16 and float32 for all tensors, got {dtypes}"
+    if q.dtype not in DTYPES:
+        return f"it needs bfloat16, float16 or float32, got {q.dtype}"
     widths = {"a query": q.shape[-1], "a symbol": table.shape[-1], "a relation": u.shape[-1]}
     if max(widths.values()) > WIDEST:
         return f"it holds widths up to {WIDEST}, got {widths}"
-    devices = {name: str(tensor.device) for name, tensor in tensors.items()}
-    if len(set(devices.values())) > 1:
-        return f"it needs all tensors on one device, got {devices}"
     if INSTALLED is None:
         return "the package triton is not installed"
     if INSTALLED < OLDEST:
