@@ -6,7 +6,7 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -162,7 +162,7 @@ class Attention(nn.Module):
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         past = self._past(cache, key, is_causal, segments)
         batch, n, m = query.shape[0], query.shape[1], past.held + key.shape[1]
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + key.shape[1]}
+        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + key.shape[1]}
         pattern = mask_pattern(
             attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
         ).last_senders(m)

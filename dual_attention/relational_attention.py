@@ -6,7 +6,7 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relati
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -199,7 +199,7 @@ class RelationalAttention(nn.Module):
         check_sequence("y", y, self.d_model, batch=(x.shape[0],))
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
+        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
         pattern = mask_pattern(
             attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
         ).last_senders(m)

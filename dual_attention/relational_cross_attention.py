@@ -6,6 +6,7 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -112,7 +113,7 @@ class RelationalCrossAttention(nn.Module):
         check_sequence("y", y, self.d_model, batch=(x.shape[0],))
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
+        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
         pattern = mask_pattern(
             attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
         ).last_senders(m)
@@ -229,7 +230,7 @@ class DisentangledRelationalCrossAttention(nn.Module):
         check_sequence("y", y, self.d_model, batch=(x.shape[0],))
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
+        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
         pattern = mask_pattern(
             attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
         ).last_senders(m)

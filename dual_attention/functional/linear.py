@@ -28,6 +28,9 @@ from .symbols import RelativeSymbols
 BLOCK = 128
 """Receivers in a block. Larger blocks make larger products and hold more weights at a time."""
 
+SMALLEST_BLOCK = 32
+"""Receivers in a block at least, however many senders there are."""
+
 WEIGHTS = 2**20
 """Weights of a block of as many examples as are handled at a time, about: 4 MB of float32, which a processor's cache
 holds."""
@@ -47,7 +50,7 @@ def linear_relational_attention(
     pattern: MaskPattern,
     bias: Tensor | None = None,
     dropout: float = 0.0,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attended symbols and attended relations.
 
@@ -58,7 +61,7 @@ def linear_relational_attention(
         bias: added to the scaled scores, broadcastable to ``(B, H, N, M)``; minus infinity masks.
         dropout: rate on the weights; symbols and relations see the same mask, which depends on a seed drawn from the
             global generator and is drawn again, not kept, in the backward pass.
-        block: receivers handled at a time.
+        block: receivers handled at a time; by default :func:`block_size`.
 
     Returns:
         ``(B, H, N, d_h)`` and ``(B, H, N, R)``. Asking for a second derivative raises ``RuntimeError``.
@@ -84,8 +87,17 @@ def linear_relational_attention(
         scale,
         rel_scale,
         dropout,
-        block,
+        block_size(q.shape[1], k.shape[2]) if block is None else block,
     )
+
+
+def block_size(heads: int, m: int) -> int:
+    """Receivers handled at a time: fewer with more senders, so that a block's weights take no more memory."""
+    return BLOCK if _is_open(m) else min(BLOCK, max(SMALLEST_BLOCK, 2 * WEIGHTS // max(1, heads * m)))
+
+
+def _is_open(length: int) -> bool:
+    return isinstance(length, torch.SymInt)
 
 
 class _Blocks:
@@ -357,19 +369,25 @@ def _backward_op(
     tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
     numbers = (causal, window, offset, scale, rel_scale, dropout, block)
     wide = torch.promote_types(q.dtype, torch.float32)
-    dq, dk, du, dw = (x.new_empty(x.shape) for x in (q, k, u, w))
+    of_inputs: list[Tensor] = []
     dtable = table.new_zeros(table.shape, dtype=wide)
     dbias = q.new_zeros(0 if bias is None else bias.shape, dtype=wide)
     pairs = pair_symbols(table, index)
     for examples, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
         of_bias = None if bias is None else _of_examples(dbias, examples)
         *grads, of_table = blocks.backward(grad_symbols[examples], grad_relations[examples], of_bias)
-        for total, grad in zip((dq, dk, du, dw), grads, strict=True):
-            total[examples] = grad
+        grads = [grad.to(q.dtype) for grad in grads]
+        if examples == slice(0, len(q)):
+            of_inputs = [grad.contiguous() for grad in grads]
+        else:
+            of_inputs = of_inputs or [x.new_empty(x.shape) for x in (q, k, u, w)]
+            for total, grad in zip(of_inputs, grads, strict=True):
+                total[examples] = grad
         into = dtable if index is not None else _of_examples(dtable, examples)
         into += of_table
     if pairs is not None:
         dtable = pairs.table_gradient()
+    dq, dk, du, dw = of_inputs or [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, u, w)]
     return dq, dk, du, dw, dtable.to(table.dtype), dbias.to(q.dtype)
 
 
