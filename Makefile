@@ -42,6 +42,7 @@ pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)
+	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/hub/make_hub.py
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
@@ -68,6 +69,6 @@ $(READY): pyproject.toml constraints.txt
 $(GOLDEN_READY): constraints.txt
 	@echo "Setting up $(GOLDEN_VENV) ..."
 	@test -x $(GOLDEN_VENV)/bin/pip || $(PYTHON) -m venv $(GOLDEN_VENV)
-	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) torch einops numpy safetensors
+	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) torch einops numpy safetensors huggingface-hub
 	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) --no-deps dual-attention==0.0.7
 	@touch $@
