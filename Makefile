@@ -42,6 +42,7 @@ pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)
+	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/hub/make_hub.py
 
 bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published package; ARGS="--suite step --lengths 1024"
 	$(BIN)/python benchmarks/run.py --published $(GOLDEN_VENV)/bin/python $(ARGS)
@@ -74,6 +75,6 @@ $(READY): pyproject.toml constraints.txt
 $(GOLDEN_READY): constraints.txt
 	@echo "Setting up $(GOLDEN_VENV) ..."
 	@test -x $(GOLDEN_VENV)/bin/pip || $(PYTHON) -m venv $(GOLDEN_VENV)
-	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) torch einops numpy safetensors
+	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) torch einops numpy safetensors huggingface-hub
 	@$(GOLDEN_VENV)/bin/python $(PIP_INSTALL) --no-deps dual-attention==0.0.7
 	@touch $@

@@ -52,7 +52,7 @@ class Trace(NamedTuple):
     Attributes:
         hidden: ``(B, N, d)``, what the output layer reads.
         states: L + 1 tensors ``(B, N, d)``: what enters each block, and what leaves the last, before the last norm.
-        maps: of each block its attention weights ``(B, H, N, N)``, or its
+        maps: of each block its attention weights ``(B, H, N, t + N)``, or its
             :class:`~dual_attention.dual_attention.DualAttentionOutput`.
     """
 
@@ -334,6 +334,7 @@ class LanguageModel(Generates, nn.Module):
             x = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
         return self.layers.norm(x)
 
+    @leaves_cache_whole
     def trace(
         self,
         x: Tensor,
@@ -341,13 +342,16 @@ class LanguageModel(Generates, nn.Module):
         padding_mask: Tensor | None = None,
         segments: Tensor | None = None,
         positions: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> Trace:
         """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
-        x, inputs = self._enter(x, padding_mask, segments, positions, 0, cached=False)
+        caches = self._caches(cache)
+        start = 0 if cache is None else cache.length
+        x, inputs = self._enter(x, padding_mask, segments, positions, start, cached=cache is not None)
         states, maps = [x], []
-        symbols = self._symbols_for_all(x, inputs, {})
+        symbols = self._symbols_for_all(x, inputs, caches[0])
         for layer in range(self.n_layers):
-            x, found = self._block(layer, x, symbols, inputs, {}, need_weights=True)
+            x, found = self._block(layer, x, symbols, inputs, caches[layer], need_weights=True)
             states.append(x)
             maps.append(found)
         return Trace(self.layers.norm(x), tuple(states), tuple(maps))

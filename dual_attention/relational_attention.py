@@ -211,7 +211,7 @@ class RelationalAttention(nn.Module):
         sv = project_symbols(
             self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=y.shape[1], relative=relative, past=past
         )
-        (k, w), sv = with_earlier(past, batch, n, sv, k=k, w=self.wk_rel(y))
+        (k, w), sv = with_earlier(past, batch, n, sv, k=k, w=self._relation_keys(y))
 
         if self.rel_pos_keys is not None:
             bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m, offset=past.offset))
@@ -235,8 +235,12 @@ class RelationalAttention(nn.Module):
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """The relations r(x_i, y_j) alone, without a mask: ``(B, N, M, R)``."""
-        u, w = self._relation_heads(self.wq_rel(x)), self._relation_heads(self.wk_rel(x if y is None else y))
+        u, w = self._relation_heads(self.wq_rel(x)), self._relation_heads(self._relation_keys(x if y is None else y))
         return reference.relations(u, w, scale=self.rel_scale, activation=self.rel_activation)
+
+    def _relation_keys(self, y: Tensor) -> Tensor:
+        # `wk_rel` is `wq_rel` then, but for an adapter (LoRA, say) that has taken the place of the one.
+        return self.wq_rel(y) if self.symmetric_rels else self.wk_rel(y)
 
     def _relation_heads(self, x: Tensor) -> Tensor:
         """``(B, L, R * p) -> (B, L, R, p)``."""

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ._heads import check_dropout
 from ._retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
-from .dual_attention import RelationalHeadType
+from .dual_attention import DualAttentionOutput, RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .relational_attention import Symbols
 from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from .transformer_blocks import EncoderBlock, NormType, create_norm
 
-__all__ = ["VisionDualAttnTransformer", "VisionTransformer"]
+__all__ = ["VisionDualAttnTransformer", "VisionTrace", "VisionTransformer"]
 
 Pool = Literal["cls", "mean"]
 PositionEncoding = Literal["learned", "interpolated", "none"]
@@ -50,11 +51,31 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     return height // patch_height, width // patch_width
 
 
+class VisionTrace(NamedTuple):
+    """What passed through the layers; of L blocks.
+
+    Attributes:
+        scores: of the classes, ``(B, num_classes)``.
+        hidden: ``(B, T, d)``, what is pooled.
+        states: L + 1 tensors ``(B, T, d)``: what enters each block, and what leaves the last, before the last norm.
+        maps: of each block its attention weights ``(B, H, T, T)``, or its
+            :class:`~dual_attention.dual_attention.DualAttentionOutput`.
+    """
+
+    scores: Tensor
+    hidden: Tensor
+    states: tuple[Tensor, ...]
+    maps: tuple[Tensor | DualAttentionOutput, ...]
+
+
 class _VisionModel(nn.Module):
     """Patches, class token and positions before the blocks; pooling and classifier after them.
 
-    Subclasses fill ``encoder_blocks`` and say how they are applied.
+    Subclasses fill ``encoder_blocks`` and say how one is applied.
     """
+
+    gradient_checkpointing: bool = False
+    """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
     def __init__(
         self,
@@ -90,8 +111,14 @@ class _VisionModel(nn.Module):
         self.final_out = nn.Linear(d_model, num_classes)
 
     @abstractmethod
-    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
-        """All encoder blocks on the tokens ``(B, T, d)`` of a grid of patches."""
+    def _block(
+        self, layer: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+    ) -> tuple[Any, Symbols | None]:
+        """One block on the tokens of a grid of patches, given the symbols of the block before it.
+
+        Returns:
+            What it returns, with ``need_weights`` its maps as well, and its symbols if it has any.
+        """
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores of images.
@@ -106,14 +133,41 @@ class _VisionModel(nn.Module):
             ValueError: if the number of channels is wrong, the patches do not tile the image, or the positions of the
                 model do not allow its size.
         """
+        x, grid_size = self._enter(x)
+        return self._classify(self.norm(self.apply_blocks(x, grid_size)))
+
+    def trace(self, x: Tensor) -> VisionTrace:
+        """Scores, all hidden states, and the maps of all blocks, which are built for it; ``x`` as :meth:`forward`."""
+        x, grid_size = self._enter(x)
+        symbols: Symbols | None = None
+        states, maps = [x], []
+        for layer in range(len(self.encoder_blocks)):
+            (x, found), symbols = self._block(layer, x, symbols, grid_size, need_weights=True)
+            states.append(x)
+            maps.append(found)
+        hidden = self.norm(x)
+        return VisionTrace(self._classify(hidden), hidden, tuple(states), tuple(maps))
+
+    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
+        """All encoder blocks on the tokens ``(B, T, d)`` of a grid of patches."""
+        again = self.gradient_checkpointing and torch.is_grad_enabled()
+        symbols: Symbols | None = None
+        for layer in range(len(self.encoder_blocks)):
+            step = (layer, x, symbols, grid_size)
+            x, symbols = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
+        return x
+
+    def _enter(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """Images as tokens with positions, and the grid of their patches."""
         if x.dim() != 4 or x.shape[1] != self.image_channels:
             raise ValueError(f"x: expected shape (batch, {self.image_channels}, height, width), got {tuple(x.shape)}")
         grid_size = self._grid_of(x.shape[2], x.shape[3])
         x = self.to_patch_embedding(x)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
-        x = self.dropout(self._add_positions(x, grid_size))
-        x = self.norm(self.apply_blocks(x, grid_size))
-        return self.final_out(x[:, 0] if self.pool == "cls" else x.mean(dim=1))
+        return self.dropout(self._add_positions(x, grid_size)), grid_size
+
+    def _classify(self, hidden: Tensor) -> Tensor:
+        return self.final_out(hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1))
 
     def _grid_of(self, height: int, width: int) -> tuple[int, int]:
         return patch_grid(height, width, self.patch_height, self.patch_width)
@@ -177,11 +231,10 @@ class VisionTransformer(_VisionModel):
                 EncoderBlock(d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias)
             )
 
-    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
-        """All encoder blocks."""
-        for block in self.encoder_blocks:
-            x = block(x)
-        return x
+    def _block(
+        self, layer: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+    ) -> tuple[Any, Symbols | None]:
+        return self.encoder_blocks[layer](x, need_weights=need_weights), None
 
 
 class VisionDualAttnTransformer(_VisionModel):
@@ -253,14 +306,12 @@ class VisionDualAttnTransformer(_VisionModel):
                 )
             )
 
-    def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
-        """All encoder blocks, with symbols for the tokens that enter each, or the first."""
-        symbols = None
-        for block in self.encoder_blocks:
-            if symbols is None or self.update_symbols_each_layer:
-                symbols = self.symbols(x, grid_size)
-            x = block(x, symbols)
-        return x
+    def _block(
+        self, layer: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+    ) -> tuple[Any, Symbols | None]:
+        if symbols is None or self.update_symbols_each_layer:
+            symbols = self.symbols(x, grid_size)
+        return self.encoder_blocks[layer](x, symbols, need_weights=need_weights), symbols
 
     def symbols(self, x: Tensor, grid_size: tuple[int, int]) -> Symbols:
         """Symbols for the tokens ``x`` ``(B, T, d)`` of a grid of (rows, columns) patches."""

@@ -212,3 +212,28 @@ def test_published_parameter_counts_of_cifar(classes, vit, symmetric, asymmetric
                 final_norm=True,
             )
             assert count(model) == wanted
+
+
+@pytest.mark.parametrize("kind", [VisionTransformer, VisionDualAttnTransformer])
+@pytest.mark.parametrize("each", [True, False])
+def test_trace_and_gradient_checkpointing(kind, each):
+    sizes = {"image_shape": (3, 8, 12), "patch_size": (4, 4), "num_classes": 5, "d_model": 16, "n_layers": 2}
+    blocks = {"dff": 20, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "final_norm": True}
+    heads = {"n_heads": 4}
+    if kind is VisionDualAttnTransformer:
+        symbols = {"d_model": 16, "n_heads": 2, "n_symbols": 3}
+        retrieval = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": symbols}
+        heads = {"n_heads_sa": 2, "n_heads_ra": 2, "update_symbols_each_layer": each, **retrieval}
+    model = kind(**sizes, **blocks, **heads)
+    images = torch.randn(2, 3, 12, 8)
+    trace = model.trace(images)
+    torch.testing.assert_close(trace.scores, model(images))
+    torch.testing.assert_close(model.norm(trace.states[-1]), trace.hidden)
+    assert len(trace.states) == 3 and len(trace.maps) == 2
+    weights = trace.maps[0] if kind is VisionTransformer else trace.maps[0].sa_weights
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
+    gradients = []
+    for model.gradient_checkpointing in (False, True):
+        gradients.append(torch.autograd.grad(model(images).square().sum(), list(model.parameters())))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,0 +1,113 @@
+"""Hugging Face: models that are loaded from and saved for the hub, and models for transformers.
+
+The first need huggingface_hub and safetensors, the others transformers as well. All come with the extra ``hf``, and
+each is imported when a name that needs it is first asked for.
+
+============================================  ==============================================================
+:class:`DualAttnTransformerLM_HFHub`,         language models in the published package's format
+:class:`TransformerLM_HFHub`
+:class:`DualAttnForCausalLM`                  a language model for transformers
+:class:`DualAttnForMaskedLM`,                 encoders for transformers
+:class:`DualAttnForSequenceClassification`
+:class:`DualAttnForImageClassification`       a vision model for transformers
+:class:`DualAttnConfig`,                      their configurations
+:class:`DualAttnEncoderConfig`,
+:class:`DualAttnVisionConfig`
+:func:`to_hub`, :func:`to_transformers`,      from one format into another
+:func:`load_language_model`,
+:func:`convert_checkpoint`
+============================================  ==============================================================
+
+As soon as a name that needs transformers is used, its Auto classes (``AutoModelForCausalLM``, ...) know these models;
+without such a name, :func:`register_auto_classes` tells them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .._extras import require
+
+if TYPE_CHECKING:
+    from .auto import register_auto_classes
+    from .cache import DualAttnCache
+    from .causal_lm import DualAttnCausalLMOutput, DualAttnForCausalLM
+    from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
+    from .convert import (
+        LoadedLanguageModel,
+        convert_checkpoint,
+        load_language_model,
+        to_hub,
+        to_language_state_dict,
+        to_transformers,
+        to_transformers_state_dict,
+    )
+    from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
+    from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
+    from .vision import DualAttnForImageClassification
+    from .weights import read_weights
+
+# Where each name is.
+_HOMES = {
+    "hub": ("DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"),
+    "weights": ("read_weights",),
+    "convert": (
+        "LoadedLanguageModel",
+        "convert_checkpoint",
+        "load_language_model",
+        "to_hub",
+        "to_language_state_dict",
+        "to_transformers",
+        "to_transformers_state_dict",
+    ),
+    "auto": ("register_auto_classes",),
+    "cache": ("DualAttnCache",),
+    "causal_lm": ("DualAttnCausalLMOutput", "DualAttnForCausalLM"),
+    "configuration": ("DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig"),
+    "encoders": ("DualAttnForMaskedLM", "DualAttnForSequenceClassification"),
+    "vision": ("DualAttnForImageClassification",),
+}
+_LIGHT = ("hub", "weights", "convert")  # these do without transformers
+
+__all__ = [  # noqa: RUF022 (in the order of the table above)
+    "DualAttnTransformerLM_HFHub",
+    "TransformerLM_HFHub",
+    "HubLanguageModel",
+    "DualAttnForCausalLM",
+    "DualAttnCausalLMOutput",
+    "DualAttnCache",
+    "DualAttnForMaskedLM",
+    "DualAttnForSequenceClassification",
+    "DualAttnForImageClassification",
+    "DualAttnConfig",
+    "DualAttnEncoderConfig",
+    "DualAttnVisionConfig",
+    "LoadedLanguageModel",
+    "to_hub",
+    "to_transformers",
+    "to_language_state_dict",
+    "to_transformers_state_dict",
+    "load_language_model",
+    "convert_checkpoint",
+    "read_weights",
+    "register_auto_classes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            require("safetensors", extra="hf")
+            require("huggingface_hub", extra="hf")
+            if home not in _LIGHT:
+                require("transformers", extra="hf")
+                importlib.import_module(".auto", __name__).register_auto_classes()
+            value = getattr(importlib.import_module(f".{home}", __name__), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

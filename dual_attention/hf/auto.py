@@ -1,0 +1,31 @@
+"""The Auto classes of transformers, and what they are to make of our model types."""
+
+from __future__ import annotations
+
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+)
+
+from .causal_lm import DualAttnForCausalLM
+from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
+from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
+from .vision import DualAttnForImageClassification
+
+__all__ = ["register_auto_classes"]
+
+
+def register_auto_classes() -> None:
+    """Let ``AutoConfig``, ``AutoModelForCausalLM`` and the others know the models of this library."""
+    for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+    for auto, config, model in (
+        (AutoModelForCausalLM, DualAttnConfig, DualAttnForCausalLM),
+        (AutoModelForMaskedLM, DualAttnEncoderConfig, DualAttnForMaskedLM),
+        (AutoModelForSequenceClassification, DualAttnEncoderConfig, DualAttnForSequenceClassification),
+        (AutoModelForImageClassification, DualAttnVisionConfig, DualAttnForImageClassification),
+    ):
+        auto.register(config, model, exist_ok=True)

@@ -1,0 +1,215 @@
+"""Causal language models for transformers.
+
+Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, V size of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationMixin
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from .._language_inputs import IGNORED, check_targets
+from .cache import DualAttnCache
+from .configuration import DualAttnConfig
+from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, relations_of, states_of
+
+__all__ = ["DualAttnCausalLMOutput", "DualAttnForCausalLM"]
+
+NO_LABEL = -100
+"""The label that is not scored, in transformers."""
+
+
+@dataclass
+class DualAttnCausalLMOutput(CausalLMOutputWithPast):
+    """What a causal language model returns.
+
+    Attributes:
+        loss: mean cross-entropy of the labels in nats, a scalar.
+        logits: ``(B, N, V)``, or of the positions that were asked for.
+        past_key_values: a :class:`~dual_attention.hf.cache.DualAttnCache`.
+        hidden_states: what enters each block, and what the output layer reads, ``(B, N, d)`` each.
+        attentions: of each block ``(B, H, N, t + N)``, sensory heads first.
+        relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
+    """
+
+    relations: tuple[Tensor, ...] | None = None
+
+
+class DualAttnForCausalLM(OwnsModel, GenerationMixin):
+    """A Dual Attention Transformer, or a Transformer, that predicts the next token.
+
+    ``model`` is the :class:`~dual_attention.language_models.LanguageModel` itself.
+    """
+
+    config: DualAttnConfig  # pyright: ignore[reportIncompatibleVariableOverride]
+    config_class = DualAttnConfig
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = True
+    default_auto_class = "AutoModelForCausalLM"
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: DualAttnCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> DualAttnCausalLMOutput | tuple[Any, ...]:
+        """Predict the next token at every position.
+
+        Args:
+            input_ids: integers ``(B, N)``; with ``past_key_values`` the new tokens alone.
+            attention_mask: ``(B, t + N)``; 1 = a real token, 0 = padding, on either side.
+            position_ids: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each row.
+                Where they begin anew within a row, without mask and cache, sequences are packed into it, which do not
+                see each other.
+            past_key_values: what is kept of earlier tokens; these are appended.
+            inputs_embeds: not taken.
+            labels: ``(B, N)``, the tokens themselves, -100 where they are not scored. They are shifted here: the
+                prediction at a position is for the label after it.
+            use_cache: by default as the config says, where it can be of use: in evaluation mode and without gradients.
+            output_attentions: return attention weights and relations, which are built for it.
+            output_hidden_states: return what enters each block, too.
+            return_dict: False returns a tuple.
+            logits_to_keep: how many of the last positions' logits, 0 = all; or which positions'.
+            num_items_in_batch: what the sum of the loss is divided by, instead of the number of scored labels.
+
+        Raises:
+            TypeError, ValueError: as :meth:`LanguageModel.forward
+                <dual_attention.language_models.LanguageModel.forward>`, or for arguments that do not go together.
+        """
+        input_ids = self._check(input_ids, inputs_embeds, past_key_values)
+        maps, states, traced = self._traced(output_attentions, output_hidden_states)
+        past = self._cache(past_key_values, use_cache)
+        inputs: dict[str, Any] = {
+            "padding_mask": padding_mask_from(attention_mask, input_ids, 0 if past is None else past.get_seq_length()),
+            "positions": position_ids,
+            "cache": None if past is None else past.cache,
+        }
+        if attention_mask is None and past is None and position_ids is not None:
+            inputs["segments"] = packed_segments(position_ids)
+        trace = self.model.trace(input_ids, **inputs) if traced else None
+        hidden = self.model.hidden(input_ids, **inputs) if trace is None else trace.hidden
+
+        targets = shifted(labels)
+        logits = None
+        if targets is None or not (self.training and self.config.skip_logits_in_training):
+            kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            logits = self.model.layers.final_out(hidden[:, kept])
+        loss = None
+        if targets is not None:
+            whole = logits is not None and logits.shape[1] == hidden.shape[1]
+            loss = self._loss(hidden, logits if whole else None, targets, input_ids, num_items_in_batch)
+        output = DualAttnCausalLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=past,
+            hidden_states=states_of(trace) if trace is not None and states else None,
+            attentions=attentions_of(trace.maps) if trace is not None and maps else None,
+            relations=relations_of(trace.maps) if trace is not None and maps else None,
+        )
+        return output_of(output, return_dict, self.config)
+
+    def _check(self, input_ids: Tensor | None, inputs_embeds: Tensor | None, past: Any) -> Tensor:
+        if inputs_embeds is not None:
+            raise ValueError("inputs_embeds: this model takes token ids alone, as input_ids")
+        if input_ids is None:
+            raise ValueError("input_ids: expected token ids, got None")
+        if past is not None and not isinstance(past, DualAttnCache):
+            raise TypeError(
+                f"past_key_values: expected a DualAttnCache, as new_cache() returns, got {type(past).__name__}"
+            )
+        return input_ids
+
+    def _cache(self, past: DualAttnCache | None, use_cache: bool | None) -> DualAttnCache | None:
+        if past is not None or use_cache is False:
+            return past
+        useful = not self.training and not torch.is_grad_enabled()
+        return self.new_cache() if use_cache or (use_cache is None and self.config.use_cache and useful) else None
+
+    def _loss(
+        self,
+        hidden: Tensor,
+        logits: Tensor | None,
+        labels: Tensor,
+        input_ids: Tensor,
+        num_items: Tensor | int | None,
+    ) -> Tensor:
+        targets = labels.to(hidden.device).masked_fill(labels.to(hidden.device) == NO_LABEL, IGNORED)
+        check_targets(targets, input_ids)
+        loss = self.model._loss(hidden, logits, targets)
+        if num_items is None:
+            return loss
+        if isinstance(num_items, Tensor):
+            num_items = num_items.to(loss.device)
+        return loss * (targets != IGNORED).sum() / num_items
+
+    def new_cache(self, max_length: int | None = None) -> DualAttnCache:
+        """An empty cache, to be given as ``past_key_values``; memory for ``max_length`` tokens is reserved at once."""
+        return DualAttnCache(self.model.new_cache(max_length))
+
+    def _prepare_cache_for_generation(
+        self,
+        generation_config: Any,
+        model_kwargs: dict[str, Any],
+        generation_mode: Any,
+        batch_size: int,
+        max_cache_length: int,
+    ) -> Any:
+        """Called by ``generate``; there is one kind of cache."""
+        implementation = generation_config.cache_implementation
+        if implementation not in (None, "dynamic"):
+            raise ValueError(f"cache_implementation: this model has a cache of its own, got {implementation!r}")
+        if model_kwargs.get("past_key_values") is not None:
+            self._check(torch.empty(0), None, model_kwargs["past_key_values"])
+            model_kwargs["past_key_values"]._is_user_defined = True
+        elif generation_config.use_cache is not False:
+            model_kwargs["past_key_values"] = self.new_cache()
+
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As the method of transformers; positions are left for the model to count."""
+        inputs = super().prepare_inputs_for_generation(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        inputs.pop("position_ids", None)
+        return inputs
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embedding."""
+        return self.model.layers.token_embedder
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the token embedding."""
+        self.model.layers["token_embedder"] = value
+        self.model.vocab_size = value.num_embeddings
+
+    def get_output_embeddings(self) -> nn.Module:
+        """The output layer."""
+        return self.model.layers.final_out
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        """Replace the output layer."""
+        self.model.layers["final_out"] = new_embeddings
+
+
+def shifted(labels: Tensor | None) -> Tensor | None:
+    """For each position the label after it, ``(B, N)``; none for the last."""
+    return None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_LABEL)
+
+
+def packed_segments(position_ids: Tensor) -> Tensor | None:
+    """Which of the sequences packed into a row each token belongs to, ``(B, N)``, or None if there is one in each."""
+    begins = position_ids[:, 1:] != position_ids[:, :-1] + 1
+    if not torch.compiler.is_compiling() and not bool(begins.any()):
+        return None
+    return nn.functional.pad(begins.long().cumsum(dim=1), (1, 0))

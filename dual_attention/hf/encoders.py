@@ -1,0 +1,192 @@
+"""Bidirectional encoders for transformers, with a head each.
+
+Shapes: B batch, L length, V size of the vocabulary, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor, nn
+from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
+
+from .._encoder import EncoderModel
+from .._encoder_heads import pooled
+from .._initialisation import init_weights
+from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
+from .configuration import DualAttnEncoderConfig
+from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, states_of
+
+__all__ = ["DualAttnForMaskedLM", "DualAttnForSequenceClassification"]
+
+
+class _Encoder(OwnsModel):
+    """An encoder with a head, as ``model``; the encoder itself is ``model.encoder``."""
+
+    config: DualAttnEncoderConfig  # pyright: ignore[reportIncompatibleVariableOverride]
+    config_class = DualAttnEncoderConfig
+    main_input_name = "input_ids"
+
+    @property
+    def _body(self) -> EncoderModel:
+        return self.model.encoder
+
+    def _draw(self) -> None:
+        init_weights(self.model)
+        self._body.init_weights()  # with scaled projections into the residual stream
+
+    def _encode(
+        self,
+        input_ids: Tensor | None,
+        padding_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        output_attentions: bool | None,
+        output_hidden_states: bool | None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """What the head reads, and hidden states and attention weights as far as they are asked for."""
+        if inputs_embeds is not None:
+            raise ValueError("inputs_embeds: this model takes token ids alone, as input_ids")
+        if input_ids is None:
+            raise ValueError("input_ids: expected token ids, got None")
+        if token_type_ids is not None and not self._body.n_token_types and not bool(token_type_ids.any()):
+            token_type_ids = None  # tokenizers give zeros to any model
+        maps, states, traced = self._traced(output_attentions, output_hidden_states)
+        inputs = {"padding_mask": padding_mask, "token_types": token_type_ids}
+        if not traced:
+            return self._body(input_ids, **inputs), {}
+        trace = self._body.trace(input_ids, **inputs)
+        more: dict[str, Any] = {}
+        if states:
+            more["hidden_states"] = states_of(trace)
+        if maps:
+            more["attentions"] = attentions_of(trace.maps)
+        return trace.hidden, more
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embedding."""
+        return self._body.token_embedder
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the token embedding."""
+        self._body.token_embedder = cast(nn.Embedding, value)
+        self._body.vocab_size = self._body.token_embedder.num_embeddings
+
+
+class DualAttnForMaskedLM(_Encoder):
+    """An encoder that predicts tokens which were masked.
+
+    ``model`` is the :class:`~dual_attention.encoder_models.EncoderForMaskedLM` itself.
+    """
+
+    accepts_loss_kwargs = True
+    default_auto_class = "AutoModelForMaskedLM"
+
+    def _build(self) -> EncoderForMaskedLM:
+        encoder = cast(EncoderModel, self.config.build())
+        return EncoderForMaskedLM(encoder, activation=self.config.head_activation, tie_weights=self.config.tie_weights)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> MaskedLMOutput | tuple[Any, ...]:
+        """Predict the token at each place.
+
+        Args:
+            input_ids: integers ``(B, L)``, some of them masked.
+            attention_mask: ``(B, L)``; 1 = a real token.
+            token_type_ids: integers ``(B, L)`` below ``n_token_types``.
+            inputs_embeds: not taken.
+            labels: ``(B, L)``, the token that belongs at each place, -100 where none is to be predicted.
+            output_attentions, output_hidden_states: return attention weights, sensory heads first, and hidden states.
+            return_dict: False returns a tuple.
+            num_items_in_batch: what the sum of the loss is divided by, instead of the number of scored labels.
+
+        Returns:
+            Logits ``(B, L, V)``, and with labels the loss.
+
+        Raises:
+            TypeError, ValueError: as :meth:`TransformerEncoder.forward
+                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+        """
+        mask = padding_mask_from(attention_mask, input_ids)
+        hidden, more = self._encode(
+            input_ids, mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
+        )
+        logits = self.model._logits(hidden)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(
+                logits=logits, labels=labels, vocab_size=logits.shape[-1], num_items_in_batch=num_items_in_batch
+            )
+        return output_of(MaskedLMOutput(loss=loss, logits=logits, **more), return_dict, self.config)
+
+    def get_output_embeddings(self) -> nn.Module:
+        """The output layer."""
+        return self.model.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        """Replace the output layer."""
+        self.model.decoder = new_embeddings
+
+
+class DualAttnForSequenceClassification(_Encoder):
+    """An encoder with a classifier, or a regression, on whole sequences.
+
+    ``model`` is the :class:`~dual_attention.encoder_models.EncoderForSequenceClassification` itself. The loss is the
+    one of transformers for ``config.problem_type``, which by default follows from the labels.
+    """
+
+    accepts_loss_kwargs = False
+    default_auto_class = "AutoModelForSequenceClassification"
+
+    def _build(self) -> EncoderForSequenceClassification:
+        encoder = cast(EncoderModel, self.config.build())
+        pool: Any = self.config.classifier_pool
+        return EncoderForSequenceClassification(
+            encoder, self.config.num_labels or 1, pool=pool, dropout_rate=self.config.classifier_dropout
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+        """Classify sequences.
+
+        Args:
+            labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
+                numbers, floating point ``(B,)`` or ``(B, C)``.
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states,
+            return_dict: as :meth:`DualAttnForMaskedLM.forward`.
+
+        Returns:
+            Logits ``(B, C)``, and with labels the mean loss.
+
+        Raises:
+            TypeError, ValueError: as :meth:`TransformerEncoder.forward
+                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+        """
+        mask = padding_mask_from(attention_mask, input_ids)
+        hidden, more = self._encode(
+            input_ids, mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
+        )
+        logits = self.model.classifier(self.model.dropout(pooled(hidden, mask, self.model.pool)))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return output_of(SequenceClassifierOutput(loss=loss, logits=logits, **more), return_dict, self.config)

@@ -1,0 +1,181 @@
+"""Language models that are loaded from the Hugging Face hub, and saved for it, in the published package's format.
+
+A folder, or a repository on the hub, holds ``config.json`` with the constructor's arguments and ``model.safetensors``
+with the state dict, tensors of several names once. This needs huggingface_hub and safetensors alone; for transformers,
+see :mod:`dual_attention.hf.causal_lm`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import nn
+
+from ..language_models import DualAttnTransformerLM, TransformerLM
+from ..language_presets import LanguageModelConfig
+from .files import CheckpointFiles
+from .weights import Weights, fit_state_dict, load_weights
+
+__all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"]
+
+Model = TypeVar("Model", bound="HubLanguageModel")
+
+
+class HubLanguageModel(
+    PyTorchModelHubMixin,
+    library_name="dual-attention",
+    paper_url="https://arxiv.org/abs/2405.16727",
+    pipeline_tag="text-generation",
+    tags=["dual-attention"],
+):
+    """What makes a language model one of the hub: ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
+
+    _kind: Literal["dat", "transformer"]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        model = super().__new__(cls, *args, **kwargs)
+        try:
+            given = inspect.signature(cls.__init__).bind(model, *args, **kwargs).arguments
+        except TypeError:  # the constructor will say so; copies are made without arguments, and get this from theirs
+            return model
+        # Copied now: the caller's dicts may change.
+        model._hub_mixin_config = {
+            name: copy.deepcopy(value) for name, value in given.items() if name not in ("self", "device", "dtype")
+        }
+        return model
+
+    @property
+    def hub_config(self) -> dict[str, Any]:
+        """What ``config.json`` holds: all arguments of the published class, and of ours those off their defaults.
+
+        The published package can read it as long as there are none of the latter.
+
+        Raises:
+            TypeError: if an argument cannot be written as JSON.
+        """
+        given: dict[str, Any] = dict(cast(Any, self._hub_mixin_config) or {})
+        written: dict[str, Any] = {}
+        for name, parameter in inspect.signature(type(self).__init__).parameters.items():
+            if name in ("self", "device", "dtype"):
+                continue
+            value = given.get(name, parameter.default)
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and value == parameter.default:
+                continue
+            try:
+                written[name] = json.loads(json.dumps(value))
+            except TypeError as error:
+                raise TypeError(f"{name}: cannot be written as JSON ({error}), got {value!r}") from error
+        return written
+
+    @property
+    def language_config(self) -> LanguageModelConfig:
+        """The same as a configuration of this library."""
+        return LanguageModelConfig.from_dict({"model": self._kind, **self.hub_config})
+
+    def save_pretrained(self, save_directory: str | Path, *, config: Any = None, **arguments: Any) -> str | None:
+        """Write ``config.json``, ``model.safetensors`` and a model card into a folder.
+
+        Args:
+            config: a dict, by default :attr:`hub_config`.
+            arguments: ``repo_id``, ``push_to_hub``, ``model_card_kwargs`` and arguments of ``push_to_hub``, as
+                :meth:`huggingface_hub.PyTorchModelHubMixin.save_pretrained` has them.
+
+        Raises:
+            TypeError: if an argument of the model cannot be written as JSON; nothing is written then.
+        """
+        config = self.hub_config if config is None else config
+        return super().save_pretrained(save_directory, config=config, **arguments)
+
+    @classmethod
+    def from_pretrained(
+        cls: type[Model],
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+        map_location: torch.device | str = "cpu",
+        dtype: torch.dtype | None = None,
+        strict: bool = True,
+        **arguments: Any,
+    ) -> Model:
+        """Load a model from a folder or the hub, in evaluation mode.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or a name such as
+                ``"awni00/DAT-sa8-ra8-nr64-ns1024-sh8-nkvh4-343M"``.
+            map_location: device of the model.
+            dtype: of the parameters; by default torch's default, whatever the file has.
+            strict: False allows weights that are missing, which are then freshly drawn, and those that the model does
+                not have.
+            arguments: of the constructor, instead of those in ``config.json``.
+            force_download, token, cache_dir, local_files_only, revision: of the download, see
+                :func:`huggingface_hub.hf_hub_download`.
+
+        Raises:
+            OSError: if there is no such checkpoint, or the hub cannot be reached.
+            TypeError, ValueError: if the arguments do not suit the class.
+            ValueError: if weights are missing, unexpected or of another shape, or are in a pickle that runs code.
+        """
+        files = CheckpointFiles(
+            pretrained_model_name_or_path,
+            force_download=force_download,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            revision=revision,
+        )
+        saved = files.config()
+        if "model_type" in saved:
+            raise ValueError(
+                f"{files.name}: is in the format of transformers (model_type={saved['model_type']!r}); load it with "
+                "AutoModelForCausalLM, or convert it with dual_attention.hf.convert_checkpoint"
+            )
+        try:
+            config = LanguageModelConfig.from_dict({**saved, **arguments, "model": cls._kind})
+        except (TypeError, ValueError) as error:
+            message = f"{files.name}: config.json does not hold arguments of {cls.__name__} ({error})"
+            raise type(error)(message) from error
+        weights = load_weights(files)
+        with torch.device("meta" if strict else map_location):
+            model = cls(**config.arguments(), dtype=dtype)
+        filled(cast(nn.Module, model), weights, source=files.name, device=map_location, strict=strict).eval()
+        return model
+
+
+class DualAttnTransformerLM_HFHub(HubLanguageModel, DualAttnTransformerLM):
+    """A :class:`~dual_attention.language_models.DualAttnTransformerLM` of the hub; its arguments are the same."""
+
+    _kind = "dat"
+
+
+class TransformerLM_HFHub(HubLanguageModel, TransformerLM):
+    """A :class:`~dual_attention.language_models.TransformerLM` of the hub; its arguments are the same."""
+
+    _kind = "transformer"
+
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
+
+
+def filled(
+    model: ModelT, weights: Weights, *, source: str, device: torch.device | str = "cpu", strict: bool = True
+) -> ModelT:
+    """The model with these weights, on a device; one on the meta device gets its memory there.
+
+    Raises:
+        ValueError: as :func:`~dual_attention.hf.weights.fit_state_dict`.
+    """
+    state_dict = fit_state_dict(model, weights, source=source, strict=strict)
+    if any(parameter.is_meta for parameter in model.parameters()):
+        model.to_empty(device=device)
+    model.load_state_dict(state_dict, strict=False)
+    return model.to(device)

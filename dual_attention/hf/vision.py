@@ -1,0 +1,81 @@
+"""Image classifiers for transformers.
+
+Shapes: B batch, K classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.modeling_outputs import ImageClassifierOutput
+
+from ..relational_attention import RelationalAttention
+from .configuration import DualAttnVisionConfig
+from .modeling import OwnsModel, attentions_of, output_of, states_of
+
+__all__ = ["DualAttnForImageClassification"]
+
+
+class DualAttnForImageClassification(OwnsModel):
+    """A Vision Dual Attention Transformer (ViDAT), or a Vision Transformer.
+
+    ``model`` is the one of :mod:`dual_attention.vision_models` itself. The loss is the one of transformers for
+    ``config.problem_type``, which by default follows from the labels.
+    """
+
+    config: DualAttnVisionConfig  # pyright: ignore[reportIncompatibleVariableOverride]
+    config_class = DualAttnVisionConfig
+    main_input_name = "pixel_values"
+    input_modalities = "image"
+    accepts_loss_kwargs = False
+    default_auto_class = "AutoModelForImageClassification"
+
+    def _draw(self) -> None:
+        for module in self.model.modules():
+            if isinstance(module, RelationalAttention):
+                module.reset_wr()
+            elif hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        nn.init.normal_(self.model.cls_token)
+        if self.model.pos_embedding is not None:
+            nn.init.normal_(self.model.pos_embedding)
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> ImageClassifierOutput | tuple[Any, ...]:
+        """Classify images.
+
+        Args:
+            pixel_values: ``(B, channels, height, width)``.
+            labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, K)``; for regression
+                numbers, floating point.
+            output_attentions: return attention weights, of sensory heads, then of relational ones; of the class token
+                and the patches.
+            output_hidden_states: return what enters each block, and what is pooled.
+            return_dict: False returns a tuple.
+
+        Returns:
+            Logits ``(B, K)``, and with labels the mean loss.
+
+        Raises:
+            ValueError: if the images have another shape than the model takes.
+        """
+        maps, states, traced = self._traced(output_attentions, output_hidden_states)
+        trace = self.model.trace(pixel_values) if traced else None
+        logits = self.model(pixel_values) if trace is None else trace.scores
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        output = ImageClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=states_of(trace) if trace is not None and states else None,
+            attentions=attentions_of(trace.maps) if trace is not None and maps else None,
+        )
+        return output_of(output, return_dict, self.config)

@@ -1,0 +1,342 @@
+"""What transformers does around a model: saving, the Auto classes, resizing, checkpointing, adapters, pipelines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+    pipeline,
+)
+
+from dual_attention.hf import (
+    DualAttnConfig,
+    DualAttnForCausalLM,
+    DualAttnForMaskedLM,
+    DualAttnForSequenceClassification,
+)
+from dual_attention.hf.weights import shared_names
+from tests.hf.models import KINDS, causal, classifier, masked, tokens, vision
+from tests.language import VOCAB
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = (2, 3, 12, 8)
+
+MODELS = {
+    "causal": (causal, AutoModelForCausalLM),
+    "masked": (masked, AutoModelForMaskedLM),
+    "classifier": (classifier, AutoModelForSequenceClassification),
+    "vision": (vision, AutoModelForImageClassification),
+}
+
+
+def inputs(name: str) -> torch.Tensor:
+    return torch.randn(*IMAGES) if name == "vision" else tokens(2, 7)
+
+
+# ---- saving and loading
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kind", ["dat", "transformer"])
+def test_auto_classes(name: str, kind: str, tmp_path: Path):
+    make, auto = MODELS[name]
+    model = make(kind if name == "vision" or kind == "transformer" else "symbolic_attention")
+    model.save_pretrained(tmp_path)
+    again = auto.from_pretrained(tmp_path)
+    assert type(again) is type(model) and not again.training
+    assert AutoConfig.from_pretrained(tmp_path).arguments() == model.config.arguments()
+    x = inputs(name)
+    assert torch.equal(again(x).logits, model(x).logits)
+    fresh = auto.from_config(model.config)
+    assert not torch.equal(fresh.eval()(x).logits, model(x).logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pos_enc_type": "RoPE"},
+        {"tie_weights": False, "output_bias": True},
+        {"symbol_retriever_config": {"shared_symbol_retriever": False, "weight_tie_symbol_library": True}},
+        {"share_attn_params": True},
+        {"symmetric": True},
+    ],
+)
+def test_causal_models_reload(kind: str, more: dict, tmp_path: Path):
+    """With whatever is shared in them, which is stored once, and with tables that are not stored."""
+    if kind == "transformer" and ("symbol_retriever_config" in more or "share_attn_params" in more):
+        return
+    if more.get("symmetric"):
+        more = {}
+        if kind != "transformer":
+            relative = kind == "position_relative"
+            more = {"ra_kwargs": {"symmetric_rels": True, "use_relative_positional_symbols": relative}}
+    model = causal(kind, **more)
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert sum(tensor.numel() for tensor in stored.values()) == model.model.get_num_params(non_embedding=False)
+    again, info = DualAttnForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
+    assert [sorted(names) for names in shared_names(again)] == [sorted(names) for names in shared_names(model)]
+    x = tokens(2, 7)
+    assert torch.equal(again(x).logits, model(x).logits)
+
+
+def test_sinusoidal_symbols_reload(tmp_path: Path):
+    symbols = {"symbol_dim": 16, "max_length": 24, "sinusoidal": True}
+    model = causal("positional_symbols", symbol_retrieval_kwargs=symbols)
+    model.save_pretrained(tmp_path)
+    x = tokens(2, 7)
+    assert torch.equal(DualAttnForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+
+
+def test_half_precision(tmp_path: Path):
+    model = causal(pos_enc_type="RoPE")
+    model.save_pretrained(tmp_path)
+    again = DualAttnForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert again.dtype == torch.bfloat16 and again.model.freqs_cos.dtype == torch.float32
+    assert torch.equal(again.model.freqs_cos, model.model.freqs_cos)
+    x = tokens(2, 7)
+    torch.testing.assert_close(again(x).logits.float(), model(x).logits, atol=0.3, rtol=0.1)
+
+
+def test_what_is_missing_is_drawn_as_usual(tmp_path: Path):
+    """Of a checkpoint without a block, the rest is loaded, and that block is drawn as the model draws it."""
+    model = causal()
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in stored.items() if ".blocks.1." not in name}, tmp_path / "model.safetensors"
+    )
+    again = DualAttnForCausalLM.from_pretrained(tmp_path)
+    for name, tensor in again.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name]) == (".blocks.1." not in name), name
+    block = again.model.layers.blocks[1]
+    assert torch.equal(block.norm1.weight, torch.ones(16)) and not block.ff_block.linear1.bias.any()
+    assert 0.005 < block.ff_block.linear2.weight.std() < 0.015  # 0.02 / sqrt(2 L)
+    assert 0.015 < block.dual_attn.relational_attention.wr.std() < 0.025
+
+
+def test_a_classifier_from_a_masked_language_model(tmp_path: Path):
+    pretrained = masked()
+    pretrained.save_pretrained(tmp_path)
+    model = DualAttnForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
+    for name, tensor in model.model.encoder.state_dict().items():
+        assert torch.equal(tensor, pretrained.model.encoder.state_dict()[name])
+    assert model.model.classifier.weight.shape == (3, 16) and 0.01 < model.model.classifier.weight.std() < 0.03
+
+
+def test_a_classifier_for_other_classes(tmp_path: Path):
+    pretrained = vision()
+    pretrained.save_pretrained(tmp_path)
+    model = AutoModelForImageClassification.from_pretrained(tmp_path, num_labels=2, ignore_mismatched_sizes=True)
+    x = torch.randn(*IMAGES)
+    assert model(x).logits.shape == (2, 2)
+    states = (part(x, output_hidden_states=True).hidden_states[-1] for part in (model, pretrained))
+    torch.testing.assert_close(*states)
+
+
+REMOTE = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+assert "dual_attention" not in sys.modules
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
+import dual_attention.hf
+assert type(model) is dual_attention.hf.DualAttnForCausalLM
+print(float(model(torch.tensor([[1, 2, 3]])).logits.sum()))
+"""
+
+
+@pytest.mark.slow
+def test_remote_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A checkpoint of a registered class is found by the Auto classes before this package is imported."""
+    monkeypatch.setattr(DualAttnConfig, "_loaded_by", None)
+    monkeypatch.setattr(DualAttnForCausalLM, "_loaded_by", None)
+    DualAttnConfig.register_for_auto_class()
+    DualAttnForCausalLM.register_for_auto_class(AutoModelForCausalLM)
+    model = causal()
+    folder = tmp_path / "checkpoint"
+    model.save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["auto_map"].keys() == {"AutoConfig", "AutoModelForCausalLM"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", REMOTE, str(folder)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with torch.no_grad():
+        expected = float(model(torch.tensor([[1, 2, 3]])).logits.sum())
+    assert float(done.stdout.split()[-1]) == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(ValueError, match="transformers has no 'AutoModelForNothing'"):
+        DualAttnForMaskedLM.register_for_auto_class("AutoModelForNothing")
+
+
+# ---- changing models
+
+
+@pytest.mark.parametrize("name", ["causal", "masked"])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [VOCAB + 5, VOCAB - 3])
+def test_resized_vocabularies(name: str, tied: bool, size: int, tmp_path: Path):
+    make, auto = MODELS[name]
+    model = make(tie_weights=tied)
+    x = torch.randint(1, VOCAB - 3, (2, 7))
+    before = model(x).logits
+    model.resize_token_embeddings(size)
+    same = min(size, VOCAB)
+    torch.testing.assert_close(model(x).logits[..., :same], before[..., :same])
+    assert (
+        model.config.vocab_size == size
+        and (model.get_output_embeddings().weight is model.get_input_embeddings().weight) == tied
+    )
+    with pytest.raises(ValueError, match=f"from 0 to {size - 1}"):
+        model(torch.full((1, 2), size))
+    model.save_pretrained(tmp_path)
+    assert torch.equal(auto.from_pretrained(tmp_path)(x).logits, model(x).logits)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_gradient_checkpointing(name: str):
+    model = MODELS[name][0]()
+    x = inputs(name)
+    labels = {"classifier": torch.tensor([0, 1]), "vision": torch.tensor([0, 1])}.get(name, x)
+    gradients, calls = [], []
+    for enabled in (False, True):
+        if enabled:
+            model.gradient_checkpointing_enable()
+            assert model.is_gradient_checkpointing
+            calls = count_calls(model)
+        model.zero_grad()
+        model.train()(x, labels=labels).loss.backward()
+        gradients.append({key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None})
+    assert len(calls) == 4  # two blocks, each computed again
+    assert gradients[0].keys() == gradients[1].keys()
+    for key, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][key])
+    with pytest.raises(ValueError, match="gradient checkpointing keeps no attention weights"):
+        model(x, output_attentions=True)
+    model.gradient_checkpointing_disable()
+    assert model(x, output_attentions=True).attentions is not None
+
+
+def count_calls(model) -> list:
+    calls: list = []
+    for name, module in model.named_modules():
+        if name.endswith(("blocks.0", "blocks.1")):
+            module.register_forward_pre_hook(lambda *_: calls.append(1))
+    return calls
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_lora(symmetric: bool, tmp_path: Path):
+    base = causal(ra_kwargs={"symmetric_rels": symmetric})
+    x = tokens(2, 7)
+    before = base(x).logits
+    targets = ["wq", "wk", "wv", "wo", "wq_attn", "wk_attn", "wq_rel", "wk_rel", "q_proj"]
+    lora = peft.LoraConfig(r=2, target_modules=targets, task_type="CAUSAL_LM", init_lora_weights=False)
+    model = peft.get_peft_model(base, lora)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained and all("lora_" in name for name in trained)
+    model.train()(input_ids=x, labels=x).loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters() if p.requires_grad)
+    after = model.eval()(input_ids=x)
+    assert not torch.allclose(after.logits, before)
+    if symmetric:
+        for relations in model(input_ids=x, output_attentions=True).relations:
+            torch.testing.assert_close(relations, relations.transpose(1, 2))
+    with torch.no_grad():
+        generated = model.generate(input_ids=x, max_new_tokens=4, do_sample=False, pad_token_id=0)
+        uncached = model.generate(input_ids=x, max_new_tokens=4, do_sample=False, pad_token_id=0, use_cache=False)
+    assert torch.equal(generated, uncached)
+    model.save_pretrained(tmp_path)
+    merged = model.merge_and_unload()
+    torch.testing.assert_close(merged(x).logits, after.logits)
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes, and an end of text."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({character: i for i, character in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", padding_side="left"
+    )
+
+
+def test_pipeline():
+    tokenizer = byte_tokenizer()
+    model = causal(vocab_size=len(tokenizer))
+    pipe = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
+    prompts = ["a dual", "attention to"]
+    outputs = pipe(prompts, max_new_tokens=5, do_sample=False, batch_size=2)
+    for prompt, output in zip(prompts, outputs, strict=True):
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
+        alone = model.model.generate(ids, 5, temperature=0, stop_tokens=tokenizer.eos_token_id)
+        assert output[0]["generated_text"] == tokenizer.decode(alone[0], skip_special_tokens=True)
+
+
+@pytest.mark.slow
+def test_language_model_evaluation_harness(tmp_path: Path):
+    """lm-eval scores a task of our own as the model's losses say."""
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    tokenizer = byte_tokenizer()
+    model = causal(vocab_size=len(tokenizer), max_block_size=48)
+    documents = [
+        {"text": text, "a": a, "b": b} for text, a, b in [("1+1=", "2", "34"), ("abc", "d", "xyz"), ("q", "r", "s")]
+    ]
+    for document in documents:
+        losses = [-score(model, tokenizer, document["text"], " " + document[choice]) for choice in "ab"]
+        document["label"] = int(losses[1] < losses[0])
+    documents[-1]["label"] = 1 - documents[-1]["label"]  # one that is wrong
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(map(json.dumps, documents)))
+    (tmp_path / "task.yaml").write_text(
+        f"""
+task: ours
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}, cache_dir: {tmp_path / "cache"}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{text}}}}"
+doc_to_target: "{{{{label}}}}"
+doc_to_choice: "{{{{[a, b]}}}}"
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+    )
+    results: Any = simple_evaluate(
+        HFLM(pretrained=model, tokenizer=tokenizer, batch_size=2, device="cpu", max_length=48),
+        tasks=["ours"],
+        task_manager=TaskManager(include_path=str(tmp_path)),
+        bootstrap_iters=0,
+    )
+    assert results["results"]["ours"]["acc,none"] == pytest.approx(2 / 3)
+
+
+def score(model, tokenizer, text: str, continuation: str) -> float:
+    ids = tokenizer(text + continuation, return_tensors="pt").input_ids
+    known = len(tokenizer(text).input_ids)
+    with torch.no_grad():
+        chances = model(ids).logits.log_softmax(dim=-1)
+    return float(chances[0, :-1].gather(-1, ids[0, 1:, None])[known - 1 :].sum())
