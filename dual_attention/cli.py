@@ -58,6 +58,12 @@ COMMANDS = (
         f"{_GAMES}:reproduce",
         "the paper's learning curves: many runs in parallel, resumable",
     ),
+    Command(
+        ("estimate",),
+        "MODEL [--KEY VALUE ...]",
+        f"{_COMMANDS}.estimate:estimate",
+        "parameters, arithmetic, memory and time of a model, without running it",
+    ),
     Command(("data", "relational-games"), "--out PNG", f"{_GAMES}:data", "a contact sheet of example images"),
 )
 

@@ -1,0 +1,56 @@
+"""``dat estimate`` with the models of experiments beside those of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..estimate.command import LIBRARY, Source, run
+from ..estimate.models import Builder
+from ..training.config_io import read_config
+from ..training.language.config import LanguageConfig
+from ..training.language.tokenizer import ByteTokenizer
+from ..training.relational_games.config import ModelConfig, RelationalGamesConfig
+from ..training.relational_games.model import build_model
+from ..training.relational_games.presets import PRESETS
+
+VOCABULARIES = {"bytes": ByteTokenizer.vocab_size, "gpt2": 50257}
+"""Sizes of the vocabularies of tokenizers by name."""
+
+
+def games_model(config: ModelConfig, task: str = "same") -> nn.Module:
+    """The model for a task, on the meta device."""
+    from ..data.relational_games import num_classes  # needs numpy, which language models do not
+
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return build_model(config, num_classes(task), seed=0)
+
+
+def games_presets() -> Mapping[str, Builder]:
+    """The models of Relational Games by name."""
+    return {name: lambda config=config: games_model(config) for name, config in PRESETS.items()}
+
+
+def read_run(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module] | None:
+    """The model of a run's configuration, whose key ``model`` holds the model's own keys."""
+    if not isinstance(values.get("model"), Mapping):
+        return None
+    if "task" in values:
+        config = read_config(RelationalGamesConfig, path)
+        return config.model.name, games_model(config.model, config.task)
+    config = read_config(LanguageConfig, path)
+    vocabulary = VOCABULARIES[config.data.tokenizer]
+    return config.model.name, config.model.language_config(vocabulary).build(device="meta")
+
+
+EXPERIMENTS = Source(games_presets, read_run)
+"""The models of Relational Games by name, and those of runs of every kind."""
+
+
+def estimate(prog: str, arguments: Sequence[str]) -> int:
+    """``dat estimate``."""
+    return run(prog, arguments, (EXPERIMENTS, LIBRARY))

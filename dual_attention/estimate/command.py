@@ -1,0 +1,184 @@
+"""The command ``dat estimate``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, get_args
+
+from torch import nn
+
+from .._extras import require
+from .estimation import DTYPES, estimate
+from .models import Builder, from_mapping, language_presets
+from .registry import Device, Implementation
+from .report import count, duration, flops, rows
+from .result import Estimate
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where models are looked up.
+
+    Attributes:
+        presets: models by name.
+        read: the name and the model that a configuration file describes, given its path and contents, or None if it is
+            of another kind.
+    """
+
+    presets: Callable[[], Mapping[str, Builder]]
+    read: Callable[[Path, Mapping[str, Any]], tuple[str, nn.Module] | None]
+
+
+LIBRARY = Source(language_presets, lambda path, values: from_mapping(values))
+"""Language models of the paper, and any model class with its arguments; takes every file, so it comes last."""
+
+
+MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are exceptions."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ``ValueError``."""
+        raise ValueError(message)
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The options of the command."""
+    made = Parser(
+        prog=prog,
+        description="Parameters, arithmetic, memory and time of a model, from closed formulas; nothing is run.",
+    )
+    add = made.add_argument
+    add(
+        "model",
+        metavar="MODEL",
+        help=MODEL,
+    )
+    add("--batch", type=integer, default=1, metavar="B", help="sequences or images (1)")
+    add("--length", type=integer, metavar="N", help="tokens of a sequence (the model's context)")
+    add("--context_length", type=integer, metavar="M", help="tokens of the source of an encoder-decoder model (N)")
+    add("--dtype", choices=DTYPES, metavar="DTYPE", help=f"of products and activations: {', '.join(DTYPES)} (float32)")
+    add("--param_dtype", choices=DTYPES, metavar="DTYPE", help="of parameters; not that of products: autocast (DTYPE)")
+    add("--device", choices=get_args(Device), default="cuda", help="whose kernels run (cuda)")
+    add("--inference", action="store_true", help="a forward pass without gradients")
+    add("--impl", choices=get_args(Implementation), default="auto", help="of relational attention (auto)")
+    add("--checkpointing", action="store_true", default=None, help="blocks are computed again in the backward pass")
+    add("--all_logits", action="store_true", help="the loss of a language model holds all logits")
+    add("--rate", type=positive, metavar="FLOPS", help="operations a second of a device, such as 990e12: adds times")
+    add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
+    add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
+    add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
+    add("--json", action="store_true", help="print JSON")
+    return made
+
+
+def integer(text: str) -> int:
+    """A positive integer; ``1e3`` is one, too."""
+    value = positive(text)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    return int(value)
+
+
+def positive(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
+    return value
+
+
+def run(prog: str, arguments: Sequence[str], sources: Sequence[Source] = (LIBRARY,)) -> int:
+    """``dat estimate``.
+
+    Raises:
+        ValueError: in one line, if an option, a name or a configuration is wrong.
+        FileNotFoundError: if there is no such file.
+    """
+    options = parser(prog).parse_args(list(arguments))
+    if options.rate is None and options.tokens is not None:
+        raise ValueError("--tokens: needs --rate, the operations a second of a device")
+    if options.mfu > 1:
+        raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
+    name, model = find_model(options.model, sources)
+    found = estimate(
+        model,
+        name=name,
+        batch=options.batch,
+        length=options.length,
+        context_length=options.context_length,
+        dtype=options.dtype,
+        param_dtype=options.param_dtype,
+        device=options.device,
+        training=not options.inference,
+        impl=options.impl,
+        checkpointing=options.checkpointing,
+        fused_loss=False if options.all_logits else None,
+    )
+    times = {} if options.rate is None else seconds(found, options)
+    if options.json:
+        print(json.dumps({**found.to_dict(), **times}, indent=2))
+        return 0
+    print(found)
+    if times:
+        print("\n".join(["", *rows(said_of(times, options))]))
+    return 0
+
+
+def find_model(name: str, sources: Sequence[Source]) -> tuple[str, nn.Module]:
+    """The model that a preset, a file, or a folder with ``config.json`` or ``config.yaml`` names."""
+    builders = {key: build for source in reversed(sources) for key, build in source.presets().items()}
+    if name in builders:
+        return name, builders[name]()
+    path = Path(name)
+    path = next((inner for inner in (path / "config.json", path / "config.yaml") if inner.is_file()), path)
+    if path.is_file():
+        return read_model(path, sources)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raise FileNotFoundError(f"{path}: no such file")
+    raise ValueError(f"MODEL: expected a file or one of {', '.join(builders)}, got {name!r}")
+
+
+def read_model(path: Path, sources: Sequence[Source]) -> tuple[str, nn.Module]:
+    """The model that a configuration file describes."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = json.loads(text) if path.suffix == ".json" else require("yaml", extra="train").safe_load(text)
+    except Exception as error:
+        if isinstance(error, ImportError):
+            raise
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{path}: expected a mapping, got {type(values).__name__}")
+    try:
+        return next(found for source in sources if (found := source.read(path, values)) is not None)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:
+    """Times at the rate asked for."""
+    times = {"step_seconds": found.time(options.rate, options.mfu, devices=options.devices)}
+    times["tokens_per_second"] = found.tokens / times["step_seconds"]
+    if options.tokens is not None:
+        times["seconds"] = found.time(options.rate, options.mfu, tokens=options.tokens, devices=options.devices)
+    return times
+
+
+def said_of(times: Mapping[str, float], options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Times in words."""
+    devices = "1 device" if options.devices == 1 else f"{options.devices} devices"
+    at = f"at {options.mfu:.0%} of {flops(options.rate)}/s on {devices}"
+    said = [("time of a batch", f"{duration(times['step_seconds'])} {at}, {times['tokens_per_second']:,.0f} tokens/s")]
+    if "seconds" in times:
+        said.append((f"time of {count(options.tokens)} tokens", duration(times["seconds"])))
+    return said

@@ -1,0 +1,82 @@
+"""Models by what names them: a preset, a class with its arguments, a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
+from ..language_models import DualAttnTransformerLM, TransformerLM
+from ..language_presets import LANGUAGE_PRESETS, LanguageModelConfig
+from ..seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+from ..vision_models import VisionDualAttnTransformer, VisionTransformer
+
+CLASSES: dict[str, type[nn.Module]] = {
+    kind.__name__: kind
+    for kind in (
+        VisionTransformer,
+        VisionDualAttnTransformer,
+        TransformerLM,
+        DualAttnTransformerLM,
+        TransformerEncoder,
+        DualAttnTransformerEncoder,
+        Seq2SeqTransformer,
+        Seq2SeqDualAttnTransformer,
+    )
+}
+"""Model classes that a mapping may name."""
+
+Builder = Callable[[], nn.Module]
+
+
+def resolve_model(model: Any) -> tuple[str, nn.Module]:
+    """A name and a module, on the meta device unless it was given as a module.
+
+    Raises:
+        ValueError: for a name that is unknown, or arguments that the class does not take.
+        TypeError: for anything else.
+    """
+    if isinstance(model, nn.Module):
+        return type(getattr(model, "_orig_mod", model)).__name__, model
+    if isinstance(model, str):
+        builders = language_presets()
+        if model not in builders:
+            raise ValueError(f"model: expected one of {', '.join(builders)}, got {model!r}")
+        return model, builders[model]()
+    if isinstance(model, Mapping):
+        return from_mapping(model)
+    if hasattr(model, "build"):
+        return getattr(model, "name", None) or type(model).__name__, model.build(device="meta")
+    raise TypeError(f"model: expected a module, a name, a configuration or a mapping, got {type(model).__name__}")
+
+
+def language_presets() -> dict[str, Builder]:
+    """The language models of the paper by name."""
+    return {name: lambda config=config: config.build(device="meta") for name, config in LANGUAGE_PRESETS.items()}
+
+
+def from_mapping(values: Mapping[str, Any]) -> tuple[str, nn.Module]:
+    """The model of a mapping: ``model``, a class or a kind of language model, and the arguments beside it.
+
+    Without ``model`` these are the arguments of a language model, as they are saved beside its weights.
+
+    Raises:
+        ValueError: if the class is unknown, or does not take these arguments.
+    """
+    arguments = {str(name): value for name, value in values.items()}
+    kind = arguments.pop("model", None)
+    if kind is None and "vocab_size" in arguments:
+        kind = "dat" if "n_heads_sa" in arguments or "n_heads_ra" in arguments else "transformer"
+    if kind in ("dat", "transformer"):
+        module = LanguageModelConfig.from_dict({"model": kind, **arguments}).build(device="meta")
+        return type(module).__name__, module
+    if not isinstance(kind, str) or kind not in CLASSES:
+        raise ValueError(f"model: expected the name of a class, one of {', '.join(CLASSES)}, got {kind!r}")
+    try:
+        with torch.device("meta"):
+            return kind, CLASSES[kind](**arguments)
+    except TypeError as error:
+        raise ValueError(f"{kind}: {error}") from error

@@ -1,0 +1,209 @@
+"""What an estimate says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .registry import Device
+
+OPTIMIZER_STEP_BYTES = 4
+"""Bytes of Adam's count of steps, which PyTorch keeps for each tensor."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Figures of one part of a model.
+
+    Attributes:
+        name: for instance ``"feed-forward"``.
+        parameters, trainable: numbers; what several parts share belongs to the first.
+        forward_flops, backward_flops, least_flops: of the whole batch, see :class:`.flops.Flops`.
+        activation_bytes: kept for the backward pass.
+    """
+
+    name: str
+    parameters: int = 0
+    trainable: int = 0
+    forward_flops: int = 0
+    backward_flops: int = 0
+    least_flops: int = 0
+    activation_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Parameters, arithmetic and memory of a model for one batch; times follow from :meth:`time`.
+
+    Arithmetic is of matrix products, a multiply-add as two operations. Memory is of tensors.
+
+    Attributes:
+        model: its name.
+        batch, length: sequences, and tokens of each; of an encoder-decoder model, tokens of the target.
+        context_length: tokens of the source, or 0.
+        dtype, param_dtype: of products and activations, and of parameters.
+        device, training, checkpointing: what was assumed.
+        parts: figures by part.
+        parameter_tensors: number of tensors that learn.
+        cast_bytes: copies of the parameters in ``dtype``, under autocast.
+        transient_bytes: what a training step needs at its worst moment beside parameters, gradients, optimiser state
+            and what is kept for the backward pass. An approximation.
+        inference_bytes: activations at the worst moment of a forward pass without gradients. An approximation.
+        cached: what decoding keeps of an example, for each layer: numbers a token, and a window or None.
+        context_cached: numbers kept of each token of the context, all layers together.
+    """
+
+    model: str
+    batch: int
+    length: int
+    context_length: int
+    dtype: torch.dtype
+    param_dtype: torch.dtype
+    device: Device
+    training: bool
+    checkpointing: bool
+    parts: tuple[Part, ...]
+    parameter_tensors: int
+    cast_bytes: int
+    transient_bytes: int
+    inference_bytes: int
+    cached: tuple[tuple[int, int | None], ...]
+    context_cached: int
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(part, name) for part in self.parts)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the batch."""
+        return self.batch * self.length
+
+    @property
+    def parameters(self) -> int:
+        """Parameters, shared ones counted once."""
+        return self._sum("parameters")
+
+    @property
+    def trainable_parameters(self) -> int:
+        """Parameters that learn."""
+        return self._sum("trainable")
+
+    @property
+    def non_embedding_parameters(self) -> int:
+        """Parameters beside the embeddings of tokens, patches and positions; a tied output matrix is an embedding."""
+        return self.parameters - sum(part.parameters for part in self.parts if part.name == "embeddings")
+
+    @property
+    def forward_flops(self) -> int:
+        """Operations of a forward pass of the batch."""
+        return self._sum("forward_flops")
+
+    @property
+    def backward_flops(self) -> int:
+        """Operations of a backward pass of the batch, with what is computed again; 0 without training."""
+        return self._sum("backward_flops")
+
+    @property
+    def step_flops(self) -> int:
+        """Forward and backward."""
+        return self.forward_flops + self.backward_flops
+
+    @property
+    def least_step_flops(self) -> int:
+        """Forward and backward if no masked pair were computed, nothing twice, and every exact form the cheapest."""
+        return self._sum("least_flops") * (3 if self.training else 1)
+
+    @property
+    def forward_flops_per_token(self) -> float:
+        """Operations of a forward pass for each token."""
+        return self.forward_flops / self.tokens
+
+    @property
+    def backward_flops_per_token(self) -> float:
+        """Operations of a backward pass for each token."""
+        return self.backward_flops / self.tokens
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of the parameters."""
+        return self.parameters * self.param_dtype.itemsize
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradients."""
+        return self.trainable_parameters * self.param_dtype.itemsize if self.training else 0
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Bytes of the state of Adam or AdamW: two numbers for each parameter that learns, and counts of steps."""
+        if not self.training:
+            return 0
+        return 2 * self.gradient_bytes + OPTIMIZER_STEP_BYTES * self.parameter_tensors
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes kept between forward and backward pass."""
+        return self._sum("activation_bytes")
+
+    @property
+    def training_bytes(self) -> int:
+        """Bytes of a training step at its worst moment, gradients of all parameters and AdamW's state included."""
+        held = self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes + self.cast_bytes
+        return held + self.activation_bytes + self.transient_bytes
+
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """Bytes that decoding keeps of each token of an example, as long as no window drops any."""
+        return sum(numbers for numbers, _ in self.cached) * self.dtype.itemsize
+
+    def cache_bytes(self, length: int | None = None, batch: int | None = None) -> int:
+        """Bytes that decoding keeps after ``length`` tokens of ``batch`` examples, by default those of the estimate.
+
+        With a window the last ``window - 1`` tokens are kept; an encoder-decoder model keeps its context, too.
+        """
+        length = self.length if length is None else length
+        held = sum(n * (length if window is None else min(length, window - 1)) for n, window in self.cached)
+        held += self.context_cached * self.context_length
+        return held * (self.batch if batch is None else batch) * self.dtype.itemsize
+
+    def time(self, rate: float, utilisation: float = 1.0, *, tokens: float | None = None, devices: int = 1) -> float:
+        """Seconds, if arithmetic alone took time.
+
+        Args:
+            rate: operations a second of one device, for instance ``990e12``.
+            utilisation: share of that rate that is reached, in (0, 1].
+            tokens: how many to process; by default one step's.
+            devices: that share the work evenly.
+
+        Raises:
+            ValueError: if a number is out of range.
+        """
+        for name, value in (("rate", rate), ("devices", devices), ("tokens", 1 if tokens is None else tokens)):
+            if not value > 0:
+                raise ValueError(f"{name}: expected a positive number, got {value}")
+        if not 0 < utilisation <= 1:
+            raise ValueError(f"utilisation: expected a number in (0, 1], got {utilisation}")
+        steps = 1.0 if tokens is None else tokens / self.tokens
+        return steps * self.step_flops / (rate * utilisation * devices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures under their names, for JSON."""
+        names = (
+            "model batch length context_length device training checkpointing parameters trainable_parameters "
+            "non_embedding_parameters forward_flops backward_flops step_flops least_step_flops "
+            "forward_flops_per_token backward_flops_per_token parameter_bytes gradient_bytes optimizer_bytes "
+            "cast_bytes activation_bytes transient_bytes training_bytes inference_bytes cache_bytes_per_token"
+        )
+        figures: dict[str, Any] = {name: getattr(self, name) for name in names.split()}
+        figures["cache_bytes"] = self.cache_bytes()
+        for name in ("dtype", "param_dtype"):
+            figures[name] = str(getattr(self, name)).removeprefix("torch.")
+        figures["parts"] = {part.name: {k: v for k, v in vars(part).items() if k != "name"} for part in self.parts}
+        return figures
+
+    def __str__(self) -> str:
+        from .report import report
+
+        return report(self)
