@@ -297,9 +297,9 @@ def test_pipeline():
 def test_language_model_evaluation_harness(tmp_path: Path):
     """lm-eval scores a task of our own as the model's losses say."""
     pytest.importorskip("lm_eval", reason="lm-eval is not installed")
-    from lm_eval import simple_evaluate
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
+    from lm_eval import simple_evaluate  # pyright: ignore[reportMissingImports]
+    from lm_eval.models.huggingface import HFLM  # pyright: ignore[reportMissingImports]
+    from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
 
     tokenizer = byte_tokenizer()
     model = causal(vocab_size=len(tokenizer), max_block_size=48)
