@@ -14,6 +14,7 @@ in a block: C receivers, J senders.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -130,20 +131,19 @@ class _Blocks:
         self.batch, self.heads, self.n, _ = q.shape
         self.groups, self.m = k.shape[1:3]
         self.rep = self.heads // self.groups
-        self.n_relations, self.p = u.shape[2:]
-        self.width = table.shape[-1]
         self.pattern = MaskPattern(
             self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window, offset
         )
-        self.q, self.k = q * scale, k.contiguous()
+        self.q, self.k, self.scale = q, k, scale
         self.workspace = workspace
-        form = RelationTiles if prefers_tiles(self.heads, self.p) else RelationKeys
-        self.relations = form(u * rel_scale, w, self.workspace)
+        form = RelationTiles if prefers_tiles(self.heads, u.shape[3]) else RelationKeys
+        self.relations = form(u, w, rel_scale, self.workspace)
         self.index, self.bias = index, bias
         # (1, G, K, d_h), or shared symbols (B or 1, G, M, d_h)
-        self.table = (table.transpose(0, 1)[None] if index is not None else table).contiguous()
-        self.scale, self.rel_scale, self.dropout, self.block = scale, rel_scale, dropout, block
-        self.seed, self.pairs = seed, pairs
+        self.table = by_group(table) if index is not None else table
+        if self.batch > 1:  # else products take them as they are
+            self.k, self.table = self.k.contiguous(), self.table.contiguous()
+        self.dropout, self.block, self.seed, self.pairs = dropout, block, seed, pairs
         self.wide = torch.promote_types(q.dtype, torch.float32)  # of softmax and of sums over blocks
 
     def spans(self) -> list[tuple[slice, slice]]:
@@ -161,8 +161,8 @@ class _Blocks:
 
     def weights(self, rows: slice, columns: slice) -> Tensor:
         """Attention weights before dropout, ``(B, H, C, J)``; zero in rows that have nothing to attend."""
-        q, k = self.grouped(self.q[:, :, rows]), self.k[:, :, columns].transpose(-2, -1)
-        scores = self.workspace.product("scores", q.flatten(0, 1), k.flatten(0, 1))
+        k = self.k[:, :, columns].transpose(-2, -1)
+        scores = self.workspace.product("scores", self.queries(rows).flatten(0, 1), k.flatten(0, 1))
         scores = scores.view(self.batch, self.heads, rows.stop - rows.start, -1).to(self.wide)
         if self.bias is not None:
             scores += narrow(self.bias, rows, columns)
@@ -174,6 +174,10 @@ class _Blocks:
         if self.bias is not None or self.pattern.may_hide_all:
             alpha.masked_fill_(scores.amax(dim=-1, keepdim=True) == -torch.inf, 0.0)
         return alpha
+
+    def queries(self, rows: slice) -> Tensor:
+        """Scaled, ``(B, G, rep * C, D)``."""
+        return self.grouped(self.q[:, :, rows] * self.scale)
 
     def kept(self, rows: slice, shape: torch.Size) -> Tensor | None:
         """Dropout factors of the weights of a block: zero, or one over the rate of what is kept."""
@@ -223,35 +227,35 @@ class _Blocks:
             symbols[:, :, rows] = self.attend_symbols(alpha, rows, columns)
             relations[:, :, rows] = self.relations.attend(alpha, rows, columns).transpose(1, 2)
 
-    def backward(
-        self, grad_symbols: Tensor, grad_relations: Tensor, dbias: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Gradients of q, k, u, w and table, from those of the results; that of the bias is added to ``dbias``."""
+    def backward(self, grad_symbols: Tensor, grad_relations: Tensor, into: _Gradients) -> None:
+        """Write the gradients of q, k, u and w, and add those of the table and the bias, from those of the results."""
         wide = self.wide
-        dq, dk = torch.zeros_like(self.q), torch.zeros_like(self.k, dtype=wide)
-        dtable = torch.zeros_like(self.table, dtype=wide)
+        dk = into.k.zero_() if into.k.dtype == wide else torch.zeros_like(into.k, dtype=wide)
+        dw = self.relations.sum_of_keys()
+        into.q.zero_()
+        into.u.zero_()
+        dtable = by_group(into.table) if self.index is not None else into.table
         for rows, columns in self.spans():
             probabilities = self.weights(rows, columns)
             kept = self.kept(rows, probabilities.shape)
             alpha = (probabilities if kept is None else probabilities * kept).to(self.q.dtype)
             g_s, g_a = grad_symbols[:, :, rows], grad_relations[:, :, rows].transpose(1, 2).contiguous()
             dalpha = self.symbols_backward(g_s, alpha, rows, columns, dtable)
-            self.relations.backward_(g_a, alpha, rows, columns, dalpha)
+            into.u[:, rows] = self.relations.backward_(g_a, alpha, rows, columns, dalpha, dw)
             dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide).mul_(kept)
             # Math: dS = alpha * (dalpha - <alpha, dalpha>)
             dscores = (
                 self.workspace.tensor("scores", *dalpha.shape) if wide == self.q.dtype else torch.empty_like(dalpha)
             )
             torch.ops.aten._softmax_backward_data.out(dalpha, probabilities, -1, wide, grad_input=dscores)
-            if dbias is not None:
-                add_reduced(dbias, dscores, rows, columns)
+            if into.bias is not None:
+                add_reduced(into.bias, dscores, rows, columns)
             dscores = self.grouped(dscores.to(self.q.dtype))
-            dq[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns])
-            dk[:, :, columns] += dscores.transpose(-2, -1) @ self.grouped(self.q[:, :, rows])
-        dq *= self.scale
-        du, dw = self.relations.gradients()
-        du *= self.rel_scale
-        return dq, dk, du, dw, dtable[0].transpose(0, 1) if self.index is not None else dtable
+            into.q[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns]).mul_(self.scale)
+            dk[:, :, columns] += dscores.transpose(-2, -1) @ self.queries(rows)
+        if dk is not into.k:
+            into.k.copy_(dk)
+        into.w.copy_(self.relations.gradient_of_keys(dw))
 
     def symbols_backward(self, g: Tensor, alpha: Tensor, rows: slice, columns: slice, dtable: Tensor) -> Tensor:
         """Gradient of a block's weights through the symbols; that of the symbols is added to ``dtable``."""
@@ -272,6 +276,23 @@ class _Blocks:
             return dalpha
         index = self.index[rows, columns]
         return dalpha.gather(-1, index.expand(*dalpha.shape[:-1], index.shape[-1]))
+
+
+@dataclass
+class _Gradients:
+    """Where gradients of some examples go: of q, k, u and w in their types, sums of the others in a wide one."""
+
+    q: Tensor
+    k: Tensor
+    u: Tensor
+    w: Tensor
+    table: Tensor
+    bias: Tensor | None
+
+
+def by_group(table: Tensor) -> Tensor:
+    """A library of relative symbols ``(K, G, d_h)`` as ``(1, G, K, d_h)``."""
+    return table.transpose(0, 1)[None]
 
 
 def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:
@@ -369,25 +390,17 @@ def _backward_op(
     tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
     numbers = (causal, window, offset, scale, rel_scale, dropout, block)
     wide = torch.promote_types(q.dtype, torch.float32)
-    of_inputs: list[Tensor] = []
+    dq, dk, du, dw = (x.new_empty(x.shape) for x in (q, k, u, w))
     dtable = table.new_zeros(table.shape, dtype=wide)
     dbias = q.new_zeros(0 if bias is None else bias.shape, dtype=wide)
     pairs = pair_symbols(table, index)
-    for examples, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
-        of_bias = None if bias is None else _of_examples(dbias, examples)
-        *grads, of_table = blocks.backward(grad_symbols[examples], grad_relations[examples], of_bias)
-        grads = [grad.to(q.dtype) for grad in grads]
-        if examples == slice(0, len(q)):
-            of_inputs = [grad.contiguous() for grad in grads]
-        else:
-            of_inputs = of_inputs or [x.new_empty(x.shape) for x in (q, k, u, w)]
-            for total, grad in zip(of_inputs, grads, strict=True):
-                total[examples] = grad
-        into = dtable if index is not None else _of_examples(dtable, examples)
-        into += of_table
+    for some, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
+        of_table = dtable if index is not None else _of_examples(dtable, some)
+        of_bias = None if bias is None else _of_examples(dbias, some)
+        into = _Gradients(dq[some], dk[some], du[some], dw[some], of_table, of_bias)
+        blocks.backward(grad_symbols[some], grad_relations[some], into)
     if pairs is not None:
         dtable = pairs.table_gradient()
-    dq, dk, du, dw = of_inputs or [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, u, w)]
     return dq, dk, du, dw, dtable.to(table.dtype), dbias.to(q.dtype)
 
 

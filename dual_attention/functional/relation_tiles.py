@@ -60,66 +60,76 @@ class Relations(ABC):
     """Relations between receivers and senders, computed where they are needed.
 
     Args:
-        u: relation queries, with their scale, ``(B, N, R, p)``.
+        u: relation queries, ``(B, N, R, p)``.
         w: relation keys, ``(B, M, R, p)``.
+        scale: of their inner products.
         workspace: for what is built on the way.
     """
 
-    def __init__(self, u: Tensor, w: Tensor, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
+        self.u, self.scale, self.workspace = u, scale, workspace
 
     @abstractmethod
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """Attended relations of a block with weights ``(B, H, C, J)``: ``(B, C, H, R)``."""
 
     @abstractmethod
-    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> None:
-        """Add to the gradients of the weights, and keep those of ``u`` and ``w``, through a block's attended relations.
+    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, dw: Tensor) -> Tensor:
+        """Add to the gradients of the weights and of ``w`` through a block's attended relations.
 
         Args:
             grad: of the attended relations, ``(B, C, H, R)``.
             alpha: ``(B, H, C, J)``; dalpha: the same, contiguous.
+            dw: sum over blocks, of :meth:`sum_of_keys`.
+
+        Returns:
+            The gradient of the block's ``u``, ``(B, C, R, p)``.
         """
 
     @abstractmethod
-    def gradients(self) -> tuple[Tensor, Tensor]:
-        """Those of ``u`` and ``w`` from all blocks, in their shapes."""
+    def sum_of_keys(self) -> Tensor:
+        """Zeros, for the gradient of ``w``, in a type wide enough for sums and with axes in the order it is built."""
+
+    @abstractmethod
+    def gradient_of_keys(self, dw: Tensor) -> Tensor:
+        """The gradient of ``w`` in its shape."""
+
+    @property
+    def wide(self) -> torch.dtype:
+        """Type of sums over blocks."""
+        return torch.promote_types(self.u.dtype, torch.float32)
 
 
 class RelationKeys(Relations):
     """Relation keys under the weights, one product for all heads, and inner products with the queries."""
 
-    def __init__(self, u: Tensor, w: Tensor, workspace: Workspace) -> None:
-        super().__init__(u, w, workspace)
-        self.u, self.w = u, w.flatten(2).contiguous()  # (B, N, R, p), (B, M, R * p)
-        self.du = self.dw = None
+    def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
+        super().__init__(u, w, scale, workspace)
+        self.w = w.flatten(2)  # (B, M, R * p)
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         keys = self.keys(alpha, columns)
-        return keys.mul_(self.u[:, None, rows]).sum(-1).transpose(1, 2)
+        return keys.mul_(self.queries(rows)).sum(-1).transpose(1, 2)
 
-    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> None:
-        du, dw = self.accumulators()
+    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, dw: Tensor) -> Tensor:
         g = grad.transpose(1, 2)[..., None]  # (B, H, C, R, 1)
         of_keys = self.workspace.tensor("gradients of keys", *alpha.shape[:3], *self.u.shape[2:])
         # Math: G_i^h = [g^h_i,l u_i^l]_l
-        of_keys = torch.mul(g, self.u[:, None, rows], out=of_keys).flatten(3).flatten(1, 2)  # (B, H * C, R * p)
+        of_keys = torch.mul(g, self.queries(rows), out=of_keys).flatten(3).flatten(1, 2)  # (B, H * C, R * p)
         dalpha += self.workspace.product("part", of_keys, self.w[:, columns].transpose(1, 2)).view(dalpha.shape)
-        alpha_transposed = alpha.flatten(1, 2).transpose(1, 2)
-        dw[:, columns] += self.workspace.product("part", alpha_transposed, of_keys)
+        dw[:, columns] += self.workspace.product("part", alpha.flatten(1, 2).transpose(1, 2), of_keys)
         # Math: du_i^l = sum_h g^h_i,l c^h_i,l
-        du[:, rows] += self.keys(alpha, columns).mul_(g).sum(1)
+        return self.keys(alpha, columns).mul_(g).sum(1).mul_(self.scale)
 
-    def gradients(self) -> tuple[Tensor, Tensor]:
-        du, dw = self.accumulators()
-        return du, dw.view(*dw.shape[:2], *du.shape[2:])
+    def sum_of_keys(self) -> Tensor:
+        return self.w.new_zeros(self.w.shape, dtype=self.wide)
 
-    def accumulators(self) -> tuple[Tensor, Tensor]:
-        """Sums for the gradients of u and w, ``(B, N, R, p)`` and ``(B, M, R * p)``, in a type wide enough."""
-        if self.du is None or self.dw is None:
-            wide = torch.promote_types(self.u.dtype, torch.float32)
-            self.du, self.dw = torch.zeros_like(self.u, dtype=wide), torch.zeros_like(self.w, dtype=wide)
-        return self.du, self.dw
+    def gradient_of_keys(self, dw: Tensor) -> Tensor:
+        return dw.view(*dw.shape[:2], *self.u.shape[2:])
+
+    def queries(self, rows: slice) -> Tensor:
+        """Scaled, ``(B, 1, C, R, p)``."""
+        return (self.u[:, rows] * self.scale)[:, None]
 
     def keys(self, alpha: Tensor, columns: slice) -> Tensor:
         """c, relation keys under the weights, ``(B, H, C, R, p)``."""
@@ -130,16 +140,14 @@ class RelationKeys(Relations):
 class RelationTiles(Relations):
     """A tile of relations at a time."""
 
-    def __init__(self, u: Tensor, w: Tensor, workspace: Workspace) -> None:
-        super().__init__(u, w, workspace)
-        self.u = u.permute(2, 0, 1, 3).contiguous()  # (R, B, N, p)
+    def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
+        super().__init__(u, w, scale, workspace)
         self.w = w.permute(2, 0, 3, 1).contiguous()  # (R, B, p, M)
-        self.du = self.dw = None
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         batch, heads, n, _ = alpha.shape
-        attended = alpha.new_zeros(batch, n, heads, self.u.shape[0])
-        u, w, alpha = self.u[:, :, rows], self.w[..., columns], alpha.transpose(1, 2)
+        attended = alpha.new_zeros(batch, n, heads, self.w.shape[0])
+        u, w, alpha = self.queries(rows), self.w[..., columns], alpha.transpose(1, 2)
         b, c, j = self.sizes(alpha)
         for of_examples in zip(u.split(b, 1), w.split(b, 1), alpha.split(b), attended.split(b), strict=True):
             u_b, w_b, alpha_b, into_b = of_examples
@@ -151,13 +159,12 @@ class RelationTiles(Relations):
                     into += torch.bmm(alpha_ij.flatten(0, 1), r.transpose(1, 2)).view(into.shape)
         return attended
 
-    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> None:
-        # Math: dalpha^h_ij += <g^h_i, r_ij>,  dr_ij = sum_h alpha^h_ij g^h_i,  du_i += sum_j dr_ij w_j,
+    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, dw: Tensor) -> Tensor:
+        # Math: dalpha^h_ij += <g^h_i, r_ij>,  dr_ij = sum_h alpha^h_ij g^h_i,  du_i = sum_j dr_ij w_j,
         # dw_j += sum_i dr_ij u_i
-        du, dw = self.accumulators()
         alpha, dalpha = alpha.transpose(1, 2), dalpha.transpose(1, 2)
-        du, dw = du[..., rows], dw[..., columns]
-        u, w = self.u[:, :, rows], self.w[..., columns]
+        u, w, dw = self.queries(rows), self.w[..., columns], dw[..., columns]
+        du = torch.zeros_like(u.transpose(2, 3), dtype=self.wide, memory_format=torch.contiguous_format)
         b, c, j = self.sizes(alpha)
         examples = zip(
             *(x.split(b, 1) for x in (u, w, du, dw)), *(x.split(b) for x in (alpha, dalpha, grad)), strict=True
@@ -178,23 +185,23 @@ class RelationTiles(Relations):
                     dr = dr.view(*alpha_ij.shape[:2], *dr.shape[1:]).permute(2, 0, 1, 3).flatten(0, 1)  # (R * b, c, j)
                     du_i += self.workspace.product("part", w_j, dr.transpose(1, 2)).view(du_i.shape)
                     dw_j += self.workspace.product("part", u_transposed, dr).view(dw_j.shape)
+        return du.mul_(self.scale).permute(1, 3, 0, 2)
 
-    def accumulators(self) -> tuple[Tensor, Tensor]:
-        """Sums for the gradients of u and w, ``(R, B, p, N)`` and ``(R, B, p, M)``, in a type wide enough."""
-        if self.du is None or self.dw is None:
-            wide = torch.promote_types(self.u.dtype, torch.float32)
-            self.du = torch.zeros_like(self.u.transpose(2, 3), dtype=wide, memory_format=torch.contiguous_format)
-            self.dw = torch.zeros_like(self.w, dtype=wide)
-        return self.du, self.dw
+    def sum_of_keys(self) -> Tensor:
+        return torch.zeros_like(self.w, dtype=self.wide)
 
-    def gradients(self) -> tuple[Tensor, Tensor]:
-        du, dw = self.accumulators()
-        return du.permute(1, 3, 0, 2), dw.permute(1, 3, 0, 2)
+    def gradient_of_keys(self, dw: Tensor) -> Tensor:
+        return dw.permute(1, 3, 0, 2)
+
+    def queries(self, rows: slice) -> Tensor:
+        """Scaled, ``(R, B, C, p)``, contiguous."""
+        u = self.u[:, rows].permute(2, 0, 1, 3)
+        return torch.mul(u, self.scale, out=torch.empty(u.shape, dtype=u.dtype, device=u.device))
 
     def sizes(self, alpha: Tensor) -> tuple[int, int, int]:
         """How many examples, receivers and senders make a tile of a block with weights ``(B, C, H, J)``."""
         batch, n, _, m = alpha.shape
-        n_relations = self.u.shape[0]
+        n_relations = self.w.shape[0]
         room = max(1, (TILE if alpha.is_cpu else TILE_ON_GPU) // n_relations)
         c = min(n, max(8, room // 512))
         j = even_part(m, max(128, room // c))
