@@ -11,11 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import reference
-from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast
+from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast, is_open
 from .masks import MaskPattern, as_pattern, check_bias
+from .padding import zero_padding
 
 LARGEST_MASK = 2**22
-"""Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time."""
+"""Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time.
+
+Where an export leaves lengths open it is built whole."""
 
 BLOCK = 512
 """Receivers in such a block."""
@@ -61,19 +64,17 @@ def attention(
     sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
     mask, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
     bias = None if bias is None else bias.to(q.dtype)
+    k, v = zero_padding(mask, k, v)
     if need_weights:
         return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
 
-    if mask.padding is not None:
-        # Fused kernels mask by adding minus infinity, which does not hide the NaN of a key.
-        k = k.masked_fill(~mask.padding[:, None, :, None], 0.0)
     value_width = v.shape[-1]
     wide = max(q.shape[-1], value_width)
     if q.shape[-1] != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, wide - t.shape[-1])) for t in (q, k, v))
     if mask.causal_alone and bias is None:
         out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
-    elif mask.hides_nothing or n * m <= LARGEST_MASK:
+    elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         out = _fused(q, k, v, mask.dense(q.device), bias, scale, dropout)
     else:
         outs = []

@@ -18,6 +18,7 @@ from . import reference
 from .activations import Activation
 from .attention import narrow
 from .masks import MaskPattern
+from .shared_symbols import attend_to_symbols
 from .symbols import RelativeSymbols
 
 BLOCK = 128
@@ -44,21 +45,18 @@ def blockwise_relational_attention(
 
     def attend(rows: slice, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None):
         columns = slice(*pattern.senders(rows.start, rows.stop))
-        mask = pattern.block(rows, columns, q.device)
-        alpha = reference.attention_weights(
-            q[:, :, rows],
-            k[:, :, columns],
-            scale=scale,
-            mask=mask,
-            bias=None if bias is None else narrow(bias, rows, columns),
-        )
-        alpha = F.dropout(alpha, dropout)
-        r = reference.relations(u[:, rows], w[:, columns], scale=rel_scale, activation=rel_activation, mask=mask)
+        masks: dict[str, Tensor | None] = {
+            "mask": pattern.block(rows, columns, q.device),
+            "bias": None if bias is None else narrow(bias, rows, columns),
+        }
+        alpha = F.dropout(reference.attention_weights(q[:, :, rows], k[:, :, columns], scale=scale, **masks), dropout)
+        r = reference.relations(u[:, rows], w[:, columns], scale=rel_scale, activation=rel_activation, **masks)
         if isinstance(symbols, RelativeSymbols):
             here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index[rows, columns])
         else:
             here = table[:, :, columns]
-        return reference.attend_to_symbols(alpha, here), torch.einsum("bhnm,bnmr->bhnr", alpha, r)
+        attended_symbols = attend_to_symbols(alpha, here, for_each_pair=False)  # the caller has looked at the whole
+        return attended_symbols, torch.einsum("bhnm,bnmr->bhnr", alpha, r)
 
     blocks = [
         checkpoint(attend, slice(start, min(start + block, q.shape[2])), q, k, u, w, table, bias, use_reentrant=False)

@@ -54,3 +54,8 @@ def is_autocast(x: Tensor) -> bool:
     """Whether products of tensors like ``x`` are cast to one type as they are taken."""
     kind = x.device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def is_open(*lengths: int) -> bool:
+    """Whether an export leaves lengths open: what is chosen must then serve all, and may not depend on them."""
+    return any(isinstance(length, torch.SymInt) for length in lengths)

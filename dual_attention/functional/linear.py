@@ -21,9 +21,11 @@ import torch
 from torch import Tensor
 
 from .attention import narrow
+from .checks import is_open
 from .masks import MaskPattern
 from .pair_symbols import PairSymbols, pair_symbols
 from .relation_tiles import RelationKeys, RelationTiles, Workspace, prefers_tiles
+from .shared_symbols import summed_by_symbol
 from .symbols import RelativeSymbols
 
 BLOCK = 128
@@ -94,11 +96,7 @@ def linear_relational_attention(
 
 def block_size(heads: int, m: int) -> int:
     """Receivers handled at a time: fewer with more senders, so that a block's weights take no more memory."""
-    return BLOCK if _is_open(m) else min(BLOCK, max(SMALLEST_BLOCK, 2 * WEIGHTS // max(1, heads * m)))
-
-
-def _is_open(length: int) -> bool:
-    return isinstance(length, torch.SymInt)
+    return BLOCK if is_open(m) else min(BLOCK, max(SMALLEST_BLOCK, 2 * WEIGHTS // max(1, heads * m)))
 
 
 class _Blocks:
@@ -198,8 +196,7 @@ class _Blocks:
     def shared(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """Weights summed over the senders that have the same relative symbol: ``(B, H, C, K)``."""
         assert self.index is not None
-        index = self.index[rows, columns].expand(alpha.shape)
-        return alpha.new_zeros(*alpha.shape[:-1], self.table.shape[-2]).scatter_add(-1, index, alpha)
+        return summed_by_symbol(alpha, self.index[rows, columns], self.table.shape[-2])
 
     def by_receiver(self, x: Tensor) -> Tensor:
         """``(B, H, C, ...) -> (G * C, B * rep, ...)``."""

@@ -76,7 +76,13 @@ def attention(
 
 
 def relations(
-    u: Tensor, w: Tensor, *, scale: float, activation: str | Activation = "identity", mask: Tensor | None = None
+    u: Tensor,
+    w: Tensor,
+    *,
+    scale: float,
+    activation: str | Activation = "identity",
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Relations between receivers and senders.
 
@@ -87,6 +93,8 @@ def relations(
         activation: elementwise function or its name; ``"softmax"`` normalises over the senders.
         mask: used by ``"softmax"`` alone, which would otherwise let masked senders show through its normaliser;
             broadcastable to ``(B, 1, N, M)``, since relations are shared by all heads.
+        bias: of the attention scores, broadcastable to ``(B, H, N, M)``; used by ``"softmax"`` alone, which leaves out
+            the senders that minus infinity hides from every head.
 
     Returns:
         ``(B, N, M, R)``.
@@ -98,6 +106,9 @@ def relations(
     if activation == "softmax":
         if mask is not None and mask.shape[1] != 1:
             raise ValueError("attn_mask: relations under softmax are shared by all heads, so the mask must be as well")
+        if bias is not None:
+            allowed = (bias != -torch.inf).any(dim=1, keepdim=True)
+            mask = allowed if mask is None else mask & allowed
         values = masked_softmax(scores, mask)
     else:
         values = activation_function(activation)(scores)
@@ -151,7 +162,7 @@ def relational_attention(
         Attended messages ``(B, H, N, d_h)``, weights ``(B, H, N, M)`` (after dropout), relations ``(B, N, M, R)``.
     """
     alpha = F.dropout(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
-    r = relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask)
+    r = relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias)
     messages = torch.einsum("bnmr,hdr->bhnmd", r, w_r)
     attended = torch.einsum("bhnm,bhnmd->bhnd", alpha, messages) + attend_to_symbols(alpha, symbols)
     return attended, alpha, r
@@ -172,25 +183,35 @@ def relational_cross_attention(
 
     Math: a^h_i = sum_j act(scale <q^h_i, k^h_j> + bias_ij) s_j W_s^h
 
-    The activated scores are the relations. Under an elementwise activation masked pairs get the weight zero.
+    The activated scores are the relations.
 
     Returns:
         Attended symbols ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
     """
-    if activation == "softmax":
-        weights = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
-    else:
-        scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
-        if bias is not None:
-            scores = scores + bias
-            allowed = bias != -torch.inf
-            mask = allowed if mask is None else mask & allowed
-            scores = scores.masked_fill(~allowed, 0.0)  # not every activation of minus infinity has a gradient
-        weights = activation_function(activation)(scores)
-        if mask is not None:
-            weights = weights.masked_fill(~mask, 0.0)
-    weights = F.dropout(weights, dropout)
+    weights = F.dropout(activated_scores(q, k, scale=scale, activation=activation, mask=mask, bias=bias), dropout)
     return attend_to_symbols(weights, symbols), weights
+
+
+def activated_scores(
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float,
+    activation: str | Activation,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Weights of RCA, ``(B, H, N, M)``; under an elementwise activation those of masked pairs are zero."""
+    if activation == "softmax":
+        return attention_weights(q, k, scale=scale, mask=mask, bias=bias)
+    scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+    if bias is not None:
+        scores = scores + bias
+        allowed = bias != -torch.inf
+        mask = allowed if mask is None else mask & allowed
+        scores = scores.masked_fill(~allowed, 0.0)  # not every activation of minus infinity has a gradient
+    weights = activation_function(activation)(scores)
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
 
 
 def disentangled_relational_cross_attention(
@@ -218,6 +239,24 @@ def disentangled_relational_cross_attention(
         product of the two, which is not returned.
     """
     alpha = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
-    scores = scale * (q_rel @ repeat_heads(k_rel, q.shape[1]).transpose(-2, -1))
-    r = masked_softmax(scores, mask) if rel_activation == "softmax" else activation_function(rel_activation)(scores)
+    r = relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, mask=mask, bias=bias)
     return attend_to_symbols(F.dropout(alpha * r, dropout), symbols), alpha, r
+
+
+def relations_of_heads(
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float,
+    activation: str | Activation,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Relations of disentangled RCA, ``(B, H, N, M)``; mask and bias as in :func:`relations`, but for each head."""
+    scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+    if activation != "softmax":
+        return activation_function(activation)(scores)
+    if bias is not None:
+        allowed = bias != -torch.inf
+        mask = allowed if mask is None else mask & allowed
+    return masked_softmax(scores, mask)

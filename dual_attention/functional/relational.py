@@ -16,11 +16,13 @@ from torch import Tensor
 from . import reference
 from .activations import Activation, activation_function
 from .blockwise import blockwise_relational_attention
-from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast
+from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast, is_open
 from .linear import linear_relational_attention
 from .masks import MaskPattern, as_pattern, check_bias
+from .padding import zero_padding
 from .relation_tiles import prefers_tiles
 from .sdpa import sdpa_relational_attention
+from .shared_symbols import attend_to_symbols, symbol_for_each_pair
 from .symbols import OffsetSymbols, RelativeSymbols
 from .triton.support import obstacle, preferred
 
@@ -88,8 +90,9 @@ def relational_attention(
         scale, rel_scale: factors of the attention scores and of the relations.
         rel_activation: activation of the relations, a name or an elementwise function.
         mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``, True = may be attended; or a pattern.
-        bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks. It acts on the
-            attention scores alone: relations under softmax are normalised over all senders that ``mask`` allows.
+        bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks. Relations
+            under softmax are normalised over the senders that ``mask`` allows and minus infinity leaves to some head;
+            otherwise it acts on the attention scores alone.
         dropout: rate on the attention weights; symbols and relations see the same mask.
         need_weights: also return the weights and the relations, which needs them to be built.
         impl: ``"reference"`` is the paper's equation as it stands. ``"dense"`` builds the weights, and the relations if
@@ -119,6 +122,9 @@ def relational_attention(
     sizes = {"batch": q.shape[0], "heads": q.shape[1], "n": n, "m": m}
     mask, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
     bias = None if bias is None else bias.to(q.dtype)
+    (k,), (w,) = zero_padding(mask, k), zero_padding(mask, w, axis=1)
+    if isinstance(symbols, Tensor):
+        (symbols,) = zero_padding(mask, symbols)
     if rel_activation != "softmax" and rel_activation != "identity":
         rel_activation = activation_function(rel_activation)
     if impl == "triton" or (impl == "auto" and preferred(q)):
@@ -129,7 +135,7 @@ def relational_attention(
         if against is None:
             return RelationalAttentionOutput(_triton(q, k, u, w, symbols, w_r, mask, scale=scale, rel_scale=rel_scale))
     if impl == "auto":
-        dense = need_weights or _dense_is_faster(q, u, m, rel_activation) or _symbol_for_each_pair(symbols, n, m)
+        dense = need_weights or _dense_is_faster(q, u, m, rel_activation) or symbol_for_each_pair(symbols, n, m)
         impl = "dense" if dense else "linear"
     common: dict[str, Any] = {"scale": scale, "rel_scale": rel_scale, "bias": bias, "dropout": dropout}
 
@@ -172,7 +178,7 @@ def _dense(
     if rel_activation == "identity" and not need_weights:
         attended_relations = attend_to_relations(alpha, u, w, rel_scale)
     else:
-        r = reference.relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask)
+        r = reference.relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias)
         attended_relations = torch.einsum("bhnm,bnmr->bhnr", alpha, r)
     return attended_relations @ w_r.transpose(-2, -1) + attend_to_symbols(alpha, symbols), alpha, r
 
@@ -195,7 +201,7 @@ def _linear(
 ) -> Tensor:
     if need_weights:
         raise ValueError("impl='linear' builds neither weights nor relations whole: it needs need_weights=False")
-    if isinstance(symbols, RelativeSymbols) and _symbol_for_each_pair(symbols, q.shape[2], k.shape[2]):
+    if isinstance(symbols, RelativeSymbols) and symbol_for_each_pair(symbols, q.shape[2], k.shape[2]):
         raise ValueError(
             "impl='linear' needs a library of relative symbols with at most 2 (N + M) = "
             f"{2 * (q.shape[2] + k.shape[2])} rows, got {symbols.library.shape[0]}"
@@ -278,48 +284,17 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
     return (keys * (rel_scale * u)[:, None]).sum(dim=-1)
 
 
-def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols) -> Tensor:
-    """As :func:`reference.attend_to_symbols`, without a symbol for every pair where the library is small.
-
-    Relative symbols are few, so the weights of the pairs that share one are summed first:
-
-    Math: sum_j alpha_ij T[index_ij] = sum_k beta_ik T_k,  beta_ik = sum_{j: index_ij = k} alpha_ij
-    """
-    if not isinstance(symbols, RelativeSymbols):
-        return reference.attend_to_symbols(alpha, symbols)
-    batch, heads, n, m = alpha.shape
-    rows, groups = symbols.library.shape[:2]
-    if _symbol_for_each_pair(symbols, n, m):
-        return reference.attend_to_symbols(alpha, symbols)
-    beta = alpha.new_zeros(batch, heads, n, rows)
-    beta = beta.scatter_add(-1, symbols.index.expand(batch, heads, n, m), alpha)
-    library = symbols.library.transpose(0, 1)  # (G, K, d_h)
-    return (beta.unflatten(1, (groups, -1)) @ library[:, None]).flatten(1, 2)
-
-
 def _dense_is_faster(q: Tensor, u: Tensor, m: int, rel_activation: str | Activation) -> bool:
     """Whether there are so few pairs that it is best to build all weights at once."""
     batch, heads, n, _ = q.shape
-    if _is_open(n, m):
+    if is_open(n, m):
         return rel_activation != "identity"
     if n * m > LARGEST_DENSE:
         return False
     if not q.is_cpu or n < FEWEST_RECEIVERS or rel_activation != "identity":
         return True
-    few = _is_open(batch) or batch * heads * n * m <= MOST_WEIGHTS
+    few = is_open(batch) or batch * heads * n * m <= MOST_WEIGHTS
     return few and not prefers_tiles(heads, u.shape[3])
-
-
-def _symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
-    """Whether relative symbols have so many rows that hardly any two pairs share one."""
-    if not isinstance(symbols, RelativeSymbols) or _is_open(n, m):
-        return False
-    return symbols.library.shape[0] > 2 * (n + m)
-
-
-def _is_open(*lengths: int) -> bool:
-    """Whether an export leaves lengths open: what is chosen must then serve all, and may not depend on them."""
-    return any(isinstance(length, torch.SymInt) for length in lengths)
 
 
 def _check_tensors(

@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from . import reference
 from .activations import Activation
 from .attention import attention, narrow
-from .checks import check_axes, check_dropout, check_same_device, check_same_dtype
+from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_open
 from .masks import MaskPattern, as_pattern, check_bias
+from .padding import zero_padding
+from .shared_symbols import attend_to_symbols, symbol_for_each_pair
 from .symbols import RelativeSymbols
 
 __all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
@@ -27,7 +30,9 @@ __all__ = ["disentangled_relational_cross_attention", "relational_cross_attentio
 Tensors = tuple[Tensor, ...]
 
 LARGEST_WHOLE = 256 * 256
-"""Pairs (receivers times senders) up to which all weights are built at once."""
+"""Pairs (receivers times senders) up to which all weights are built at once.
+
+Where an export leaves lengths open they are."""
 
 BLOCK = 128
 """Receivers in a block."""
@@ -63,13 +68,15 @@ def relational_cross_attention(
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
+    of_pairs = symbol_for_each_pair(symbols, q.shape[2], k.shape[2])
+
     def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
         (q,), (k,) = queries, keys
-        return reference.relational_cross_attention(
-            q, k, symbols, scale=scale, activation=activation, dropout=dropout, **masks
-        )
+        weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
+        return attend_to_symbols(weights, symbols, for_each_pair=of_pairs), weights
 
-    if need_weights or q.shape[2] * k.shape[2] <= LARGEST_WHOLE:
+    (k,), symbols = _without_padding(mask, (k,), symbols)
+    if need_weights or _is_whole(q, k):
         attended, weights = attend((q,), (k,), symbols, mask=mask.dense(q.device), bias=bias)
         return attended, weights if need_weights else None
     return _in_blocks(attend, (q,), (k,), symbols, mask, bias), None
@@ -102,20 +109,35 @@ def disentangled_relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
     """
-
     mask, bias = _checked((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
+
+    of_pairs = symbol_for_each_pair(symbols, q.shape[2], k.shape[2])
 
     def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
         (q, q_rel), (k, k_rel) = queries, keys
-        return reference.disentangled_relational_cross_attention(
-            q, k, q_rel, k_rel, symbols, scale=scale, rel_activation=rel_activation, dropout=dropout, **masks
-        )
+        alpha = reference.attention_weights(q, k, scale=scale, **masks)
+        r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
+        return attend_to_symbols(F.dropout(alpha * r, dropout), symbols, for_each_pair=of_pairs), alpha, r
 
-    queries, keys = (q, q_rel), (k, k_rel)
-    if need_weights or q.shape[2] * k.shape[2] <= LARGEST_WHOLE:
+    queries = (q, q_rel)
+    keys, symbols = _without_padding(mask, (k, k_rel), symbols)
+    if need_weights or _is_whole(q, k):
         attended, weights, relations = attend(queries, keys, symbols, mask=mask.dense(q.device), bias=bias)
         return (attended, weights, relations) if need_weights else (attended, None, None)
     return _in_blocks(attend, queries, keys, symbols, mask, bias), None, None
+
+
+def _is_whole(q: Tensor, k: Tensor) -> bool:
+    """Whether all weights are built at once."""
+    n, m = q.shape[2], k.shape[2]
+    return is_open(n, m) or n * m <= LARGEST_WHOLE
+
+
+def _without_padding(
+    mask: MaskPattern, keys: Tensors, symbols: Tensor | RelativeSymbols
+) -> tuple[Tensors, Tensor | RelativeSymbols]:
+    """Keys and symbols with zeros for padded senders."""
+    return zero_padding(mask, *keys), zero_padding(mask, symbols)[0] if isinstance(symbols, Tensor) else symbols
 
 
 def _checked(

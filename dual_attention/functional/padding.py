@@ -1,0 +1,32 @@
+"""Padded senders as zeros.
+
+Their weights are zero, but zero times NaN or infinity is NaN, in sums forward and backward.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .masks import MaskPattern
+
+
+def zero_padding(pattern: MaskPattern, *senders: Tensor, axis: int = 2) -> tuple[Tensor, ...]:
+    """What senders hold, with zeros in the place of padding; the same tensors if none are padded.
+
+    Args:
+        pattern: whose padding, ``(B or 1, M)``, counts.
+        senders: tensors whose first axis is B, or 1 for what serves every example: there zeros stand only where all
+            examples are padded.
+        axis: that of the M senders.
+    """
+    if pattern.padding is None:
+        return senders
+    zeroed = []
+    for x in senders:
+        real = pattern.padding
+        if x.shape[0] == 1 and real.shape[0] != 1:
+            real = real.any(dim=0, keepdim=True)
+        shape = [real.shape[0], *[1] * (x.dim() - 1)]
+        shape[axis] = real.shape[1]
+        zeroed.append(x.masked_fill(~real.view(shape), 0.0))
+    return tuple(zeroed)
