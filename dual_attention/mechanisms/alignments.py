@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal, get_args
 
 import torch
@@ -23,7 +24,7 @@ from ..functional.alignments import Estimator
 __all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Sparsemax", "Uniform"]
 
 
-class Align(nn.Module):
+class Align(nn.Module, ABC):
     """From scores to weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``, and give masked keys zero.
 
     Args:
@@ -36,11 +37,11 @@ class Align(nn.Module):
             raise ValueError(f"temperature: expected a positive number, got {temperature}")
         self.temperature = temperature
 
+    @abstractmethod
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
         """Align over the axis ``dim`` of the keys; ``mask`` and ``bias`` broadcast to the scores."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement forward(scores, mask, *, bias, dim)")
 
     def extra_repr(self) -> str:
         return "" if self.temperature == 1.0 else f"temperature={self.temperature}"
