@@ -18,7 +18,7 @@ from ..functional import (
     sparsemax,
     uniform_alignment,
 )
-from ..functional.activations import Activation, activation_function
+from ..functional.activations import Activation, activation_function, activation_name
 from ..functional.alignments import Estimator
 
 __all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Sparsemax", "Uniform"]
@@ -201,7 +201,7 @@ class Elementwise(Align):
         if activation == "softmax":
             raise ValueError("activation: softmax is no elementwise function; it is the alignment Softmax")
         self.activation = activation_function(activation)
-        self.name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
+        self.name = activation_name(activation)
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
