@@ -39,13 +39,16 @@ _PUBLISHED = "layers.target_embedder.weights."
 
 
 class Seq2SeqModel(GeneratesTargets, nn.Module):
-    """What both models share: all but the kind of their blocks, and the symbols that those are given.
+    """What all of them share: all but the kind of their blocks, and the symbols that those are given.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
     """
 
     gradient_checkpointing: bool = False
     """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
+
+    encoder_is_optional: bool = False
+    """Whether a model of this kind may have no encoder blocks."""
 
     def __init__(
         self,
@@ -66,7 +69,9 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, out_dim=out_dim, in_block_size=in_block_size, out_block_size=out_block_size)
-        check_positive(n_layers_enc=len(encoder_blocks), n_layers_dec=len(decoder_blocks))
+        check_positive(n_layers_dec=len(decoder_blocks))
+        if not self.encoder_is_optional:
+            check_positive(n_layers_enc=len(encoder_blocks))
         if pos_enc not in (*_POSITIONS, "none"):
             raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {pos_enc!r}")
         if loss_type not in (None, "cross_entropy", "mse"):
@@ -138,6 +143,11 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         """Whether no target position sees a later one."""
         return all(block.causal for block in self._blocks("decoder"))
 
+    @property
+    def memory_dim(self) -> int:
+        """Width of what the decoder reads of the source."""
+        return self.d_model
+
     def get_num_params(self) -> int:
         """Number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
@@ -193,12 +203,15 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         return logits, cross_entropy(logits, targets, ignore_index=self.loss_ignore_idx)
 
     def encode(self, x: Tensor, *, source_padding_mask: Tensor | None = None) -> Tensor:
-        """The memory ``(B, S, d)`` that the decoder attends to; arguments as :meth:`forward`."""
+        """The memory ``(B, S, memory_dim)`` that the decoder attends to; arguments as :meth:`forward`."""
         _check_input("x", x, self.input_spec, "in_block_size", self.in_block_size)
         check_padding("source_padding_mask", source_padding_mask, *x.shape[:2])
         positions = token_positions(source_padding_mask)
-        x = self._embed("source", x, positions)
-        return self._apply_blocks("encoder", x, (), positions, None, padding_mask=source_padding_mask)
+        return self._remember(self._embed("source", x, positions), positions, source_padding_mask)
+
+    def _remember(self, source: Tensor, positions: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        """The memory, of the embedded source ``(B, S, d)``."""
+        return self._apply_blocks("encoder", source, (), positions, None, padding_mask=padding_mask)
 
     @leaves_cache_whole
     def decode(
@@ -210,7 +223,7 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         target_padding_mask: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Logits ``(B, T, V)`` of all positions of a target, given the memory ``(B, S, d)`` of :meth:`encode`.
+        """Logits ``(B, T, V)`` of all positions of a target, given the memory ``(B, S, memory_dim)`` of :meth:`encode`.
 
         Args:
             y: target as in :meth:`forward`; with a cache, the new positions alone.
@@ -244,9 +257,9 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         seen = 0 if cache is None else cache.length
         _check_input("y", y, self.output_spec, "out_block_size", self.out_block_size, seen)
         batch, length = y.shape[:2]
-        if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.d_model:
+        if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.memory_dim:
             raise ValueError(
-                f"memory: expected shape (batch, length, d_model) = ({batch}, length, {self.d_model}), with as many "
+                f"memory: expected shape (batch, length, width) = ({batch}, length, {self.memory_dim}), with as many "
                 f"sources as there are targets, got {tuple(memory.shape)}"
             )
         check_padding("source_padding_mask", source_padding_mask, *memory.shape[:2])

@@ -59,6 +59,12 @@ COMMANDS = (
         "the paper's learning curves: many runs in parallel, resumable",
     ),
     Command(
+        ("plot", "relational-games"),
+        "SOURCE ... --out FOLDER",
+        f"{_GAMES}:plot",
+        "learning curves from the results of several grids",
+    ),
+    Command(
         ("estimate",),
         "MODEL [--KEY VALUE ...]",
         f"{_COMMANDS}.estimate:estimate",

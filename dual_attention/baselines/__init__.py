@@ -2,7 +2,8 @@
 
 ==================================  ===================================================================================
 :class:`Abstractor`                 relational cross-attention to symbols (Altabaa et al. 2024, arXiv 2304.00195);
-                                    with an encoder and a decoder: :class:`EncoderAbstractorDecoder`
+                                    with an encoder and a decoder: :class:`EncoderAbstractorDecoder`, and from tokens
+                                    to tokens: :class:`Seq2SeqAbstractor`
 :class:`PrediNet`                   differences between pairs of attended objects (Shanahan et al. 2020,
                                     arXiv 1905.10307)
 :class:`CoRelNet`                   the matrix of similarities, and nothing else (Kerg et al. 2022, arXiv 2206.05056)
@@ -21,6 +22,7 @@ from .corelnet import CoRelNet
 from .encoder_abstractor_decoder import EncoderAbstractorDecoder
 from .esbn import ESBN
 from .predinet import PrediNet
+from .seq2seq import Seq2SeqAbstractor
 from .vision import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "EncoderAbstractorDecoder",
     "ObjectStreamAbstractorBlock",
     "PrediNet",
+    "Seq2SeqAbstractor",
     "VisionAbstractor",
     "VisionCoRelNet",
     "VisionESBN",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from .._heads import check_positive, check_sequence
-from .._retrievers import create_symbol_retriever
+from .._retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Segments
 from ..functional import positions_from_padding
 from ..functional.activations import Activation
@@ -106,12 +106,15 @@ class Abstractor(nn.Module):
                 the real ones.
 
         Raises:
-            ValueError, TypeError: if shapes disagree or a mask is not boolean.
+            ValueError, TypeError: if shapes disagree or a mask is not boolean; or if there is padding, and
+                ``"rel_sym_attn"`` looks at later neighbours, which might be padding.
         """
         check_sequence("x", x, self.d_model)
         if positions is None and padding_mask is not None:
             positions = positions_from_padding(padding_mask)
-        a = self.symbol_retriever(x, positions=positions)
+        symbols = retrieve_symbols(self.symbol_retriever, x, positions)
+        assert isinstance(symbols, Tensor)  # as symbols of objects are
+        a = symbols.expand(x.shape[0], -1, -1)
         maps = []
         for block in self.blocks:
             a = block(x, a, need_weights, attn_mask=attn_mask, padding_mask=padding_mask, segments=segments)

@@ -5,7 +5,7 @@ Shapes: B batch, H heads, N objects, d width of objects and symbols.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class AbstractorMaps(NamedTuple):
     symbol_weights: Tensor | None
 
 
-class _AbstractorBlock(Block):
+class _AbstractorBlock(Block, ABC):
     """What both forms share: the sublayers, and the checks before them."""
 
     def __init__(

@@ -19,6 +19,20 @@ from .abstractor import Abstractor, AbstractorSymbols
 __all__ = ["EncoderAbstractorDecoder", "SourceContext"]
 
 
+def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
+    """Raise ``ValueError`` for another arrangement than the four, or an encoder that does not go with it."""
+    if abstractor_reads not in ("source", "encoder"):
+        raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
+    if decoder_reads not in ("abstractor", "both"):
+        raise ValueError(f"decoder_reads: expected 'abstractor' or 'both', got {decoder_reads!r}")
+    encoded = abstractor_reads == "encoder" or decoder_reads == "both"
+    if n_layers_enc < 0 or (n_layers_enc > 0) != encoded:
+        raise ValueError(
+            f"n_layers_enc: expected {'at least 1' if encoded else '0, since nothing reads an encoder'} with "
+            f"abstractor_reads={abstractor_reads!r} and decoder_reads={decoder_reads!r}, got {n_layers_enc}"
+        )
+
+
 class SourceContext(NamedTuple):
     """What a decoder reads.
 
@@ -43,7 +57,8 @@ class EncoderAbstractorDecoder(nn.Module):
     ``"encoder"``           ``"both"``              (d) encoder, abstractor; the decoder reads both
     ======================  ======================  ===============================================================
 
-    Source and target are vectors with positions added already; the output goes to a classifier. A decoder that reads
+    Source and target are vectors with positions added already; the output goes to a classifier. Of tokens, with
+    embeddings, loss and generation, :class:`~dual_attention.baselines.Seq2SeqAbstractor` is made. A decoder that reads
     two contexts has one block for each of them in every layer, the encoder's first: causal self-attention,
     cross-attention to that context, feed-forward.
 
@@ -80,16 +95,7 @@ class EncoderAbstractorDecoder(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, n_layers_abs=n_layers_abs, n_layers_dec=n_layers_dec)
-        if abstractor_reads not in ("source", "encoder"):
-            raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
-        if decoder_reads not in ("abstractor", "both"):
-            raise ValueError(f"decoder_reads: expected 'abstractor' or 'both', got {decoder_reads!r}")
-        encoded = abstractor_reads == "encoder" or decoder_reads == "both"
-        if n_layers_enc < 0 or (n_layers_enc > 0) != encoded:
-            raise ValueError(
-                f"n_layers_enc: expected {'at least 1' if encoded else '0, since nothing reads an encoder'} with "
-                f"abstractor_reads={abstractor_reads!r} and decoder_reads={decoder_reads!r}, got {n_layers_enc}"
-            )
+        check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
         self.d_model = d_model
         self.abstractor_reads = abstractor_reads
         self.decoder_reads = decoder_reads

@@ -7,7 +7,7 @@ Shapes: B batch, C channels, height and width of the image in pixels, N patches,
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from .predinet import PrediNet
 __all__ = ["VisionAbstractor", "VisionCoRelNet", "VisionESBN", "VisionPrediNet"]
 
 
-class _ObjectClassifier(nn.Module):
+class _ObjectClassifier(nn.Module, ABC):
     """Patches become objects, a relational module makes one vector of them, and ``classifier`` reads that.
 
     Args:

@@ -40,3 +40,11 @@ def activation_function(name: str | Activation) -> Activation:
     if name not in ACTIVATIONS:
         raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)} or a function, got {name!r}")
     return ACTIVATIONS[name]
+
+
+def activation_name(activation: str | Activation) -> str:
+    """The name in :data:`ACTIVATIONS` if it has one, otherwise what the function calls itself."""
+    if isinstance(activation, str):
+        return activation
+    known = (name for name, function in ACTIVATIONS.items() if function is activation)
+    return next(known, getattr(activation, "__name__", repr(activation)))

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import reference
-from .activations import Activation, activation_function
+from .activations import Activation, activation_function, activation_name
 from .blockwise import blockwise_relational_attention
 from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast, is_open
 from .linear import linear_relational_attention
@@ -259,7 +259,7 @@ def _sdpa(
         raise ValueError(
             "impl='sdpa' needs need_weights=False, dropout=0 (its calls would draw different masks), relations with "
             f"the activation 'identity' and shared symbols, got need_weights={need_weights}, dropout={dropout}, "
-            f"{rel_activation!r} and {type(symbols).__name__}"
+            f"{activation_name(rel_activation)!r} and {type(symbols).__name__}"
         )
     attended_symbols, attended_relations = sdpa_relational_attention(q, k, u, w, symbols, pattern=pattern, **arguments)
     return attended_relations @ w_r.transpose(-2, -1) + attended_symbols

@@ -24,6 +24,7 @@ __all__ = [
     "euclidean_score",
     "general_score",
     "key_score",
+    "location_features",
     "location_score",
     "product_score",
     "trilinear_score",
@@ -239,6 +240,33 @@ def location_score(q: Tensor, weight: Tensor, length: int) -> Tensor:
     reach = weight.shape[-2]
     scores = _project("q", q, weight[..., : min(length, reach), :])
     return F.pad(scores, (0, max(length - reach, 0)), value=-torch.inf)
+
+
+def location_features(weights: Tensor, kernel: Tensor) -> Tensor:
+    """What each place knows of the weights around it at an earlier step (Chorowski et al. 2015, arXiv 1506.07503).
+
+    Math: f = F * a_{t-1}
+
+    Given to an additive score beside the keys, they make it location-aware: with ``weight_k = [V, U]``,
+    ``<w, tanh(W q + V k + U f + b)>`` is :func:`additive_score` of ``q`` and ``[k; f]``.
+
+    Args:
+        weights: a, ``(..., S)``; beyond their ends they are zero.
+        kernel: F, ``(C, r)``: C filters, as wide as an odd number r of places.
+
+    Returns:
+        ``(..., S, C)``.
+
+    Raises:
+        ValueError: if the kernel is not two-dimensional, or its width is even.
+    """
+    if kernel.dim() != 2 or kernel.shape[1] % 2 == 0:
+        raise ValueError(f"kernel: expected shape (filters, odd width), got {tuple(kernel.shape)}")
+    if not weights.numel():
+        return kernel.new_zeros(*weights.shape, len(kernel))
+    rows = weights.reshape(-1, 1, weights.shape[-1]).to(kernel.dtype)
+    features = F.conv1d(rows, kernel[:, None], padding=kernel.shape[1] // 2)
+    return features.transpose(1, 2).reshape(*weights.shape, len(kernel))
 
 
 def _wide(x: Tensor) -> torch.dtype:

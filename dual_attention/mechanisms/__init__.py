@@ -18,10 +18,17 @@ from .coattention import (
     AlternatingCoAttention,
     CoAttentionOutput,
     InteractiveCoAttention,
+    MultiGrainedCoAttention,
+    MultiGrainedOutput,
     ParallelCoAttention,
     ScoreFactory,
 )
-from .directional import DirectionalSelfAttention, FusionGate
+from .directional import (
+    DirectionalSelfAttention,
+    FusionGate,
+    ReinforcedSelfAttention,
+    ReinforcedSelfAttentionOutput,
+)
 from .general import GeneralAttention, GeneralAttentionOutput
 from .hierarchical import (
     AttentionViaAttention,
@@ -34,6 +41,7 @@ from .hierarchical import (
     SocialContextualOutput,
 )
 from .hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
+from .location_aware import LocationAwareAttention, LocationAwareOutput
 from .messages import (
     FeatureMessage,
     Message,
@@ -97,9 +105,13 @@ __all__ = [
     "LearnedQuery",
     "LinearUpdate",
     "Location",
+    "LocationAwareAttention",
+    "LocationAwareOutput",
     "Message",
     "Messages",
     "MonotonicWindow",
+    "MultiGrainedCoAttention",
+    "MultiGrainedOutput",
     "MultiHead",
     "MultiHop",
     "MultiHopOutput",
@@ -110,6 +122,8 @@ __all__ = [
     "ParallelCoAttention",
     "PredictiveWindow",
     "Product",
+    "ReinforcedSelfAttention",
+    "ReinforcedSelfAttentionOutput",
     "ReinforcedSubset",
     "Relation",
     "RelationalMessage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal, get_args
 
 import torch
@@ -17,13 +18,13 @@ from ..functional import (
     sparsemax,
     uniform_alignment,
 )
-from ..functional.activations import Activation, activation_function
+from ..functional.activations import Activation, activation_function, activation_name
 from ..functional.alignments import Estimator
 
 __all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Sparsemax", "Uniform"]
 
 
-class Align(nn.Module):
+class Align(nn.Module, ABC):
     """From scores to weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``, and give masked keys zero.
 
     Args:
@@ -36,11 +37,11 @@ class Align(nn.Module):
             raise ValueError(f"temperature: expected a positive number, got {temperature}")
         self.temperature = temperature
 
+    @abstractmethod
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
         """Align over the axis ``dim`` of the keys; ``mask`` and ``bias`` broadcast to the scores."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement forward(scores, mask, *, bias, dim)")
 
     def extra_repr(self) -> str:
         return "" if self.temperature == 1.0 else f"temperature={self.temperature}"
@@ -200,7 +201,7 @@ class Elementwise(Align):
         if activation == "softmax":
             raise ValueError("activation: softmax is no elementwise function; it is the alignment Softmax")
         self.activation = activation_function(activation)
-        self.name = activation if isinstance(activation, str) else getattr(activation, "__name__", repr(activation))
+        self.name = activation_name(activation)
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1

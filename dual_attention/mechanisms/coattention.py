@@ -28,6 +28,8 @@ __all__ = [
     "AlternatingCoAttention",
     "CoAttentionOutput",
     "InteractiveCoAttention",
+    "MultiGrainedCoAttention",
+    "MultiGrainedOutput",
     "ParallelCoAttention",
     "ScoreFactory",
 ]
@@ -220,6 +222,51 @@ class ParallelCoAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"pool={self.pool!r}"
+
+
+class MultiGrainedOutput(NamedTuple):
+    """What multi-grained co-attention returns.
+
+    Attributes:
+        context1, context2: summaries of the two inputs, the coarse ones before the fine, ``(B, 2 d1)`` and
+            ``(B, 2 d2)``.
+        coarse, fine: what the two mechanisms returned.
+    """
+
+    context1: Tensor
+    context2: Tensor
+    coarse: CoAttentionOutput
+    fine: CoAttentionOutput
+
+    def concatenated(self) -> Tensor:
+        """Both summaries, ``(B, 2 d1 + 2 d2)``."""
+        return torch.cat([self.context1, self.context2], dim=-1)
+
+
+class MultiGrainedCoAttention(nn.Module):
+    """A coarse and a fine mechanism side by side (after Fan et al., EMNLP 2018; survey 3.1.1).
+
+    Coarse mechanisms let one summary of an input ask the other, fine ones all of its elements.
+
+    Args:
+        d1, d2: widths of the inputs.
+        coarse: by default :class:`InteractiveCoAttention`.
+        fine: by default :class:`ParallelCoAttention`.
+    """
+
+    def __init__(self, d1: int, d2: int, *, coarse: nn.Module | None = None, fine: nn.Module | None = None) -> None:
+        super().__init__()
+        self.coarse = InteractiveCoAttention(d1, d2) if coarse is None else coarse
+        self.fine = ParallelCoAttention(d1, d2) if fine is None else fine
+
+    def forward(
+        self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
+    ) -> MultiGrainedOutput:
+        """Summaries of both inputs, by both mechanisms."""
+        coarse = self.coarse(x1, x2, mask1=mask1, mask2=mask2)
+        fine = self.fine(x1, x2, mask1=mask1, mask2=mask2)
+        context1 = torch.cat([coarse.context1, fine.context1], dim=-1)
+        return MultiGrainedOutput(context1, torch.cat([coarse.context2, fine.context2], dim=-1), coarse, fine)
 
 
 def _highest(affinity: Tensor, allowed: Tensor, dim: int) -> Tensor:

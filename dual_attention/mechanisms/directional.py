@@ -1,18 +1,23 @@
-"""Directional self-attention, in which no object sees itself (Shen et al. 2017, arXiv 1709.04696)."""
+"""Directional self-attention, in which no object sees itself (Shen et al. 2017, arXiv 1709.04696), and its reinforced
+form among drawn objects (Shen et al. 2018, arXiv 1801.10296)."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._heads import check_positive
-from ..functional import directional_mask
+from ..functional import combine, directional_mask, uniform_alignment
 from .general import GeneralAttention, GeneralAttentionOutput
 from .scores import BoundedAdditive
+from .selections import Selection, SubsetSampler
 
-__all__ = ["DirectionalSelfAttention", "FusionGate"]
+__all__ = ["DirectionalSelfAttention", "FusionGate", "ReinforcedSelfAttention", "ReinforcedSelfAttentionOutput"]
+
+Direction = Literal["forward", "backward", "both"]
 
 
 class FusionGate(nn.Module):
@@ -51,13 +56,13 @@ class DirectionalSelfAttention(nn.Module):
     def __init__(
         self,
         d: int,
-        direction: Literal["forward", "backward", "both"] = "both",
+        direction: Direction = "both",
         *,
         attention: GeneralAttention | None = None,
     ) -> None:
         super().__init__()
         directional_mask(0, direction)
-        self.direction: Literal["forward", "backward", "both"] = direction
+        self.direction: Direction = direction
         self.attention = GeneralAttention(BoundedAdditive(d, d)) if attention is None else attention
         self.fusion = FusionGate(d)
 
@@ -71,3 +76,86 @@ class DirectionalSelfAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"direction={self.direction!r}"
+
+
+class ReinforcedSelfAttentionOutput(NamedTuple):
+    """What reinforced self-attention returns.
+
+    Attributes:
+        output: ``(B, N, directions * d)``.
+        selection: what was drawn: the mask of pairs ``(B, N, N)`` without regard to direction, the log-probability
+            ``(B,)``, and the selected fraction ``(B,)``.
+        weights: of each direction, ``(B, N, N, d)``, or None.
+    """
+
+    output: Tensor
+    selection: Selection
+    weights: tuple[Tensor, ...] | None = None
+
+
+class ReinforcedSelfAttention(nn.Module):
+    """Directional self-attention among drawn objects: ReSA (Shen et al. 2018, arXiv 1801.10296).
+
+    Math: z^q, z^k ~ Bernoulli(sampler(h));  i attends to j if z^q_i, z^k_j and the direction allows it.
+        c_i = attend(h_i, {h_j}) if z^q_i, otherwise the mean of all h_j that the direction allows;
+        out = [fusion(c, h) for each direction]
+
+    What queries that were not drawn receive is as in the authors' code. Train the samplers with
+    :func:`.reinforce_loss` of ``selection.log_prob``; the paper adds a multiple of ``selection.fraction`` to the loss
+    that it is given, and begins with all objects selected (``select_all=True``).
+
+    Args:
+        d: width of the objects.
+        directions: of :class:`DirectionalSelfAttention`, side by side, over one draw.
+        keys, queries: the samplers; by default :class:`SubsetSampler`.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        directions: Sequence[Direction] = ("forward", "backward"),
+        *,
+        keys: SubsetSampler | None = None,
+        queries: SubsetSampler | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(directions=len(directions))
+        self.keys = SubsetSampler(d) if keys is None else keys
+        self.queries = SubsetSampler(d) if queries is None else queries
+        self.directed = nn.ModuleList(DirectionalSelfAttention(d, direction) for direction in directions)
+
+    def forward(
+        self,
+        h: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        select_all: bool = False,
+        need_weights: bool = False,
+    ) -> ReinforcedSelfAttentionOutput:
+        """Objects ``h (B, N, d)`` and their mask ``(B, N)``, True = real.
+
+        Args:
+            select_all: draw nothing and take all real objects, with a log-probability of zero.
+            need_weights: also return the weights.
+        """
+        real = torch.ones(h.shape[:-1], dtype=torch.bool, device=h.device) if padding_mask is None else padding_mask
+        if select_all:
+            z_k = z_q = real
+            log_prob = h.new_zeros(h.shape[:-2])
+        else:
+            (z_k, of_keys), (z_q, of_queries) = self.keys(h, padding_mask), self.queries(h, padding_mask)
+            log_prob = of_keys + of_queries
+        count = real.sum(-1).clamp_min(1)
+        fraction = (z_k.sum(-1) / count) * (z_q.sum(-1) / count)
+        selection = Selection(z_q[..., :, None] & z_k[..., None, :], log_prob=log_prob, fraction=fraction)
+        outputs, weights = [], []
+        for part in self.directed:
+            assert isinstance(part, DirectionalSelfAttention)  # as they were built
+            allowed = directional_mask(h.shape[-2], part.direction, device=h.device) & real[..., None, :]
+            attended = part.attention(h, attn_mask=selection.mask & allowed, need_weights=need_weights)
+            mean = combine(uniform_alignment(h.new_zeros(allowed.shape), allowed), h)
+            outputs.append(part.fusion(torch.where(z_q[..., None], attended.context, mean), h))
+            weights.append(attended.weights)
+        return ReinforcedSelfAttentionOutput(
+            torch.cat(outputs, dim=-1), selection, tuple(weights) if need_weights else None
+        )

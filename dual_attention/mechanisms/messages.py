@@ -8,6 +8,7 @@ Shapes: B batch, H heads, G key/value heads, L queries, S keys.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,15 @@ __all__ = [
 ]
 
 
-class Messages:
+class Messages(ABC):
     """What is to be summed under the weights. Subclasses implement :meth:`receive` and :attr:`dtype`."""
 
-    dtype: torch.dtype
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Type of the messages, and of what is received."""
 
+    @abstractmethod
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
         """Sum of the messages to some queries.
 
@@ -48,7 +53,6 @@ class Messages:
         Returns:
             ``(..., rows, d_v)``.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not implement receive(weights, rows)")
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class SharedValues(Messages):
     values: Tensor
 
     @property
-    def dtype(self) -> torch.dtype:  # type: ignore[override]
+    def dtype(self) -> torch.dtype:
         return self.values.dtype
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -72,7 +76,7 @@ class PairwiseValues(Messages):
     values: Tensor
 
     @property
-    def dtype(self) -> torch.dtype:  # type: ignore[override]
+    def dtype(self) -> torch.dtype:
         return self.values.dtype
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -86,7 +90,7 @@ class RelativeValues(Messages):
     values: RelativeSymbols
 
     @property
-    def dtype(self) -> torch.dtype:  # type: ignore[override]
+    def dtype(self) -> torch.dtype:
         return self.values.library.dtype
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -96,7 +100,7 @@ class RelativeValues(Messages):
         return attend_to_symbols(weights.to(self.dtype), here)
 
 
-class Message(nn.Module):
+class Message(nn.Module, ABC):
     """Makes messages. Subclasses implement ``forward(query, key, value)``.
 
     Attributes:
@@ -105,8 +109,9 @@ class Message(nn.Module):
 
     heads: int | None = None
 
+    @abstractmethod
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> Messages:
-        raise NotImplementedError(f"{type(self).__name__} does not implement forward(query, key, value)")
+        """The messages of the keys, or of pairs."""
 
 
 class ValueMessage(Message):

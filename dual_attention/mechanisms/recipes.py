@@ -7,11 +7,15 @@ part by writing the composition. The co-attention and multi-level families are c
 
 from __future__ import annotations
 
+import torch
+from torch import nn
+
 from ..functional.activations import Activation
 from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
 from .general import GeneralAttention
 from .hops import MultiHop, residual
 from .multi_head import MultiHead
+from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage
 from .scores import Additive, BoundedAdditive, Dot, General, KeyOnly, Location, Product, Score
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, SubsetSampler
@@ -21,6 +25,7 @@ __all__ = [
     "additive_attention",
     "attentive_pooling",
     "content_addressing",
+    "dense_synthesizer",
     "gated_self_attention",
     "hadamard_attention",
     "hard_attention",
@@ -31,6 +36,7 @@ __all__ = [
     "luong_location",
     "memory_network",
     "product_hops",
+    "random_synthesizer",
     "reinforced_self_attention",
     "relational_attention",
     "relational_cross_attention",
@@ -125,18 +131,36 @@ def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
 def reinforced_self_attention(d: int, bound: float = 5.0) -> GeneralAttention:
     """Shen et al. 2018 (arXiv 1801.10296), ReSA: token2token attention among drawn queries and drawn keys.
 
-    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero.
+    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero. The whole layer of the
+    paper is :class:`.ReinforcedSelfAttention`.
     """
     select = ReinforcedSubset(keys=SubsetSampler(d), queries=SubsetSampler(d))
     return GeneralAttention(BoundedAdditive(d, d, bound=bound), select=select)
 
 
+def random_synthesizer(length: int) -> GeneralAttention:
+    """Tay et al. 2020 (arXiv 2005.00743), random: scores of places that are parameters, whatever stands there.
+
+    Call it with ``None, x`` for sequences of that length.
+    """
+    return GeneralAttention(Location(length, length), query=ConstantQuery(torch.eye(length)))
+
+
+def dense_synthesizer(d: int, max_length: int) -> GeneralAttention:
+    """Tay et al. 2020, dense: each object scores places by itself, W_2 relu(W_1 x). Call it with ``None, x``."""
+    return GeneralAttention(Location(d, max_length), query=nn.Sequential(nn.Linear(d, d), nn.ReLU()))
+
+
 # Several hops
 
 
-def memory_network(hops: int) -> MultiHop:
-    """Sukhbaatar et al. 2015 (arXiv 1503.08895): q + o, by dot products with two embeddings of one memory."""
-    return MultiHop(GeneralAttention(Dot(scale=1.0)), hops, update=residual)
+def memory_network(hops: int, align: Align | None = None) -> MultiHop:
+    """Sukhbaatar et al. 2015 (arXiv 1503.08895): q + o, by dot products with two embeddings of one memory.
+
+    The paper's linear start trains with ``align=Elementwise("identity")`` at first, and with softmax from then on:
+    ``memory.attentions[0].align = Softmax()``.
+    """
+    return MultiHop(GeneralAttention(Dot(scale=1.0), align), hops, update=residual)
 
 
 def product_hops(d_q: int, d_k: int, d_w: int, hops: int) -> MultiHop:

@@ -8,6 +8,7 @@ and queries and keys are ``(B, heads, L, d_q)`` and ``(B, heads, S, d_k)``.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 
-class Score(nn.Module):
+class Score(nn.Module, ABC):
     """A function of query and key. Subclasses implement ``forward(query, key)``; it must not mask.
 
     Attributes:
@@ -53,8 +54,9 @@ class Score(nn.Module):
     multidim: bool = False
     n_queries: int | None = None
 
+    @abstractmethod
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} does not implement forward(query, key)")
+        """Scores ``(..., L, S)`` of every key for every query."""
 
     def _query(self, query: Tensor | None) -> Tensor:
         if query is None:

@@ -5,6 +5,7 @@ Shapes: query ``(..., L, d_q)``, key ``(..., S, d_k)``, padding mask ``(..., S)`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 import torch
@@ -47,11 +48,12 @@ class Selection(NamedTuple):
     fraction: Tensor | None = None
 
 
-class Select(nn.Module):
+class Select(nn.Module, ABC):
     """Chooses keys. Subclasses implement ``forward(query, key, padding_mask)``."""
 
+    @abstractmethod
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
-        raise NotImplementedError(f"{type(self).__name__} does not implement forward(query, key, padding_mask)")
+        """The keys that are left to each query."""
 
 
 def _places(key: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,9 @@ from dual_attention.functional import (
 
 WIDTH, HIDDEN, LONGEST = 3, 4, 16
 
+B, L, S = 2, 3, 5
+"""Batch, queries and keys of random scores."""
+
 
 def weights(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
@@ -104,3 +107,15 @@ UNNORMALISED: dict[str, Callable[..., Tensor]] = {
     "relu": _elementwise(torch.relu),
 }
 ALIGNMENTS = {**NORMALISED, **SAMPLED, **UNNORMALISED}
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+def scores_and_mask(*shape, dtype=torch.float64):
+    scores = torch.randn(*(shape or (B, L, S)), dtype=dtype)
+    mask = torch.rand(scores.shape) < 0.6
+    mask[..., 0, :] = False
+    mask[..., 1, 0] = True
+    return scores, mask

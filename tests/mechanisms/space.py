@@ -20,9 +20,11 @@ from dual_attention.mechanisms import (
     Entmax,
     Euclidean,
     General,
+    GeneralAttention,
     Hard,
     KeyOnly,
     Location,
+    MultiHead,
     Product,
     Score,
     Sigmoid,
@@ -78,3 +80,19 @@ def prepared(module: nn.Module) -> nn.Module:
         for parameter in module.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return module
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(a, b, atol=1e-12):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+def build(score, align, heads):
+    """Attention by names of both tables, alone or in heads over inputs of width 3."""
+    attention = GeneralAttention(SCORES[score](heads), ALIGNMENTS[align]())
+    if heads is not None:
+        attention = MultiHead(attention, 3, heads, d_key=3, key_dim=WIDTH, head_dim=WIDTH)
+    return prepared(attention)

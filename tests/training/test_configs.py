@@ -120,6 +120,7 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
         (lambda: ModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, received 129"),
         (lambda: ModelConfig(n_heads_ra=0), "at least 1, received 0"),
         (lambda: ModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
+        (lambda: ModelConfig(symbol_neighbours=0), r"model\.symbol_neighbours"),
         (lambda: ModelConfig(architecture="corelnet", dropout_rate=1.0), r"model\.dropout_rate"),
         (
             lambda: ModelConfig(corelnet=CoRelNetConfig()),
@@ -129,7 +130,7 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
         (lambda: ModelConfig(architecture="abstractor", d_model=126), r"model\.d_model: expected a multiple of the 4"),
         (
             lambda: ModelConfig(architecture="abstractor", symbols="position_relative"),
-            r"model\.symbols: expected positional_symbols or symbolic_attention in an Abstractor",
+            r"model\.symbols: expected symbols that are not relative to positions in an Abstractor",
         ),
         (lambda: AbstractorConfig(n_heads=0), r"model\.abstractor\.n_heads"),
         (lambda: PrediNetConfig(n_relations=0), r"model\.predinet\.n_relations"),

@@ -122,6 +122,26 @@ def reproduce(prog: str, arguments: Sequence[str]) -> int:
     return 0
 
 
+def plot(prog: str, arguments: Sequence[str]) -> int:
+    """``dat plot relational-games``."""
+    from .plot import plot_results
+
+    parser = option_parser(
+        prog=prog,
+        description="Learning curves from the results of one or several grids, finished or not: results.csv of all of "
+        "them, comparison.md (beside the published numbers), learning_curves.png, heldout.png and, with relational "
+        "architectures before DATs among the models, baselines.png.",
+    )
+    parser.add_argument("sources", metavar="SOURCE", nargs="+", help="Folders of grids, or results.csv files.")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="Folder to write to; nothing is overwritten.")
+    parser.add_argument("--models", type=list[str], default=[], help="These models alone; by default all.")
+    parser.add_argument("--tasks", type=list[str], default=[], help="These tasks alone; by default all.")
+    options = parse_options(parser, arguments)
+    for path in plot_results(options.sources, options.out, models=options.models, tasks=options.tasks):
+        print(path)
+    return 0
+
+
 def data(prog: str, arguments: Sequence[str]) -> int:
     """``dat data relational-games``."""
     from ...data.relational_games import EXTRA_TASKS, OBJECT_SETS, TASKS, contact_sheet

@@ -52,7 +52,7 @@ class ModelConfig:
     """Name of the model in results and plots; a preset's name if it is one."""
     architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
     """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses the keys up to
-    bias (without heads and final_norm), patch_size and the last three about symbols; the others use d_model and
+    bias (without heads and final_norm), patch_size and the last four about symbols; the others use d_model and
     patch_size alone."""
     d_model: int = 128
     """Width of the residual stream."""
@@ -99,11 +99,13 @@ class ModelConfig:
         "positional_symbols", "symbolic_attention", "position_relative", "position_relative_2d", "rel_sym_attn"
     ] = "positional_symbols"
     """Symbol mechanism: one symbol a position, a library read by attention, one a relative position (along the row of
-    tokens or in the grid), or a library read by relational attention."""
+    tokens or in the grid), or a library read by how a token compares with its neighbours (rel_sym_attn)."""
     n_symbols: int = 9
-    """Symbols in the library of symbolic attention."""
+    """Symbols in the library of symbolic_attention and rel_sym_attn."""
     symbol_heads: int = 4
-    """Heads of symbolic attention."""
+    """Heads of symbolic_attention; in rel_sym_attn also the relations with each neighbour."""
+    symbol_neighbours: int = 2
+    """Neighbours on each side, along the row of tokens, that rel_sym_attn compares a token with."""
     abstractor: AbstractorConfig | None = None
     """Keys of an Abstractor; null otherwise."""
     predinet: PrediNetConfig | None = None
@@ -115,6 +117,8 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
+        for name in ("n_symbols", "symbol_heads", "symbol_neighbours"):
+            check(getattr(self, name) >= 1, f"model.{name}", "an integer of at least 1", getattr(self, name))
         self._settle_groups()
         if self.architecture != "dat":
             return
@@ -135,8 +139,8 @@ class ModelConfig:
         if self.abstractor is not None:
             heads = self.abstractor.n_heads
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
-            fits = self.symbols in ("positional_symbols", "symbolic_attention")
-            check(fits, "model.symbols", "positional_symbols or symbolic_attention in an Abstractor", self.symbols)
+            fits = not self.symbols.startswith("position_relative")
+            check(fits, "model.symbols", "symbols that are not relative to positions in an Abstractor", self.symbols)
 
     @property
     def baseline(self) -> BaselineConfig | None:

@@ -26,10 +26,16 @@ def symbol_arguments(config: ModelConfig) -> dict[str, Any]:
         return {"symbol_dim": config.d_model, "max_rel_pos": n_tokens}
     if config.symbols == "position_relative_2d":
         return {"symbol_dim": config.d_model, "max_rel_pos": (rows - 1, columns - 1)}
-    arguments = {"d_model": config.d_model, "n_heads": config.symbol_heads, "n_symbols": config.n_symbols}
     if config.symbols == "rel_sym_attn":
-        arguments["rel_n_heads"] = config.symbol_heads
-    return arguments
+        return {
+            "d_model": config.d_model,
+            "rel_n_heads": config.symbol_heads,
+            "symbolic_attn_n_heads": config.symbol_heads,
+            "n_symbols": config.n_symbols,
+            "nbhd_delta": config.symbol_neighbours,
+            "causal_nbhd": False,
+        }
+    return {"d_model": config.d_model, "n_heads": config.symbol_heads, "n_symbols": config.n_symbols}
 
 
 def relational_arguments(config: ModelConfig) -> dict[str, Any]:

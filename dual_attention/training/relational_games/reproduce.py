@@ -12,8 +12,8 @@ from ..files import write_atomically
 from ..interrupt import Interrupted, StopOnSignal
 from .comparison import comparison_text
 from .estimate import duration, seconds_per_image, work
-from .figures import draw_figures
 from .grid import Cell, GridConfig, GridFolder, cells, sizes_of
+from .plot import draw_all
 from .workers import run_cells
 
 
@@ -43,7 +43,7 @@ def reproduce(grid: GridConfig, *, dry_run: bool = False, quiet: bool = False) -
                     progress.done(cell, seconds)
         finally:
             rows = folder.write_results()
-            draw_figures(rows, folder.figures)
+            draw_all(rows, folder.figures)
             if rows:
                 write_atomically(folder.comparison, comparison_text(rows))
         if stop() and not all(folder.done(cell) for cell in every):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -126,13 +127,39 @@ def test_the_esbn_is_about_as_large_as_the_dat():
     assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
 
 
-@pytest.mark.parametrize("symbols", ["positional_symbols", "symbolic_attention"])
+@pytest.mark.parametrize("ra_type", get_args(get_type_hints(ModelConfig)["ra_type"]))
+@pytest.mark.parametrize("symbols", get_args(get_type_hints(ModelConfig)["symbols"]))
+def test_every_symbol_mechanism_classifies(symbols, ra_type):
+    config = replace(preset("dat-1+1-sym"), symbols=symbols, ra_type=ra_type)
+    if symbols.startswith("position_relative") and ra_type != "relational_attention":
+        with pytest.raises(ValueError, match=f"{symbols} needs ra_type relational_attention"):
+            build_model(config, 2, seed=0)
+        return
+    model = build_model(config, 2, seed=0)
+    logits = model(torch.rand(3, 3, 36, 36))
+    assert logits.shape == (3, 2)
+    logits.sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_neighbours_of_relational_symbolic_attention():
+    config = replace(preset("dat-0+2-sym"), symbols="rel_sym_attn", symbol_neighbours=3, symbol_heads=2, n_symbols=5)
+    retriever = build_model(config, 2, seed=0).symbol_retriever
+    assert retriever.offsets() == [-3, -2, -1, 1, 2, 3]
+    assert retriever.rel_n_heads == retriever.symbolic_attention.n_heads == 2
+    assert retriever.symbolic_attention.n_symbols == 5
+
+
+@pytest.mark.parametrize("symbols", ["positional_symbols", "symbolic_attention", "rel_sym_attn"])
 def test_symbols_of_abstractors(symbols):
     config = replace(preset("abstractor"), symbols=symbols, n_symbols=5)
-    retriever = build_model(config, 2, seed=0).abstractor.symbol_retriever
-    assert (
-        retriever.symbol_library.weight.shape[0] == 9 if symbols == "positional_symbols" else retriever.n_symbols == 5
-    )
+    model = build_model(config, 2, seed=0)
+    retriever = model.abstractor.symbol_retriever
+    if symbols == "positional_symbols":
+        assert retriever.symbol_library.weight.shape[0] == 9
+    else:
+        assert getattr(retriever, "symbolic_attention", retriever).n_symbols == 5
+    assert model(torch.rand(3, 3, 36, 36)).shape == (3, 2)
 
 
 def test_unknown_preset():

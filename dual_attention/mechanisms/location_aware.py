@@ -1,0 +1,137 @@
+"""Attention that sees where it looked before (Chorowski et al. 2015, arXiv 1506.07503).
+
+Shapes: B batch, L queries in their order, S keys, C filters, d_q, d_k, d_v widths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._heads import check_positive
+from ..functional import location_features
+from ..functional.masks import require_boolean
+from ._parameters import matrix
+from .alignments import Align
+from .coattention import ScoreFactory, attention_of
+from .scores import Additive
+
+__all__ = ["LocationAwareAttention", "LocationAwareOutput"]
+
+
+class LocationAwareOutput(NamedTuple):
+    """What location-aware attention returns.
+
+    Attributes:
+        context: ``(B, L, d_v)``.
+        seen: what the query after these is to be told, ``(B, S)``: the last weights, or the sum of all.
+        weights: ``(B, L, S)``, or None.
+        log_prob, entropy: of keys that were drawn, ``(B, L)``, see :class:`.Alignment`; None if none were.
+    """
+
+    context: Tensor
+    seen: Tensor
+    weights: Tensor | None = None
+    log_prob: Tensor | None = None
+    entropy: Tensor | None = None
+
+
+class LocationAwareAttention(nn.Module):
+    """Each query sees the weights of the one before, so that attention moves on through the keys.
+
+    Math: f = F * a_{t-1},  e_ts = score(q_t, [k_s; f_s]),  a_t = align(e_t),  c_t = sum_s a_ts v_s
+
+    With the default score e_ts = <w, tanh(W q_t + V k_s + U f_s + b)>. Queries are taken one after the other. Softmax
+    with a temperature below one is the paper's sharpening.
+
+    Args:
+        d_q, d_k: widths of query and key.
+        n_filters: C, rows of F.
+        kernel_size: places that a filter spans, an odd number.
+        score: makes a score of the widths of query and extended key; by default :class:`Additive`.
+        align: by default :class:`Softmax`.
+        cumulative: F sees the sum of all weights so far instead, as in Tacotron 2 (Shen et al. 2018,
+            arXiv 1712.05884).
+        dropout: rate on the weights while training.
+
+    Raises:
+        ValueError: if a size is not positive, ``kernel_size`` is even, or the score does not compare a query with keys
+            by one number.
+    """
+
+    def __init__(
+        self,
+        d_q: int,
+        d_k: int,
+        *,
+        n_filters: int = 10,
+        kernel_size: int = 201,
+        score: ScoreFactory = Additive,
+        align: Align | None = None,
+        cumulative: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_positive(d_q=d_q, d_k=d_k, n_filters=n_filters, kernel_size=kernel_size)
+        if kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size: expected an odd number, with a middle, got {kernel_size}")
+        made = score(d_q, d_k + n_filters)
+        if made.multidim or made.n_queries is not None:
+            raise ValueError(f"score: expected one number for each query and key, got {made}")
+        self.d_q, self.d_k = d_q, d_k
+        self.cumulative = cumulative
+        self.kernel = matrix(None, n_filters, kernel_size)
+        self.attention = attention_of(made, align, dropout)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        *,
+        padding_mask: Tensor | None = None,
+        seen: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> LocationAwareOutput:
+        """Attend from each query in turn.
+
+        Args:
+            query: ``(B, L, d_q)``. A decoder whose queries depend on contexts gives them one at a time.
+            key: ``(B, S, d_k)``; value: ``(B, S, d_v)``, by default the key.
+            padding_mask: boolean ``(B, S)``; True = a real key.
+            seen: ``(B, S)``, from the call before; None begins anew, as if nothing had been attended.
+            need_weights: also return the weights.
+
+        Raises:
+            TypeError, ValueError: if shapes do not fit or the mask is not boolean.
+        """
+        for name, x, width in (("query", query, self.d_q), ("key", key, self.d_k)):
+            if x.dim() != 3 or x.shape[-1] != width:
+                raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
+        places = key.shape[:2]
+        if padding_mask is not None:
+            require_boolean("padding_mask", padding_mask)
+        for name, given in (("seen", seen), ("padding_mask", padding_mask)):
+            if given is not None and given.shape != places:
+                raise ValueError(f"{name}: expected shape (batch, keys) = {tuple(places)}, got {tuple(given.shape)}")
+        seen = key.new_zeros(places) if seen is None else seen
+        value = key if value is None else value
+        outputs = []
+        for asked in query.split(1, dim=1) if query.shape[1] else ():
+            extended = torch.cat([key, location_features(seen, self.kernel).to(key.dtype)], dim=-1)
+            output = self.attention(asked, extended, value, padding_mask=padding_mask, need_weights=True)
+            assert output.weights is not None  # as they were asked for
+            seen = seen + output.weights[:, 0] if self.cumulative else output.weights[:, 0]
+            outputs.append(output)
+        if not outputs:
+            weights = key.new_zeros(places[0], 0, places[1]) if need_weights else None
+            return LocationAwareOutput(value.new_zeros(places[0], 0, value.shape[-1]), seen, weights)
+        drawn = [None if x[0] is None else torch.cat(x, dim=1) for x in zip(*(o[2:4] for o in outputs), strict=True)]
+        weights = torch.cat([o.weights for o in outputs], dim=1) if need_weights else None
+        return LocationAwareOutput(torch.cat([o.context for o in outputs], dim=1), seen, weights, *drawn)
+
+    def extra_repr(self) -> str:
+        filters, width = self.kernel.shape
+        return f"n_filters={filters}, kernel_size={width}, cumulative={self.cumulative}"
