@@ -33,6 +33,7 @@ ROOMS = {
     "functional": "functional",
     "_continuation": "layers",
     "_heads": "layers",
+    "_relational_base": "layers",
     "_symbols": "layers",
     "_retrievers": "layers",
     "_losses": "layers",
