@@ -7,16 +7,17 @@ model, V classes, or width of a vector output.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ._continuation import leaves_cache_whole, parts
+from ._flops import A100, PER_PRODUCT, pair_products, weights_used
 from ._heads import check_dropout, check_positive
 from ._losses import mean_squared_error
 from ._model_inputs import check_padding, check_tokens, check_vectors, token_positions
+from ._passing import apply_blocks
 from ._seq2seq_generation import GeneratesTargets
 from ._symbols import Symbols
 from ._tying import differ, fill_tied, move_prefix, tie, untie
@@ -55,6 +56,8 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         out_dim: int,
         encoder_blocks: Sequence[nn.Module],
         decoder_blocks: Sequence[nn.Module],
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool,
@@ -80,6 +83,8 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         self.out_dim = out_dim
         self.n_layers_enc = len(encoder_blocks)
         self.n_layers_dec = len(decoder_blocks)
+        self.encoder_kwargs = dict(encoder_kwargs)
+        self.decoder_kwargs = dict(decoder_kwargs)
         self.in_block_size = in_block_size
         self.out_block_size = out_block_size
         self.loss_ignore_idx = loss_ignore_idx
@@ -141,6 +146,45 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
     def get_num_params(self) -> int:
         """Number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
+        """Floating-point operations of a training step for one pair of source and target, forward and backward.
+
+        Counted as :meth:`LanguageModel.flops_per_token
+        <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
+        through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
+        target in all else.
+
+        Args:
+            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
+        """
+        s = self.in_block_size if source_length is None else source_length
+        t = self.out_block_size if target_length is None else target_length
+        encoder, decoder = self._blocks("encoder"), self._blocks("decoder")
+        context = [layer for block in decoder for layer in (block.cross_attn.wk, block.cross_attn.wv)]
+        of_source = [self.layers["source_embedder"], *encoder, *self._retrievers_used("encoder"), *context]
+        of_target = [
+            self.layers["target_embedder"],
+            *decoder,
+            *self._retrievers_used("decoder"),
+            self.layers["final_out"],
+        ]
+        for_source = weights_used(of_source)
+        for_target = weights_used(of_target) - weights_used(context)
+        cross = sum(pair_products(block.cross_attn) for block in decoder)
+        own = sum(pair_products(block) for block in decoder) - cross
+        pairs = sum(pair_products(block) for block in encoder) * s * s + own * t * t + cross * t * s
+        return PER_PRODUCT * (for_source * s + for_target * t + pairs)
+
+    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
+        """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
+
+        Args:
+            fwdbwd_per_iter: pairs of source and target, of the largest lengths, in an iteration.
+            dt: seconds it took.
+            flops_promised: of the device, per second; by default those of an A100 in bfloat16.
+        """
+        return self.flops_per_pair() * fwdbwd_per_iter / dt / flops_promised
 
     def forward(
         self,
@@ -275,21 +319,19 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         caches = parts(cache, tuple(self._cache_names(side)))
         blocks = self._blocks(side)
 
-        def step(number: int, x: Tensor, symbols: tuple[Symbols, ...]) -> tuple[Tensor, tuple[Symbols, ...]]:
-            symbols = self._symbols(side, x, positions, caches, number, symbols)
+        def step(number: int, x: Tensor, symbols: tuple[Symbols, ...] | None) -> tuple[Tensor, tuple[Symbols, ...]]:
+            symbols = self._symbols(side, x, positions, caches, number, symbols or ())
             return blocks[number](x, *context, *symbols, cache=caches[f"block{number}"], **masks), symbols
 
-        again = self.gradient_checkpointing and torch.is_grad_enabled() and cache is None
-        symbols: tuple[Symbols, ...] = ()
-        for number in range(len(blocks)):
-            if again:
-                x, symbols = cast(Any, checkpoint(step, number, x, symbols, use_reentrant=False))
-            else:
-                x, symbols = step(number, x, symbols)
-        return x
+        recompute = self.gradient_checkpointing and cache is None
+        return apply_blocks(step, len(blocks), x, recompute=recompute)
 
     def _blocks(self, side: Side) -> list[Any]:
         return list(self.layers[f"{side}_blocks"].children())
+
+    def _retrievers_used(self, side: Side) -> list[nn.Module]:
+        """Symbol retrievers of one side, as often as it calls them."""
+        return []
 
     def _cache_names(self, side: Side) -> dict[str, str]:
         """Names of the caches that one side needs, and of the modules that they belong to."""
