@@ -7,7 +7,7 @@ vocabulary, L layers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from ._language_inputs import IGNORED, check_masks, check_targets, token_positio
 from ._model_inputs import check_tokens
 from ._passing import Step, Trace, apply_blocks, trace_blocks
 from ._token_model import PositionEncoding, TokenModel
+from ._tying import TiesWeights, tie
 from .cache import Cache, CacheGroup
 from .functional import cross_entropy, linear_cross_entropy
 from .generation import Generates
@@ -61,10 +62,6 @@ class BlockInputs(NamedTuple):
     positions: Tensor | None
 
 
-def _tie_again(model: LanguageModel, incompatible_keys: Any) -> None:
-    model._tie()
-
-
 @contextmanager
 def on_device(device: torch.device | str | None) -> Iterator[None]:
     """Make new tensors on a device; None leaves that as it is."""
@@ -75,7 +72,7 @@ def on_device(device: torch.device | str | None) -> Iterator[None]:
             yield
 
 
-class LanguageModel(Generates, TokenModel):
+class LanguageModel(Generates, TiesWeights, TokenModel):
     """A decoder-only language model around given blocks.
 
     Args:
@@ -124,23 +121,14 @@ class LanguageModel(Generates, TokenModel):
 
     def _finish(self, dtype: torch.dtype | None) -> None:
         """The last step of every constructor."""
-        self._tie()
-        self.register_load_state_dict_post_hook(_tie_again)  # load_state_dict(assign=True) parts what was one
+        self._keep_tied()
         self.init_weights()
         self.to(dtype=dtype)
 
     def _tie(self) -> None:
-        """Let parameters that are one be one object."""
         embedder, out = self.layers.token_embedder, self.layers.final_out
         if self.tie_weights and isinstance(embedder, nn.Embedding) and isinstance(out, nn.Linear):  # not wrapped
-            embedder.weight = out.weight
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LanguageModel:
-        without_values = self.layers.final_out.weight.is_meta
-        super()._apply(fn, recurse)
-        if without_values:  # off the meta device, every name has been given a parameter of its own
-            self._tie()
-        return self
+            tie(out, embedder)
 
     @property
     def freqs_cos(self) -> Tensor:

@@ -6,7 +6,7 @@ model, V classes, or width of a vector output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -20,7 +20,7 @@ from ._model_inputs import check_padding, check_tokens, check_vectors, token_pos
 from ._passing import apply_blocks
 from ._seq2seq_generation import GeneratesTargets
 from ._symbols import Symbols
-from ._tying import differ, fill_tied, move_prefix, tie, untie
+from ._tying import TiesWeights, differ, fill_tied, move_prefix, tie, untie
 from .cache import Cache, CacheGroup
 from .functional import cross_entropy
 from .positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
@@ -39,7 +39,7 @@ _EMBEDDING, _OUTPUT = "layers.target_embedder.", "layers.final_out."
 _PUBLISHED = "layers.target_embedder.weights."
 
 
-class Seq2SeqModel(GeneratesTargets, nn.Module):
+class Seq2SeqModel(GeneratesTargets, TiesWeights):
     """What both models share: all but the kind of their blocks, and the symbols that those are given.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
@@ -112,31 +112,23 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
             for embedding in (self.layers["source_embedder"], self.layers["target_embedder"]):
                 if isinstance(embedding, nn.Embedding):
                     nn.init.normal_(embedding.weight, std=d_model**-0.5)
-        if self.tie_weights:
-            self._tie_weights()
-        self.register_load_state_dict_pre_hook(_before_loading)
-        self.register_load_state_dict_post_hook(_after_loading)
-
-    def _tie_weights(self) -> None:
-        if self.out_dim != self.output_spec["vocab_size"]:
+        if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
             raise ValueError(
                 f"tie_weights: needs out_dim to be the vocab_size of output_spec, got out_dim={self.out_dim} and "
                 f"vocab_size={self.output_spec['vocab_size']}; tie_weights=False has no such condition"
             )
-        tie(self.layers["target_embedder"], self.layers["final_out"])
+        self.register_load_state_dict_pre_hook(_before_loading)
+        self._keep_tied()
+
+    def _tie(self) -> None:
+        if self.tie_weights:
+            tie(self.layers["target_embedder"], self.layers["final_out"])
 
     def untie_weights(self) -> None:
         """Give the output layer a weight of its own, which begins as the embedding's. Build optimisers after this."""
         if self.tie_weights:
             untie(self.layers["target_embedder"], self.layers["final_out"])
             self.tie_weights = False
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Seq2SeqModel:
-        without_values = self.layers["final_out"].get_parameter("weight").is_meta
-        super()._apply(fn, recurse)
-        if without_values and self.tie_weights:  # off the meta device, every name has been given a parameter of its own
-            tie(self.layers["target_embedder"], self.layers["final_out"])
-        return self
 
     @property
     def is_causal(self) -> bool:
@@ -409,9 +401,3 @@ def _before_loading(
         model.untie_weights()
         return
     error_msgs.append(differ(names))
-
-
-def _after_loading(model: Seq2SeqModel, incompatible_keys: Any) -> None:
-    """Loading with ``assign=True`` gives each name a parameter of its own."""
-    if model.tie_weights:
-        tie(model.layers["target_embedder"], model.layers["final_out"])
