@@ -1,4 +1,7 @@
-"""How layers continue from a cache: where their new tokens stand, and which caches they can continue from."""
+"""How layers continue from a cache: which they can continue from, where new tokens stand, and whom they see.
+
+Shapes: B batch, H heads, N receivers, M senders, d width of the model.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from torch import Tensor
 
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
+from .functional import MaskPattern, mask_pattern
+from .functional.masks import check_bias, last_columns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,6 +85,36 @@ def continue_to_attend(cache: ContextCache, shapes: Shapes, key: Tensor, *, orde
     if cache.filled and tuple(key.shape[:2]) != held:
         raise ValueError(f"cache: holds a context of (batch, length) = {held}, got {tuple(key.shape[:2])}")
     return Past(position=cache.length, cache=cache)
+
+
+def who_sees_whom(
+    past: Past,
+    *,
+    batch: int,
+    heads: int,
+    n: int,
+    new: int,
+    attn_mask: Tensor | None,
+    padding_mask: Tensor | None,
+    is_causal: bool,
+    window: int | None,
+    segments: Tensor | tuple[Tensor, Tensor] | None,
+    attn_bias: Tensor | None,
+) -> tuple[MaskPattern, Tensor | None]:
+    """The pattern and the bias of N receivers with the senders held and the ``new`` ones.
+
+    Masks and bias are for all senders, those which a window has let go of included.
+
+    Raises:
+        TypeError, ValueError: as :func:`~dual_attention.functional.mask_pattern`, or for a bias of another dtype or
+            shape.
+    """
+    sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": past.senders + new}
+    pattern = mask_pattern(
+        attn_mask, padding_mask, is_causal, window=window, segments=segments, offset=past.senders, **sizes
+    )
+    m = past.held + new
+    return pattern.last_senders(m), last_columns(check_bias(attn_bias, **sizes), m)
 
 
 def parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache | None]:

@@ -6,38 +6,19 @@ Shapes: B batch, L length, d width of the model, K layers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from ._heads import check_dropout, check_positive
-from ._initialisation import init_weights
 from ._model_inputs import check_padding, check_segments, check_tokens, token_positions
-from .dual_attention import DualAttentionOutput
-from .positional_encoding import RotaryPositionalEncoding, check_positions, rows_at
+from ._passing import Step, Trace, apply_blocks, trace_blocks
+from ._token_model import PositionEncoding, TokenModel
+from .positional_encoding import check_positions, rows_at
 from .transformer_blocks import NormType, create_norm
 
-PositionEncoding = Literal["pos_emb", "RoPE", "none"]
 
-
-class EncoderTrace(NamedTuple):
-    """What passed through an encoder.
-
-    Attributes:
-        hidden: ``(B, L, d)``, its output.
-        states: K + 1 tensors ``(B, L, d)``: what enters each block, and what leaves the last.
-        maps: of each block its attention weights ``(B, H, L, L)``, or its
-            :class:`~dual_attention.dual_attention.DualAttentionOutput`.
-    """
-
-    hidden: Tensor
-    states: tuple[Tensor, ...]
-    maps: tuple[Tensor | DualAttentionOutput, ...]
-
-
-class EncoderModel(nn.Module):
+class EncoderModel(TokenModel):
     """A bidirectional encoder around given blocks.
 
     Args:
@@ -46,9 +27,6 @@ class EncoderModel(nn.Module):
         vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type, n_token_types, embedding_norm,
         final_norm, rope_theta: as :class:`~dual_attention.encoder_models.TransformerEncoder`.
     """
-
-    gradient_checkpointing: bool = False
-    """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
     def __init__(
         self,
@@ -66,37 +44,22 @@ class EncoderModel(nn.Module):
         final_norm: bool,
         rope_theta: float,
     ) -> None:
-        super().__init__()
-        check_positive(vocab_size=vocab_size, n_layers=len(blocks), max_block_size=max_block_size)
-        if pos_enc_type not in ("pos_emb", "RoPE", "none"):
-            raise ValueError(f"pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got {pos_enc_type!r}")
+        super().__init__(len(blocks), vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type)
         if n_token_types < 0:
             raise ValueError(f"n_token_types: expected zero or more, got {n_token_types}")
-        self.vocab_size = vocab_size
-        self.d_model = d_model
-        self.n_layers = len(blocks)
-        self.dropout_rate = check_dropout("dropout_rate", dropout_rate)
-        self.norm_type: NormType = norm_type
-        self.block_size = max_block_size
-        self.pos_enc_type = pos_enc_type
         self.n_token_types = n_token_types
 
         self.token_embedder = nn.Embedding(vocab_size, d_model)
-        self.positional_embedder = self.token_type_embedder = self.rope = None
+        self.positional_embedder = self.token_type_embedder = None
         if pos_enc_type == "pos_emb":
             self.positional_embedder = nn.Embedding(max_block_size, d_model)
-        elif pos_enc_type == "RoPE":
-            self.rope = RotaryPositionalEncoding(rotary_dim, max_block_size, rope_theta)
+        self.rope = self._rotary_encoding(rotary_dim, rope_theta)
         if n_token_types:
             self.token_type_embedder = nn.Embedding(n_token_types, d_model)
         self.embedding_norm = create_norm(d_model, norm_type if embedding_norm else "none")
         self.dropout = nn.Dropout(dropout_rate)
         self.blocks = nn.ModuleList(blocks)
         self.norm = create_norm(d_model, norm_type if final_norm else "none")
-
-    def init_weights(self) -> None:
-        """Draw all parameters anew, as those of the language models."""
-        init_weights(self, n_layers=self.n_layers)
 
     def get_num_params(self) -> int:
         """Number of parameters."""
@@ -129,13 +92,8 @@ class EncoderModel(nn.Module):
             TypeError, ValueError: if an argument has a wrong dtype or shape, a sequence is too long, or an id is out of
                 range.
         """
-        x, positions, arguments = self._enter(x, padding_mask, segments, token_types)
-        again = self.gradient_checkpointing and torch.is_grad_enabled()
-        symbols: Any = None
-        for layer in range(self.n_layers):
-            step = (layer, x, symbols, positions, arguments)
-            x, symbols = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
-        return self.norm(x)
+        x, step = self._begin(x, padding_mask, segments, token_types)
+        return self.norm(apply_blocks(step, self.n_layers, x, recompute=self.gradient_checkpointing))
 
     def trace(
         self,
@@ -144,22 +102,28 @@ class EncoderModel(nn.Module):
         padding_mask: Tensor | None = None,
         segments: Tensor | None = None,
         token_types: Tensor | None = None,
-    ) -> EncoderTrace:
+    ) -> Trace:
         """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
+        x, step = self._begin(x, padding_mask, segments, token_types)
+        states, maps = trace_blocks(step, self.n_layers, x)
+        return Trace(self.norm(states[-1]), states, maps)
+
+    def _begin(
+        self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
+    ) -> tuple[Tensor, Step]:
+        """What enters the first block, and how each is applied; arguments as :meth:`forward`."""
         x, positions, arguments = self._enter(x, padding_mask, segments, token_types)
-        symbols: Any = None
-        states, maps = [x], []
-        for layer in range(self.n_layers):
-            (x, found), symbols = self._block(layer, x, symbols, positions, {**arguments, "need_weights": True})
-            states.append(x)
-            maps.append(found)
-        return EncoderTrace(self.norm(x), tuple(states), tuple(maps))
+
+        def step(number: int, x: Tensor, symbols: Any, need_weights: bool = False) -> tuple[Any, Any]:
+            return self._block(number, x, symbols, positions, {**arguments, "need_weights": need_weights})
+
+        return x, step
 
     def _block(
-        self, layer: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
+        self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
     ) -> tuple[Any, Any]:
         """What a block returns, and the symbols that it was given, if it takes any."""
-        return self.blocks[layer](x, **arguments), symbols
+        return self.blocks[number](x, **arguments), symbols
 
     def _enter(
         self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None

@@ -5,7 +5,6 @@ Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -16,7 +15,7 @@ from ._encoder import EncoderModel
 from ._heads import check_dropout, check_positive
 from ._initialisation import init_weights
 from ._losses import mean_squared_error
-from ._tying import differ, fill_tied, tie
+from ._tying import TiesWeights, differ, fill_tied, tie
 from .functional import activation_function, cross_entropy
 
 Pooling = Literal["cls", "mean"]
@@ -35,7 +34,7 @@ class EncoderHeadOutput(NamedTuple):
     loss: Tensor | None = None
 
 
-class EncoderForMaskedLM(nn.Module):
+class EncoderForMaskedLM(TiesWeights):
     """An encoder that predicts tokens which were masked, as BERT is trained.
 
     Math: logits = W norm(act(W_1 h + b_1)) + b, W the token embedding unless untied
@@ -62,20 +61,12 @@ class EncoderForMaskedLM(nn.Module):
         self.encoder = encoder
         self.tie_weights = tie_weights
         self.ignore_index = ignore_index
-        self._tie()
         self.register_load_state_dict_pre_hook(_before_loading)
-        self.register_load_state_dict_post_hook(_after_loading)
+        self._keep_tied()
 
     def _tie(self) -> None:
         if self.tie_weights:
             tie(self.encoder.token_embedder, self.decoder)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> EncoderForMaskedLM:
-        without_values = self.decoder.weight.is_meta
-        super()._apply(fn, recurse)
-        if without_values:  # off the meta device, every name has been given a parameter of its own
-            self._tie()
-        return self
 
     def get_num_params(self) -> int:
         """Number of parameters; tied ones count once."""
@@ -238,8 +229,3 @@ def _before_loading(
     """A tied weight may be there under either of its names, but not be two."""
     if model.tie_weights and not fill_tied(state_dict, _names(prefix)):
         error_msgs.append(differ(_names(prefix)))
-
-
-def _after_loading(model: EncoderForMaskedLM, incompatible_keys: Any) -> None:
-    """Loading with ``assign=True`` gives each name a parameter of its own."""
-    model._tie()

@@ -7,31 +7,28 @@ vocabulary, L layers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ._continuation import leaves_cache_whole, parts
-from ._heads import check_dropout, check_positive
-from ._initialisation import init_weights
+from ._flops import A100, PER_PRODUCT, pair_products, weights_used
 from ._language_inputs import IGNORED, check_masks, check_targets, token_positions
 from ._model_inputs import check_tokens
+from ._passing import Step, Trace, apply_blocks, trace_blocks
+from ._token_model import PositionEncoding, TokenModel
+from ._tying import TiesWeights, tie
 from .cache import Cache, CacheGroup
-from .dual_attention import DualAttentionOutput
 from .functional import cross_entropy, linear_cross_entropy
 from .generation import Generates
 from .positional_encoding import RotaryPositionalEncoding
-from .relational_attention import RelationalAttention, Symbols
-from .symbol_retrieval import SymbolicAttention
+from .relational_attention import Symbols
 from .transformer_blocks import NormType, create_norm
 
-__all__ = ["LanguageModel", "LanguageModelOutput", "PositionEncoding", "Trace"]
-
-PositionEncoding = Literal["pos_emb", "RoPE", "none"]
+__all__ = ["LanguageModel", "LanguageModelOutput"]
 
 
 class LanguageModelOutput(NamedTuple):
@@ -44,21 +41,6 @@ class LanguageModelOutput(NamedTuple):
 
     logits: Tensor | None
     loss: Tensor | None = None
-
-
-class Trace(NamedTuple):
-    """What passed through the layers.
-
-    Attributes:
-        hidden: ``(B, N, d)``, what the output layer reads.
-        states: L + 1 tensors ``(B, N, d)``: what enters each block, and what leaves the last, before the last norm.
-        maps: of each block its attention weights ``(B, H, N, t + N)``, or its
-            :class:`~dual_attention.dual_attention.DualAttentionOutput`.
-    """
-
-    hidden: Tensor
-    states: tuple[Tensor, ...]
-    maps: tuple[Tensor | DualAttentionOutput, ...]
 
 
 class Layers(nn.ModuleDict):
@@ -80,10 +62,6 @@ class BlockInputs(NamedTuple):
     positions: Tensor | None
 
 
-def _tie_again(model: LanguageModel, incompatible_keys: Any) -> None:
-    model._tie()
-
-
 @contextmanager
 def on_device(device: torch.device | str | None) -> Iterator[None]:
     """Make new tensors on a device; None leaves that as it is."""
@@ -94,7 +72,7 @@ def on_device(device: torch.device | str | None) -> Iterator[None]:
             yield
 
 
-class LanguageModel(Generates, nn.Module):
+class LanguageModel(Generates, TiesWeights, TokenModel):
     """A decoder-only language model around given blocks.
 
     Args:
@@ -104,12 +82,6 @@ class LanguageModel(Generates, nn.Module):
         vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type, tie_weights, final_norm,
         output_bias, rope_theta: as :class:`~dual_attention.language_models.TransformerLM`.
     """
-
-    # Multiply-adds of one pair of tokens in one block; subclasses set it.
-    _pair_products: int
-
-    gradient_checkpointing: bool = False
-    """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
     def __init__(
         self,
@@ -128,17 +100,7 @@ class LanguageModel(Generates, nn.Module):
         output_bias: bool,
         rope_theta: float,
     ) -> None:
-        super().__init__()
-        check_positive(vocab_size=vocab_size, n_layers=len(blocks), max_block_size=max_block_size)
-        if pos_enc_type not in ("pos_emb", "RoPE", "none"):
-            raise ValueError(f"pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got {pos_enc_type!r}")
-        self.vocab_size = vocab_size
-        self.d_model = d_model
-        self.n_layers = len(blocks)
-        self.dropout_rate = check_dropout("dropout_rate", dropout_rate)
-        self.norm_type = norm_type
-        self.block_size = max_block_size
-        self.pos_enc_type = pos_enc_type
+        super().__init__(len(blocks), vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type)
         self.tie_weights = tie_weights
 
         layers: dict[str, nn.Module] = {
@@ -153,40 +115,20 @@ class LanguageModel(Generates, nn.Module):
         if pos_enc_type == "pos_emb":
             layers["positional_embedder"] = nn.Embedding(max_block_size, d_model)
         self.layers = Layers(layers)
-        self.rope = None
-        if pos_enc_type == "RoPE":
-            self.rope = RotaryPositionalEncoding(rotary_dim, max_block_size, rope_theta)
+        self.rope = self._rotary_encoding(rotary_dim, rope_theta)
 
     # ---- parameters
 
     def _finish(self, dtype: torch.dtype | None) -> None:
         """The last step of every constructor."""
-        self._tie()
-        self.register_load_state_dict_post_hook(_tie_again)  # load_state_dict(assign=True) parts what was one
+        self._keep_tied()
         self.init_weights()
         self.to(dtype=dtype)
 
     def _tie(self) -> None:
-        """Let parameters that are one be one object."""
         embedder, out = self.layers.token_embedder, self.layers.final_out
         if self.tie_weights and isinstance(embedder, nn.Embedding) and isinstance(out, nn.Linear):  # not wrapped
-            embedder.weight = out.weight
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LanguageModel:
-        without_values = self.layers.final_out.weight.is_meta
-        super()._apply(fn, recurse)
-        if without_values:  # off the meta device, every name has been given a parameter of its own
-            self._tie()
-        return self
-
-    def init_weights(self) -> None:
-        """Draw all parameters anew, as the paper's language models are initialised.
-
-        Linear layers, embeddings and W_r come from N(0, 0.02), biases are zero; what ends in the residual stream
-        (``wo`` of attention, ``linear2`` of feed-forward blocks) comes from N(0, 0.02 / sqrt(2 L)); templates and
-        symbols of symbolic attention from N(0, 1). With ``wr_init="large"``, relational attention draws its own W_r.
-        """
-        init_weights(self, n_layers=self.n_layers)
+            tie(out, embedder)
 
     @property
     def freqs_cos(self) -> Tensor:
@@ -233,18 +175,11 @@ class LanguageModel(Generates, nn.Module):
         Args:
             length: by default the context length.
         """
-        weights = self.layers.final_out.weight.numel()
-        for module in [*self.layers.blocks, *self._retrievers_used()]:
-            for part in module.modules():  # a module that is used twice (`wk_rel` is `wq_rel`) has two names
-                weights += sum(child.weight.numel() for child in part._modules.values() if isinstance(child, nn.Linear))
-                if isinstance(part, RelationalAttention):
-                    weights += part.wr.numel()
-                elif isinstance(part, SymbolicAttention):
-                    weights += part.template_features.numel() + part.symbol_library.numel()
-        length = self.block_size if length is None else length
-        return 6 * weights + 6 * self.n_layers * length * self._pair_products
+        weights = weights_used([*self.layers.blocks, *self._retrievers_used(), self.layers.final_out])
+        pairs = sum(pair_products(block) for block in self.layers.blocks)
+        return PER_PRODUCT * (weights + pairs * (self.block_size if length is None else length))
 
-    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = 312e12) -> float:
+    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
         """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
 
         Args:
@@ -324,15 +259,9 @@ class LanguageModel(Generates, nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """What the output layer reads, ``(B, N, d)``; arguments as :meth:`forward`."""
-        caches = self._caches(cache)
-        start = 0 if cache is None else cache.length
-        x, inputs = self._enter(x, padding_mask, segments, positions, start, cached=cache is not None)
-        again = self.gradient_checkpointing and torch.is_grad_enabled() and cache is None
-        symbols = self._symbols_for_all(x, inputs, caches[0])
-        for layer in range(self.n_layers):
-            step = (layer, x, symbols, inputs, caches[layer])
-            x = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
-        return self.layers.norm(x)
+        x, step = self._begin(x, padding_mask, segments, positions, cache)
+        recompute = self.gradient_checkpointing and cache is None
+        return self.layers.norm(apply_blocks(step, self.n_layers, x, recompute=recompute))
 
     @leaves_cache_whole
     def trace(
@@ -345,32 +274,44 @@ class LanguageModel(Generates, nn.Module):
         cache: Cache | None = None,
     ) -> Trace:
         """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
+        x, step = self._begin(x, padding_mask, segments, positions, cache)
+        states, maps = trace_blocks(step, self.n_layers, x)
+        return Trace(self.layers.norm(states[-1]), states, maps)
+
+    def _begin(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None,
+        segments: Tensor | None,
+        positions: Tensor | None,
+        cache: Cache | None,
+    ) -> tuple[Tensor, Step]:
+        """What enters the first block, and how each is applied; arguments as :meth:`forward`."""
         caches = self._caches(cache)
         start = 0 if cache is None else cache.length
         x, inputs = self._enter(x, padding_mask, segments, positions, start, cached=cache is not None)
-        states, maps = [x], []
-        symbols = self._symbols_for_all(x, inputs, caches[0])
-        for layer in range(self.n_layers):
-            x, found = self._block(layer, x, symbols, inputs, caches[layer], need_weights=True)
-            states.append(x)
-            maps.append(found)
-        return Trace(self.layers.norm(x), tuple(states), tuple(maps))
+
+        def step(number: int, x: Tensor, symbols: Symbols | None, need_weights: bool = False) -> tuple[Any, Any]:
+            return self._block(number, x, symbols, inputs, caches[number], need_weights)
+
+        return x, step
 
     @abstractmethod
     def _block(
         self,
-        layer: int,
+        number: int,
         x: Tensor,
         symbols: Symbols | None,
         inputs: BlockInputs,
         caches: dict[str, Cache],
         need_weights: bool = False,
-    ) -> Any:
-        """One block with all it needs, as gradient checkpointing repeats it; with ``need_weights`` also its maps."""
+    ) -> tuple[Any, Symbols | None]:
+        """One block with all it needs, as gradient checkpointing repeats it, and the symbols that it was given.
 
-    def _symbols_for_all(self, x: Tensor, inputs: BlockInputs, caches: dict[str, Cache]) -> Symbols | None:
-        """Symbols that all blocks share, from what enters the first; None if there are none, or each has its own."""
-        return None
+        Args:
+            symbols: those of the block before.
+            need_weights: give also its maps.
+        """
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         """Symbol retrievers, as often as a forward pass calls them."""

@@ -138,6 +138,9 @@ def retrieve_symbols(
             "padding masks and segments: with 'rel_sym_attn' need causal_nbhd=True; with causal_nbhd=False the "
             "neighbourhoods of an example's last tokens would reach into what comes after it"
         )
-    if isinstance(retriever, PositionalSymbolRetriever) and cache is None:
-        x = x[:1] if positions is None else x[: len(positions)]  # the same in every example: projected once
+    if isinstance(retriever, PositionalSymbolRetriever):
+        rows = 1 if positions is None else len(positions)  # the same in every example: projected once
+        if cache is None:
+            return retriever(x[:rows], positions=positions)
+        return retriever(x, cache=cache, positions=positions)[:rows]
     return retriever(x, cache=cache, positions=positions)

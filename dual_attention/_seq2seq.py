@@ -6,20 +6,21 @@ model, V classes, or width of a vector output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ._continuation import leaves_cache_whole, parts
+from ._flops import A100, PER_PRODUCT, pair_products, weights_used
 from ._heads import check_dropout, check_positive
 from ._losses import mean_squared_error
 from ._model_inputs import check_padding, check_tokens, check_vectors, token_positions
+from ._passing import apply_blocks
 from ._seq2seq_generation import GeneratesTargets
 from ._symbols import Symbols
-from ._tying import differ, fill_tied, move_prefix, tie, untie
+from ._tying import TiesWeights, differ, fill_tied, move_prefix, tie, untie
 from .cache import Cache, CacheGroup
 from .functional import cross_entropy
 from .positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
@@ -38,7 +39,7 @@ _EMBEDDING, _OUTPUT = "layers.target_embedder.", "layers.final_out."
 _PUBLISHED = "layers.target_embedder.weights."
 
 
-class Seq2SeqModel(GeneratesTargets, nn.Module):
+class Seq2SeqModel(GeneratesTargets, TiesWeights):
     """What all of them share: all but the kind of their blocks, and the symbols that those are given.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
@@ -58,6 +59,8 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         out_dim: int,
         encoder_blocks: Sequence[nn.Module],
         decoder_blocks: Sequence[nn.Module],
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool,
@@ -85,6 +88,8 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         self.out_dim = out_dim
         self.n_layers_enc = len(encoder_blocks)
         self.n_layers_dec = len(decoder_blocks)
+        self.encoder_kwargs = dict(encoder_kwargs)
+        self.decoder_kwargs = dict(decoder_kwargs)
         self.in_block_size = in_block_size
         self.out_block_size = out_block_size
         self.loss_ignore_idx = loss_ignore_idx
@@ -112,31 +117,23 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
             for embedding in (self.layers["source_embedder"], self.layers["target_embedder"]):
                 if isinstance(embedding, nn.Embedding):
                     nn.init.normal_(embedding.weight, std=d_model**-0.5)
-        if self.tie_weights:
-            self._tie_weights()
-        self.register_load_state_dict_pre_hook(_before_loading)
-        self.register_load_state_dict_post_hook(_after_loading)
-
-    def _tie_weights(self) -> None:
-        if self.out_dim != self.output_spec["vocab_size"]:
+        if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
             raise ValueError(
                 f"tie_weights: needs out_dim to be the vocab_size of output_spec, got out_dim={self.out_dim} and "
                 f"vocab_size={self.output_spec['vocab_size']}; tie_weights=False has no such condition"
             )
-        tie(self.layers["target_embedder"], self.layers["final_out"])
+        self.register_load_state_dict_pre_hook(_before_loading)
+        self._keep_tied()
+
+    def _tie(self) -> None:
+        if self.tie_weights:
+            tie(self.layers["target_embedder"], self.layers["final_out"])
 
     def untie_weights(self) -> None:
         """Give the output layer a weight of its own, which begins as the embedding's. Build optimisers after this."""
         if self.tie_weights:
             untie(self.layers["target_embedder"], self.layers["final_out"])
             self.tie_weights = False
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Seq2SeqModel:
-        without_values = self.layers["final_out"].get_parameter("weight").is_meta
-        super()._apply(fn, recurse)
-        if without_values and self.tie_weights:  # off the meta device, every name has been given a parameter of its own
-            tie(self.layers["target_embedder"], self.layers["final_out"])
-        return self
 
     @property
     def is_causal(self) -> bool:
@@ -151,6 +148,45 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
     def get_num_params(self) -> int:
         """Number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
+        """Floating-point operations of a training step for one pair of source and target, forward and backward.
+
+        Counted as :meth:`LanguageModel.flops_per_token
+        <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
+        through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
+        target in all else.
+
+        Args:
+            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
+        """
+        s = self.in_block_size if source_length is None else source_length
+        t = self.out_block_size if target_length is None else target_length
+        encoder, decoder = self._blocks("encoder"), self._blocks("decoder")
+        context = [layer for block in decoder for layer in (block.cross_attn.wk, block.cross_attn.wv)]
+        of_source = [self.layers["source_embedder"], *encoder, *self._retrievers_used("encoder"), *context]
+        of_target = [
+            self.layers["target_embedder"],
+            *decoder,
+            *self._retrievers_used("decoder"),
+            self.layers["final_out"],
+        ]
+        for_source = weights_used(of_source)
+        for_target = weights_used(of_target) - weights_used(context)
+        cross = sum(pair_products(block.cross_attn) for block in decoder)
+        own = sum(pair_products(block) for block in decoder) - cross
+        pairs = sum(pair_products(block) for block in encoder) * s * s + own * t * t + cross * t * s
+        return PER_PRODUCT * (for_source * s + for_target * t + pairs)
+
+    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
+        """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
+
+        Args:
+            fwdbwd_per_iter: pairs of source and target, of the largest lengths, in an iteration.
+            dt: seconds it took.
+            flops_promised: of the device, per second; by default those of an A100 in bfloat16.
+        """
+        return self.flops_per_pair() * fwdbwd_per_iter / dt / flops_promised
 
     def forward(
         self,
@@ -288,21 +324,19 @@ class Seq2SeqModel(GeneratesTargets, nn.Module):
         caches = parts(cache, tuple(self._cache_names(side)))
         blocks = self._blocks(side)
 
-        def step(number: int, x: Tensor, symbols: tuple[Symbols, ...]) -> tuple[Tensor, tuple[Symbols, ...]]:
-            symbols = self._symbols(side, x, positions, caches, number, symbols)
+        def step(number: int, x: Tensor, symbols: tuple[Symbols, ...] | None) -> tuple[Tensor, tuple[Symbols, ...]]:
+            symbols = self._symbols(side, x, positions, caches, number, symbols or ())
             return blocks[number](x, *context, *symbols, cache=caches[f"block{number}"], **masks), symbols
 
-        again = self.gradient_checkpointing and torch.is_grad_enabled() and cache is None
-        symbols: tuple[Symbols, ...] = ()
-        for number in range(len(blocks)):
-            if again:
-                x, symbols = cast(Any, checkpoint(step, number, x, symbols, use_reentrant=False))
-            else:
-                x, symbols = step(number, x, symbols)
-        return x
+        recompute = self.gradient_checkpointing and cache is None
+        return apply_blocks(step, len(blocks), x, recompute=recompute)
 
     def _blocks(self, side: Side) -> list[Any]:
         return list(self.layers[f"{side}_blocks"].children())
+
+    def _retrievers_used(self, side: Side) -> list[nn.Module]:
+        """Symbol retrievers of one side, as often as it calls them."""
+        return []
 
     def _cache_names(self, side: Side) -> dict[str, str]:
         """Names of the caches that one side needs, and of the modules that they belong to."""
@@ -380,9 +414,3 @@ def _before_loading(
         model.untie_weights()
         return
     error_msgs.append(differ(names))
-
-
-def _after_loading(model: Seq2SeqModel, incompatible_keys: Any) -> None:
-    """Loading with ``assign=True`` gives each name a parameter of its own."""
-    if model.tie_weights:
-        tie(model.layers["target_embedder"], model.layers["final_out"])

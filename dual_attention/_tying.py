@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Model = TypeVar("Model", bound="TiesWeights")
+
+
+class TiesWeights(nn.Module):
+    """A model in which parameters are one, and stay one where torch would make several of them."""
+
+    @abstractmethod
+    def _tie(self) -> None:
+        """Let parameters that are one be one object."""
+
+    def _keep_tied(self) -> None:
+        """Tie now and after each ``load_state_dict``, which with ``assign=True`` gives each name its own parameter."""
+        self._tie()
+        self.register_load_state_dict_post_hook(_tie_again)
+
+    def _apply(self: Model, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
+        without_values = any(parameter.is_meta for parameter in self.parameters())
+        super()._apply(fn, recurse)
+        if without_values:  # off the meta device, every name has been given a parameter of its own
+            self._tie()
+        return self
+
+
+def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
+    model._tie()
 
 
 def tie(embedding: nn.Module, output: nn.Module) -> None:

@@ -6,15 +6,14 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from ._continuation import Past, continue_from, continue_to_attend, leaves_cache_whole
+from ._continuation import Past, continue_from, continue_to_attend, leaves_cache_whole, who_sees_whom
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .cache import Cache, ContextCache, TokenCache
-from .functional import apply_rotary, attention, mask_pattern
-from .functional.masks import check_bias, last_columns
+from .functional import apply_rotary, attention
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -161,12 +160,20 @@ class Attention(nn.Module):
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         past = self._past(cache, key, is_causal, segments)
-        batch, n, m = query.shape[0], query.shape[1], past.held + key.shape[1]
-        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + key.shape[1]}
-        pattern = mask_pattern(
-            attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
-        ).last_senders(m)
-        bias = last_columns(check_bias(attn_bias, **sizes), m)
+        batch, n = query.shape[:2]
+        pattern, bias = who_sees_whom(
+            past,
+            batch=batch,
+            heads=self.n_heads,
+            n=n,
+            new=key.shape[1],
+            attn_mask=attn_mask,
+            padding_mask=padding_mask,
+            is_causal=is_causal,
+            window=self.window,
+            segments=segments,
+            attn_bias=attn_bias,
+        )
 
         q = rotate(split_heads(self.wq(query), self.n_heads), freqs_cos, freqs_sin, past.position)
         new = {}
@@ -176,7 +183,7 @@ class Attention(nn.Module):
         k, v = past.append(batch, n, **new)
 
         if self.rel_pos_keys is not None:
-            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m, offset=past.offset))
+            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, pattern.m, offset=past.offset))
         attended, weights = attention(
             q,
             k,

@@ -15,8 +15,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._encoder import EncoderModel, EncoderTrace, PositionEncoding
+from ._encoder import EncoderModel
 from ._encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
+from ._heads import check_positive
+from ._passing import Trace
 from ._retrievers import (
     SequenceSymbolRetrieval,
     check_symbol_width,
@@ -24,6 +26,7 @@ from ._retrievers import (
     create_symbol_retriever,
     retrieve_symbols,
 )
+from ._token_model import PositionEncoding, rotary_width
 from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock, NormType
@@ -33,7 +36,7 @@ __all__ = [
     "EncoderForMaskedLM",
     "EncoderForSequenceClassification",
     "EncoderHeadOutput",
-    "EncoderTrace",
+    "Trace",
     "TransformerEncoder",
 ]
 
@@ -82,6 +85,7 @@ class TransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
+        check_positive(n_layers=n_layers)
         blocks = [
             EncoderBlock(
                 d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias, attn_kwargs=attn_kwargs
@@ -90,7 +94,7 @@ class TransformerEncoder(EncoderModel):
         ]
         super().__init__(
             blocks,
-            rotary_dim=(attn_kwargs or {}).get("key_dim") or d_model // n_heads,
+            rotary_dim=rotary_width(blocks[0].self_attn, pos_enc_type),
             vocab_size=vocab_size,
             d_model=d_model,
             dropout_rate=dropout_rate,
@@ -156,6 +160,7 @@ class DualAttnTransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
+        check_positive(n_layers=n_layers)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         if not (shared_symbol_retriever or update_symbols_each_layer):
             raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
@@ -177,10 +182,9 @@ class DualAttnTransformerEncoder(EncoderModel):
             )
             for _ in range(n_layers)
         ]
-        key_dims = [(kwargs or {}).get("key_dim") for kwargs in (sa_kwargs, ra_kwargs)]
         super().__init__(
             blocks,
-            rotary_dim=next(filter(None, key_dims), d_model // (n_heads_sa + n_heads_ra)),
+            rotary_dim=rotary_width(blocks[0].dual_attn, pos_enc_type),
             vocab_size=vocab_size,
             d_model=d_model,
             dropout_rate=dropout_rate,
@@ -202,11 +206,11 @@ class DualAttnTransformerEncoder(EncoderModel):
         self.init_weights()
 
     def _block(
-        self, layer: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
+        self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
     ) -> tuple[Any, Any]:
         if not self.n_heads_ra:
             symbols = x  # not read
         elif symbols is None or self.update_symbols_each_layer:
-            retriever = self.symbol_retrievers[layer if len(self.symbol_retrievers) > 1 else 0]
+            retriever = self.symbol_retrievers[number if len(self.symbol_retrievers) > 1 else 0]
             symbols = retrieve_symbols(retriever, x, positions)
-        return self.blocks[layer](x, symbols, **arguments), symbols
+        return self.blocks[number](x, symbols, **arguments), symbols

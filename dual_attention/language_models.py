@@ -17,28 +17,22 @@ from ._language_base import (
     BlockInputs,
     LanguageModel,
     LanguageModelOutput,
-    PositionEncoding,
-    Trace,
     on_device,
 )
+from ._passing import Trace
 from ._retrievers import (
     SequenceSymbolRetrieval,
     check_symbols_fit,
     create_retrievers,
+    retrieve_symbols,
     retriever_config,
     tie_symbol_libraries,
 )
-from .attention import Attention
+from ._token_model import PositionEncoding, rotary_width
 from .cache import Cache
-from .dual_attention import DualAttention, RelationalHeadType
+from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
-from .relational_attention import (
-    DisentangledRelationalCrossAttention,
-    RelationalAttention,
-    RelationalCrossAttention,
-    Symbols,
-)
-from .symbol_retrieval import PositionalSymbolRetriever
+from .relational_attention import Symbols
 from .transformer_blocks import EncoderBlock, NormType
 
 __all__ = [
@@ -49,8 +43,6 @@ __all__ = [
     "TransformerLM",
     "configure_optimizers",
 ]
-
-Heads = Attention | RelationalAttention | RelationalCrossAttention | DisentangledRelationalCrossAttention
 
 
 class TransformerLM(LanguageModel):
@@ -115,11 +107,10 @@ class TransformerLM(LanguageModel):
                 )
                 for _ in range(n_layers)
             ]
-            heads = blocks[0].self_attn
             super().__init__(
                 blocks,
                 (),
-                rotary_dim=heads.key_dim,
+                rotary_dim=rotary_width(blocks[0].self_attn, pos_enc_type),
                 vocab_size=vocab_size,
                 d_model=d_model,
                 dropout_rate=dropout_rate,
@@ -138,21 +129,20 @@ class TransformerLM(LanguageModel):
         self.bias = bias
         self.use_flash_attention = use_flash_attention
         self.block_kwargs = dict(block_kwargs or {})
-        self._pair_products = pair_products(heads)
         self._finish(dtype)
 
     def _block(
         self,
-        layer: int,
+        number: int,
         x: Tensor,
         symbols: Symbols | None,
         inputs: BlockInputs,
         caches: dict[str, Cache],
         need_weights: bool = False,
-    ) -> Any:
+    ) -> tuple[Any, Symbols | None]:
         unfused = need_weights or not self.use_flash_attention
-        out = self.layers.blocks[layer](x, **inputs.arguments, need_weights=unfused, cache=caches.get("blocks"))
-        return out[0] if unfused and not need_weights else out
+        out = self.layers.blocks[number](x, **inputs.arguments, need_weights=unfused, cache=caches.get("blocks"))
+        return (out[0] if unfused and not need_weights else out), None
 
 
 class DualAttnTransformerLM(LanguageModel):
@@ -242,11 +232,10 @@ class DualAttnTransformerLM(LanguageModel):
                 )
                 for _ in range(n_layers)
             ]
-            heads = heads_of(blocks[0].dual_attn)
             super().__init__(
                 blocks,
                 retrievers,
-                rotary_dim=key_width(heads, pos_enc_type),
+                rotary_dim=rotary_width(blocks[0].dual_attn, pos_enc_type),
                 vocab_size=vocab_size,
                 d_model=d_model,
                 dropout_rate=dropout_rate,
@@ -271,7 +260,6 @@ class DualAttnTransformerLM(LanguageModel):
         self.block_kwargs = dict(block_kwargs or {})
         self.symbol_retriever = symbol_retrieval  # its name, as in the published class
         self.update_symbols_each_layer = update_symbols_each_layer
-        self._pair_products = sum(pair_products(kind) for kind in heads)
         self._finish(dtype)
 
     def _tie(self) -> None:
@@ -281,65 +269,26 @@ class DualAttnTransformerLM(LanguageModel):
 
     def _block(
         self,
-        layer: int,
+        number: int,
         x: Tensor,
         symbols: Symbols | None,
         inputs: BlockInputs,
         caches: dict[str, Cache],
         need_weights: bool = False,
-    ) -> Any:
+    ) -> tuple[Any, Symbols | None]:
         if not self.n_heads_ra:
             symbols = x  # not read
-        elif symbols is None:
-            symbols = self._symbols(layer, x, inputs, caches)
+        elif symbols is None or self.update_symbols_each_layer:
+            retriever = self.layers.symbol_retrievers[number]
+            symbols = retrieve_symbols(retriever, x, inputs.positions, caches.get("symbols"))
         cache = caches.get("blocks")
-        return self.layers.blocks[layer](x, symbols, **inputs.arguments, need_weights=need_weights, cache=cache)
-
-    def _symbols_for_all(self, x: Tensor, inputs: BlockInputs, caches: dict[str, Cache]) -> Symbols | None:
-        if self.update_symbols_each_layer or not self.n_heads_ra:
-            return None
-        return self._symbols(0, x, inputs, caches)
-
-    def _symbols(self, layer: int, x: Tensor, inputs: BlockInputs, caches: dict[str, Cache]) -> Symbols:
-        retriever = self.layers.symbol_retrievers[layer]
-        symbols = retriever(x, cache=caches.get("symbols"), positions=inputs.positions)
-        same = inputs.positions is None or inputs.positions.shape[0] == 1
-        if isinstance(retriever, PositionalSymbolRetriever) and same:
-            return symbols[:1]  # the same in every example: projected once
-        return symbols
+        out = self.layers.blocks[number](x, symbols, **inputs.arguments, need_weights=need_weights, cache=cache)
+        return out, symbols
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         if not self.n_heads_ra:
             return ()
         return list(self.layers.symbol_retrievers)[: self.n_layers if self.update_symbols_each_layer else 1]
-
-
-def heads_of(attention: DualAttention) -> list[Heads]:
-    """Both kinds of head, or the one there is."""
-    return [heads for heads in (attention.self_attention, attention.relational_attention) if heads is not None]
-
-
-def key_width(kinds: Sequence[Heads], pos_enc_type: str) -> int:
-    """The width of queries and keys, which RoPE needs to be the same in all kinds of head."""
-    widths = [getattr(heads, "key_dim", heads.head_dim) for heads in kinds]
-    if pos_enc_type == "RoPE" and len(set(widths)) > 1:
-        raise ValueError(
-            f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in both kinds of head, got {widths}"
-        )
-    return widths[0]
-
-
-def pair_products(heads: Heads) -> int:
-    """Multiply-adds of a receiver and a sender, as the definition has them: scores, relations and what is received."""
-    width = heads.head_dim
-    if isinstance(heads, RelationalCrossAttention):
-        return heads.n_heads * 2 * width
-    if isinstance(heads, DisentangledRelationalCrossAttention):
-        return heads.n_heads * 3 * width
-    products = heads.n_heads * (heads.key_dim + width)
-    if isinstance(heads, RelationalAttention):
-        products += heads.n_relations * (heads.rel_proj_dim + heads.n_heads)
-    return products
 
 
 def configure_optimizers(

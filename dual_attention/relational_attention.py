@@ -6,19 +6,19 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relati
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ._continuation import continue_from, leaves_cache_whole
-from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from ._symbols import Symbols, project_symbols, with_earlier
+from ._continuation import leaves_cache_whole
+from ._heads import check_dropout, check_positive, merge_heads, split_heads
+from ._relational_base import RelationalHeads
+from ._symbols import Symbols
 from .attention import Segments, add_bias, rotate
-from .cache import Cache, TokenCache
-from .functional import RelationalAttentionOutput, mask_pattern, reference, relational_attention
+from .cache import Cache
+from .functional import RelationalAttentionOutput, reference, relational_attention
 from .functional.activations import Activation, activation_function
-from .functional.masks import check_bias, last_columns
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class RelationalAttention(nn.Module):
+class RelationalAttention(RelationalHeads):
     """Relational attention: select senders by attention, receive how they compare with the receiver.
 
     Math: a_i = concat_h(sum_j alpha^h_ij (W_r^h r(x_i, y_j) + s_j W_s^h)) W_o  (arXiv 2405.16727, Algorithm 1)
@@ -86,22 +86,15 @@ class RelationalAttention(nn.Module):
         shaw_max_rel_pos: int | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, use_relative_positional_symbols, window)
         self.n_relations = n_heads if n_relations is None else n_relations
         self.key_dim = self.head_dim if key_dim is None else key_dim
-        check_positive(n_relations=self.n_relations, key_dim=self.key_dim, window=1 if window is None else window)
-        self.window = window
+        check_positive(n_relations=self.n_relations, key_dim=self.key_dim)
         self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
         check_positive(rel_proj_dim=self.rel_proj_dim)
         activation_function(rel_activation)
         self.rel_activation = rel_activation
         self.symmetric_rels = symmetric_rels
-        self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
         self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
         if wr_init not in ("published", "large"):
@@ -128,22 +121,8 @@ class RelationalAttention(nn.Module):
         fan_in = self.n_relations * (self.head_dim if self.wr_init == "published" else 1)
         nn.init.uniform_(self.wr, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
-    def _kept(self) -> dict[str, tuple[int, ...]]:
-        kept: dict[str, tuple[int, ...]] = {
-            "k": (self.n_kv_heads, self.key_dim),
-            "w": (self.n_relations * self.rel_proj_dim,),
-        }
-        if not self.use_relative_positional_symbols:
-            kept["symbols"] = (self.n_kv_heads, self.head_dim)
-        return kept
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of attention keys (after RoPE), relation keys and projected symbols unless they are relative.
-
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
-        """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
+    def _kept_keys(self) -> dict[str, tuple[int, ...]]:
+        return {"k": (self.n_kv_heads, self.key_dim), "w": (self.n_relations * self.rel_proj_dim,)}
 
     @leaves_cache_whole
     def forward(
@@ -193,28 +172,14 @@ class RelationalAttention(nn.Module):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
                 cache is of another kind of layer or batch. The cache is then as it was.
         """
-        check_sequence("x", x, self.d_model)
-        if y is None:
-            y = x
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
-        past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
-        batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
-        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
-        pattern = mask_pattern(
-            attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
-        ).last_senders(m)
-        bias = last_columns(check_bias(attn_bias, **sizes), m)
-
+        received = self._receive(x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache)
+        y, past, pattern, bias = received
         q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
-        relative = self.use_relative_positional_symbols
-        sv = project_symbols(
-            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=y.shape[1], relative=relative, past=past
-        )
-        (k, w), sv = with_earlier(past, batch, n, sv, k=k, w=self._relation_keys(y))
+        (k, w), sv = self._with_symbols(received, symbols, k=k, w=self._relation_keys(y))
 
         if self.rel_pos_keys is not None:
-            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, m, offset=past.offset))
+            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, pattern.m, offset=past.offset))
         attended, weights, relations = relational_attention(
             q,
             k,

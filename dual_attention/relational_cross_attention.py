@@ -6,28 +6,26 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import Tensor, nn
 
-from ._continuation import continue_from, leaves_cache_whole
-from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from ._symbols import Symbols, project_symbols, with_earlier
+from ._continuation import leaves_cache_whole
+from ._heads import check_dropout, merge_heads, split_heads
+from ._relational_base import RelationalHeads
+from ._symbols import Symbols
 from .attention import AttentionOutput, Segments, rotate
-from .cache import Cache, TokenCache
+from .cache import Cache
 from .functional import (
     RelationalAttentionOutput,
     disentangled_relational_cross_attention,
-    mask_pattern,
     relational_cross_attention,
 )
 from .functional.activations import Activation, activation_function
-from .functional.masks import check_bias, last_columns
 
 __all__ = ["DisentangledRelationalCrossAttention", "RelationalCrossAttention"]
 
 
-class RelationalCrossAttention(nn.Module):
+class RelationalCrossAttention(RelationalHeads):
     """Relational cross-attention (RCA) of Abstractors: attention whose values are symbols.
 
     Math: a_i = concat_h(sum_j act(<W_q x_i, W_k y_j> / sqrt(head width)) s_j W_s^h) W_o  (arXiv 2304.00195)
@@ -56,17 +54,9 @@ class RelationalCrossAttention(nn.Module):
         out_dropout: float | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, use_relative_positional_symbols, window)
         activation_function(activation)
         self.activation = activation
-        self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
-        check_positive(window=1 if window is None else window)
-        self.window = window
         self.attn_scale = 1 / math.sqrt(self.head_dim)
 
         self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=False)
@@ -75,19 +65,8 @@ class RelationalCrossAttention(nn.Module):
         self.wo = nn.Linear(n_heads * self.head_dim, n_heads * self.head_dim, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
 
-    def _kept(self) -> dict[str, tuple[int, ...]]:
-        kept: dict[str, tuple[int, ...]] = {"k": (self.n_kv_heads, self.head_dim)}
-        if not self.use_relative_positional_symbols:
-            kept["symbols"] = (self.n_kv_heads, self.head_dim)
-        return kept
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of keys (after RoPE) and projected symbols, unless these are relative.
-
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
-        """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
+    def _kept_keys(self) -> dict[str, tuple[int, ...]]:
+        return {"k": (self.n_kv_heads, self.head_dim)}
 
     @leaves_cache_whole
     def forward(
@@ -108,24 +87,11 @@ class RelationalCrossAttention(nn.Module):
     ) -> AttentionOutput:
         """Arguments as :meth:`RelationalAttention.forward
         <dual_attention.relational_attention.RelationalAttention.forward>`; returns ``(output, weights or None)``."""
-        check_sequence("x", x, self.d_model)
-        y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
-        past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
-        batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
-        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
-        pattern = mask_pattern(
-            attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
-        ).last_senders(m)
-        bias = last_columns(check_bias(attn_bias, **sizes), m)
-
+        received = self._receive(x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache)
+        y, past, pattern, bias = received
         q = rotate(split_heads(self.wq(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
-        relative = self.use_relative_positional_symbols
-        sv = project_symbols(
-            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=y.shape[1], relative=relative, past=past
-        )
-        (k,), sv = with_earlier(past, batch, n, sv, k=k)
+        (k,), sv = self._with_symbols(received, symbols, k=k)
 
         attended, weights = relational_cross_attention(
             q,
@@ -142,7 +108,7 @@ class RelationalCrossAttention(nn.Module):
         return AttentionOutput(output, weights)
 
 
-class DisentangledRelationalCrossAttention(nn.Module):
+class DisentangledRelationalCrossAttention(RelationalHeads):
     """Disentangled RCA: attention selects, and one relation for each head scales the symbol that is carried.
 
     Math: a_i = concat_h(sum_j alpha^h_ij r^h_ij s_j W_s^h) W_o
@@ -171,17 +137,9 @@ class DisentangledRelationalCrossAttention(nn.Module):
         out_dropout: float | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, use_relative_positional_symbols, window)
         activation_function(rel_activation)
         self.rel_activation = rel_activation
-        self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
-        check_positive(window=1 if window is None else window)
-        self.window = window
         self.attn_scale = 1 / math.sqrt(self.head_dim)
 
         width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
@@ -193,19 +151,8 @@ class DisentangledRelationalCrossAttention(nn.Module):
         self.wo = nn.Linear(width, width, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
 
-    def _kept(self) -> dict[str, tuple[int, ...]]:
-        kept: dict[str, tuple[int, ...]] = {name: (self.n_kv_heads, self.head_dim) for name in ("k", "k_rel")}
-        if not self.use_relative_positional_symbols:
-            kept["symbols"] = (self.n_kv_heads, self.head_dim)
-        return kept
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of both kinds of keys and of projected symbols, unless these are relative.
-
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
-        """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
+    def _kept_keys(self) -> dict[str, tuple[int, ...]]:
+        return {name: (self.n_kv_heads, self.head_dim) for name in ("k", "k_rel")}
 
     @leaves_cache_whole
     def forward(
@@ -225,25 +172,11 @@ class DisentangledRelationalCrossAttention(nn.Module):
         cache: Cache | None = None,
     ) -> RelationalAttentionOutput:
         """Arguments as :meth:`RelationalCrossAttention.forward`; weights and relations are both ``(B, H, N, M)``."""
-        check_sequence("x", x, self.d_model)
-        y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
-        past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
-        batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
-        sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
-        pattern = mask_pattern(
-            attn_mask, padding_mask, is_causal, window=self.window, segments=segments, offset=past.senders, **sizes
-        ).last_senders(m)
-        bias = last_columns(check_bias(attn_bias, **sizes), m)
-
+        received = self._receive(x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache)
+        y, past, pattern, bias = received
         q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
-        relative = self.use_relative_positional_symbols
-        sv = project_symbols(
-            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=y.shape[1], relative=relative, past=past
-        )
-        k_rel = split_heads(self.wk_rel(y), self.n_kv_heads)
-        (k, k_rel), sv = with_earlier(past, batch, n, sv, k=k, k_rel=k_rel)
+        (k, k_rel), sv = self._with_symbols(received, symbols, k=k, k_rel=split_heads(self.wk_rel(y), self.n_kv_heads))
 
         attended, weights, relations = disentangled_relational_cross_attention(
             q,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._retrievers import (
     SequenceSymbolRetrieval,
@@ -84,6 +84,8 @@ class Seq2SeqTransformer(Seq2SeqModel):
             out_dim,
             [EncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
             [DecoderBlock(d_model, **{"causal": True, **decoder_kwargs}) for _ in range(n_layers_dec)],
+            encoder_kwargs,
+            decoder_kwargs,
             in_block_size,
             out_block_size,
             tie_weights,
@@ -154,6 +156,8 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
             out_dim,
             [DualAttnEncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
             [DualAttnDecoderBlock(d_model, **decoder_kwargs) for _ in range(n_layers_dec)],
+            encoder_kwargs,
+            decoder_kwargs,
             in_block_size,
             out_block_size,
             tie_weights,
@@ -192,6 +196,10 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
     def _retrieves(self, side: Side, number: int) -> bool:
         """Whether symbols are retrieved for block ``number``, not taken from the one before."""
         return self._relational[side] and (self.update_symbols_each_layer or not number)
+
+    def _retrievers_used(self, side: Side) -> list[nn.Module]:
+        retriever = self.layers[self._retrievers[side]]
+        return [retriever for number in range(len(self._blocks(side))) if self._retrieves(side, number)]
 
     def _cache_names(self, side: Side) -> dict[str, str]:
         names = super()._cache_names(side)

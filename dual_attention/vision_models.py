@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ._heads import check_dropout
+from ._passing import Step, apply_blocks, trace_blocks
 from ._retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
 from .dual_attention import DualAttentionOutput, RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
@@ -112,7 +112,7 @@ class _VisionModel(nn.Module):
 
     @abstractmethod
     def _block(
-        self, layer: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+        self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
         """One block on the tokens of a grid of patches, given the symbols of the block before it.
 
@@ -139,23 +139,19 @@ class _VisionModel(nn.Module):
     def trace(self, x: Tensor) -> VisionTrace:
         """Scores, all hidden states, and the maps of all blocks, which are built for it; ``x`` as :meth:`forward`."""
         x, grid_size = self._enter(x)
-        symbols: Symbols | None = None
-        states, maps = [x], []
-        for layer in range(len(self.encoder_blocks)):
-            (x, found), symbols = self._block(layer, x, symbols, grid_size, need_weights=True)
-            states.append(x)
-            maps.append(found)
-        hidden = self.norm(x)
-        return VisionTrace(self._classify(hidden), hidden, tuple(states), tuple(maps))
+        states, maps = trace_blocks(self._step(grid_size), len(self.encoder_blocks), x)
+        hidden = self.norm(states[-1])
+        return VisionTrace(self._classify(hidden), hidden, states, maps)
 
     def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
         """All encoder blocks on the tokens ``(B, T, d)`` of a grid of patches."""
-        again = self.gradient_checkpointing and torch.is_grad_enabled()
-        symbols: Symbols | None = None
-        for layer in range(len(self.encoder_blocks)):
-            step = (layer, x, symbols, grid_size)
-            x, symbols = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
-        return x
+        return apply_blocks(self._step(grid_size), len(self.encoder_blocks), x, recompute=self.gradient_checkpointing)
+
+    def _step(self, grid_size: tuple[int, int]) -> Step:
+        def step(number: int, x: Tensor, symbols: Symbols | None, need_weights: bool = False) -> tuple[Any, Any]:
+            return self._block(number, x, symbols, grid_size, need_weights)
+
+        return step
 
     def _enter(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Images as tokens with positions, and the grid of their patches."""
@@ -232,9 +228,9 @@ class VisionTransformer(_VisionModel):
             )
 
     def _block(
-        self, layer: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+        self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
-        return self.encoder_blocks[layer](x, need_weights=need_weights), None
+        return self.encoder_blocks[number](x, need_weights=need_weights), None
 
 
 class VisionDualAttnTransformer(_VisionModel):
@@ -307,11 +303,11 @@ class VisionDualAttnTransformer(_VisionModel):
             )
 
     def _block(
-        self, layer: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+        self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
         if symbols is None or self.update_symbols_each_layer:
             symbols = self.symbols(x, grid_size)
-        return self.encoder_blocks[layer](x, symbols, need_weights=need_weights), symbols
+        return self.encoder_blocks[number](x, symbols, need_weights=need_weights), symbols
 
     def symbols(self, x: Tensor, grid_size: tuple[int, int]) -> Symbols:
         """Symbols for the tokens ``x`` ``(B, T, d)`` of a grid of (rows, columns) patches."""

@@ -36,6 +36,8 @@ SYMBOLS = {
 
 # Every symbol mechanism of the DAT, and the Transformer.
 KINDS = (*SYMBOLS, "transformer")
+DAT_KINDS = tuple(SYMBOLS)
+POSITIONS = ("pos_emb", "RoPE", "none")
 
 
 def build(kind, *, ra_kwargs=None, **more):
@@ -67,3 +69,25 @@ def with_attention(kind, **attention):
     if kind == "transformer":
         return {"block_kwargs": {"attn_kwargs": attention}}
     return {"sa_kwargs": attention, "ra_kwargs": attention}
+
+
+def close(found, wanted, tolerance=1e-10):
+    torch.testing.assert_close(found, wanted, atol=tolerance, rtol=0)
+
+
+def assert_causal(model, length=9):
+    x = tokens(3, length)
+    changed = x.clone()
+    changed[:, 5:] = (changed[:, 5:] + 1 + torch.randint(VOCAB - 1, (3, length - 5))) % VOCAB
+    before, after = model(x).logits, model(changed).logits
+    close(after[:, :5], before[:, :5], 1e-12)
+    assert ((after[:, 5:] - before[:, 5:]).abs().amax(-1) > 1e-6).all()
+
+
+def record(module, run):
+    """The first arguments that a module is called with."""
+    seen = []
+    handle = module.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach()))
+    run()
+    handle.remove()
+    return seen

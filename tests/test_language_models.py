@@ -1,7 +1,7 @@
-"""Language models: what they compute, whatever way the tokens are given, and what they are made of.
+"""Language models: their interface, options and initialisation, and what surrounds training.
 
-Agreement with the published package is tested in `test_golden.py`, decoding with a cache in
-`test_language_decoding.py`.
+Agreement with the published package is tested in `test_golden.py`, what they compute in `test_language_forward.py`,
+decoding with a cache in `test_language_decoding.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,27 @@ import pickle
 
 import pytest
 import torch
-from torch import nn
 
 from dual_attention import DualAttnTransformerLM, TransformerLM
-from dual_attention.dual_attention import DualAttentionOutput
 from dual_attention.language_models import configure_optimizers
 from dual_attention.language_presets import language_preset
-from tests.language import CONTEXT, KINDS, LAYERS, SYMBOLS, VOCAB, WIDTH, build, lm, tokens, with_attention
-
-DAT_KINDS = tuple(SYMBOLS)
-POSITIONS = ("pos_emb", "RoPE", "none")
-
-
-def close(found, wanted, tolerance=1e-10):
-    torch.testing.assert_close(found, wanted, atol=tolerance, rtol=0)
-
+from tests.language import (
+    CONTEXT,
+    DAT_KINDS,
+    KINDS,
+    LAYERS,
+    POSITIONS,
+    SYMBOLS,
+    VOCAB,
+    WIDTH,
+    assert_causal,
+    build,
+    close,
+    lm,
+    record,
+    tokens,
+    with_attention,
+)
 
 # ---- the published interface
 
@@ -145,15 +151,6 @@ def test_dropout_acts_on_embeddings():
     assert 0.3 < (entered == 0).double().mean() < 0.7
     (entered,) = record(model.eval().layers.blocks[0], lambda: model(tokens(2, 8)))
     assert (entered != 0).all()
-
-
-def record(module, run):
-    """The first arguments that a module is called with."""
-    seen = []
-    handle = module.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach()))
-    run()
-    handle.remove()
-    return seen
 
 
 def test_use_flash_attention_changes_nothing_but_the_way():
@@ -323,321 +320,6 @@ def test_copies_and_pickles_keep_ties():
         assert other.get_num_params(False) == model.get_num_params(False)
 
 
-# ---- forward
-
-
-def test_forward_returns_logits_and_loss_as_published():
-    model, x, targets = lm("symbolic_attention"), tokens(2, 7), tokens(2, 7)
-    targets[0, :3] = -1
-    logits, loss = model(x)
-    assert logits.shape == (2, 7, VOCAB) and loss is None
-    again, loss = model(x, targets)
-    close(again, logits)
-    wanted = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
-    close(loss, wanted)
-
-
-def test_less_than_all_logits():
-    model, x, targets = lm("transformer"), tokens(2, 7), tokens(2, 7)
-    logits, loss = model(x, targets)
-    last, same = model(x, targets, all_logits=False)
-    close(last, logits[:, -1:])
-    close(same, loss)
-    nothing, same = model(x, targets, loss_only=True)
-    assert nothing is None
-    close(same, loss)
-    close(model.loss(x, targets), loss)
-    close(model.layers.final_out(model.hidden(x)), logits)
-
-
-@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
-def test_the_loss_alone_has_the_same_gradients(kind):
-    model, x, targets = lm(kind, output_bias=True), tokens(2, 7), tokens(2, 7)
-    wanted = torch.autograd.grad(model(x, targets).loss, list(model.parameters()))
-    found = torch.autograd.grad(model.loss(x, targets), list(model.parameters()))
-    for ours, theirs in zip(found, wanted, strict=True):
-        close(ours, theirs)
-
-
-def test_a_wrapped_output_layer_is_called():
-    """An adapter around the output layer takes part in the loss, fused or not."""
-
-    class Doubled(nn.Module):
-        def __init__(self, layer):
-            super().__init__()
-            self.layer, self.weight, self.bias = layer, layer.weight, layer.bias
-
-        def forward(self, x):
-            return 2 * self.layer(x)
-
-    model, x = lm("transformer"), tokens(2, 5)
-    before = model.loss(x, x)
-    model.layers.final_out = Doubled(model.layers.final_out)
-    after = model.loss(x, x)
-    assert abs(after - before) > 1e-3
-    close(after, model(x, x).loss)
-
-
-def test_nothing_to_score():
-    model, x = lm("transformer"), tokens(2, 4)
-    nothing = torch.full((2, 4), -1)
-    for options in ({}, {"loss_only": True}):
-        loss = model(x, nothing, **options).loss
-        assert loss.item() == 0.0
-        assert not any(grad.any() for grad in torch.autograd.grad(loss, list(model.parameters())))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_empty_input(kind):
-    model = lm(kind, pos_enc_type="RoPE")
-    assert model(tokens(0, 5)).logits.shape == (0, 5, VOCAB)
-    logits, loss = model(tokens(2, 0), tokens(2, 0))
-    assert logits.shape == (2, 0, VOCAB) and loss == 0
-    assert model(tokens(2, 0), all_logits=False).logits.shape == (2, 0, VOCAB)
-
-
-# ---- which tokens matter
-
-
-def assert_causal(model, length=9):
-    x = tokens(3, length)
-    changed = x.clone()
-    changed[:, 5:] = (changed[:, 5:] + 1 + torch.randint(VOCAB - 1, (3, length - 5))) % VOCAB
-    before, after = model(x).logits, model(changed).logits
-    close(after[:, :5], before[:, :5], 1e-12)
-    assert ((after[:, 5:] - before[:, 5:]).abs().amax(-1) > 1e-6).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_no_token_sees_a_later_one(kind, pos_enc_type):
-    assert_causal(lm(kind, pos_enc_type=pos_enc_type))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_window(kind):
-    """With a window of two, two layers see two tokens back; `rel_sym_attn` has neighbours of its own."""
-    model = lm(kind, pos_enc_type="RoPE", **with_attention(kind, window=2))
-    assert_causal(model)
-    x = tokens(2, 9)
-    changed = x.clone()
-    changed[:, 0] = (changed[:, 0] + 1) % VOCAB
-    difference = (model(x).logits - model(changed).logits).abs().amax((0, 2))
-    assert (difference[:3] > 1e-8).all() and (difference[8:] < 1e-12).all()
-
-
-def pack(examples, batch=1):
-    """Sequences end to end in one row, and their numbers."""
-    x = torch.cat(examples)[None].expand(batch, -1)
-    return x, torch.cat([torch.full((len(e),), i) for i, e in enumerate(examples)])[None]
-
-
-def pad(examples, side, width):
-    """Sequences in rows, and which tokens are real."""
-    x = torch.full((len(examples), width), VOCAB - 1)
-    real = torch.zeros(len(examples), width, dtype=torch.bool)
-    for row, example in enumerate(examples):
-        place = slice(0, len(example)) if side == "right" else slice(width - len(example), width)
-        x[row, place], real[row, place] = example, True
-    return x, real
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-@pytest.mark.parametrize("shaw", [None, 2])
-def test_padded_and_packed_are_as_one_by_one(kind, pos_enc_type, shaw):
-    model = lm(kind, pos_enc_type=pos_enc_type, **with_attention(kind, shaw_max_rel_pos=shaw))
-    examples = [tokens(n) for n in (3, 7, 1)]
-    alone = [model(example[None]).logits[0] for example in examples]
-    for side in ("left", "right"):
-        x, real = pad(examples, side, 9)
-        logits = model(x, padding_mask=real).logits
-        assert torch.isfinite(logits).all()
-        close(logits[real], torch.cat(alone))
-    assert torch.isfinite(model(x, padding_mask=torch.zeros_like(real)).logits).all()
-    x, segments = pack(examples, batch=2)
-    for rows in (segments, segments.expand(2, -1)):
-        close(model(x, segments=rows).logits, torch.cat(alone).expand(2, -1, -1))
-    x, real = pad([torch.cat(examples)], "left", 14)
-    rows = nn.functional.pad(segments, (3, 0))
-    close(model(x, padding_mask=real, segments=rows).logits[real], torch.cat(alone))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_padded_and_packed_are_as_one_by_one(kind):
-    model = lm(kind, pos_enc_type="RoPE")
-    examples, targets = [tokens(n) for n in (3, 6)], [tokens(n) for n in (3, 6)]
-
-    def gradients(loss):
-        return torch.autograd.grad(loss, list(model.parameters()))
-
-    # The mean over all tokens is the mean over examples, each weighed by its length.
-    alone = [gradients(model.loss(x[None], y[None])) for x, y in zip(examples, targets, strict=True)]
-    wanted = [(3 * a + 6 * b) / 9 for a, b in zip(*alone, strict=True)]
-    x, real = pad(examples, "left", 8)
-    y, _ = pad(targets, "left", 8)  # padding is not scored, whatever the target
-    packed, segments = pack(examples)
-    for found in (
-        gradients(model.loss(x, y, padding_mask=real)),
-        gradients(model(x, y, padding_mask=real).loss),
-        gradients(model.loss(packed, pack(targets)[0], segments=segments)),
-    ):
-        for ours, theirs in zip(found, wanted, strict=True):
-            close(ours, theirs)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_packed_rows_may_be_longer_than_the_context(kind, pos_enc_type):
-    model = lm(kind, pos_enc_type=pos_enc_type)
-    examples = [tokens(CONTEXT), tokens(5)]
-    x, segments = pack(examples)
-    alone = torch.cat([model(example[None]).logits[0] for example in examples])
-    close(model(x, segments=segments).logits[0], alone)
-    with pytest.raises(
-        ValueError, match=r"positions: expected 0 to 23 \(the context, max_block_size=24\), got 0 to 28"
-    ):
-        model(x, segments=torch.zeros_like(segments))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_positions_may_be_given(kind, pos_enc_type):
-    model, x = lm(kind, pos_enc_type=pos_enc_type), tokens(2, 6)
-    counted = torch.arange(6)[None]
-    wanted = model(x).logits
-    for positions in (counted, counted.expand(2, -1)):
-        close(model(x, positions=positions).logits, wanted)
-    if kind == "rel_sym_attn":
-        with pytest.raises(ValueError, match="positions: expected 0 to 5"):
-            model(x, positions=counted + 3)
-    elif pos_enc_type == "pos_emb" or kind == "positional_symbols":
-        assert (model(x, positions=counted + 3).logits - wanted).abs().max() > 1e-3
-    else:  # rotary positions are relative, but for the rounding of their tables to float32
-        close(model(x, positions=counted + 3).logits, wanted, 1e-5)
-
-
-# ---- inside
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("anew", [True, False])
-def test_trace_is_what_forward_does(kind, anew):
-    options = {} if kind == "transformer" else {"update_symbols_each_layer": anew}
-    model, x = lm(kind, pos_enc_type="RoPE", **options), tokens(2, 6)
-    real = torch.tensor([[True] * 6, [False] * 2 + [True] * 4])
-    hidden, states, maps = model.trace(x, padding_mask=real)
-    close(hidden, model.hidden(x, padding_mask=real))
-    assert len(states) == LAYERS + 1 and len(maps) == LAYERS
-    entered = record(model.layers.blocks[1], lambda: model(x, padding_mask=real))
-    close(states[1], entered[0])
-    close(model.layers.norm(states[-1]), hidden)
-    sensory = maps[0] if kind == "transformer" else maps[0].sa_weights
-    assert sensory.shape == (2, 4 if kind == "transformer" else 2, 6, 6)
-    assert not sensory.triu(1).any() and not sensory[1, :, :, :2].any()
-    if kind != "transformer":
-        assert isinstance(maps[0], DualAttentionOutput)
-        assert [tuple(found.shape) for found in maps[0].ra_maps] == [(2, 2, 6, 6), (2, 6, 6, 2)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("anew", [True, False])
-def test_gradient_checkpointing_changes_no_gradient(kind, anew):
-    options = {} if kind == "transformer" else {"update_symbols_each_layer": anew}
-    model = lm(kind, dropout_rate=0.3, pos_enc_type="RoPE", **options).train()
-    x, targets = tokens(2, 6), tokens(2, 6)
-    calls = [0]
-    model.layers.blocks[0].register_forward_pre_hook(lambda *_: calls.__setitem__(0, calls[0] + 1))
-
-    def gradients(again):
-        model.gradient_checkpointing = again
-        calls[0] = 0
-        torch.manual_seed(5)
-        found = torch.autograd.grad(model.loss(x, targets), list(model.parameters()))
-        return found, calls[0]
-
-    (plain, once), (again, twice) = gradients(False), gradients(True)
-    assert (once, twice) == (1, 2)
-    for ours, theirs in zip(again, plain, strict=True):
-        close(ours, theirs, 1e-12)
-
-
-def test_only_the_numbers_of_a_block_are_kept_with_gradient_checkpointing():
-    model = build("symbolic_attention", n_layers=4)
-    x = tokens(2, CONTEXT)
-
-    def kept(again):
-        model.gradient_checkpointing = again
-        sizes = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (sizes.append(t.numel()), t)[1], lambda t: t):
-            model(x, x)
-        return sum(sizes)
-
-    assert kept(True) < kept(False) / 2
-
-
-# ---- where values cannot be read
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_no_value_is_read_off_the_cpu(kind, pos_enc_type):
-    """On a GPU, that would wait for it. The meta device has no values at all."""
-    model = build(kind, pos_enc_type=pos_enc_type, device="meta")
-    x = torch.empty(2, 6, dtype=torch.long, device="meta")
-    real = torch.empty(2, 6, dtype=torch.bool, device="meta")
-    for options in ({}, {"padding_mask": real}, {"segments": x}, {"segments": x[:1], "padding_mask": real}):
-        assert model(x, x, **options).logits.shape == (2, 6, VOCAB)
-        assert model.loss(x, x, **options).shape == ()
-    assert model(x, positions=x).logits.shape == (2, 6, VOCAB)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "masked"), [("symbolic_attention", False), ("transformer", False), *((kind, True) for kind in KINDS)]
-)
-def test_compiles_as_one_graph(kind, masked):
-    model = build(kind, pos_enc_type="RoPE", n_layers=1)
-    x, targets = tokens(2, 12), tokens(2, 12)
-    given = {}
-    if masked:
-        given["padding_mask"] = torch.arange(12) >= torch.tensor([[0], [4]])
-        given["segments"] = (torch.arange(12) // 5)[None]
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda: model(x, targets, all_logits=False, **given), fullgraph=True, backend="aot_eager")
-    found, wanted = compiled(), model(x, targets, **given)
-    close(found.logits, wanted.logits[:, -1:], 1e-5)
-    close(found.loss, wanted.loss, 1e-5)
-    for ours, theirs in zip(
-        torch.autograd.grad(found.loss, list(model.parameters())),
-        torch.autograd.grad(wanted.loss, list(model.parameters())),
-        strict=True,
-    ):
-        close(ours, theirs, 1e-5)
-
-
-@pytest.mark.slow
-def test_gradient_checkpointing_compiles_as_one_graph():
-    model = build("symbolic_attention", pos_enc_type="RoPE", n_layers=1)
-    x = tokens(2, 12)
-    wanted = torch.autograd.grad(model.loss(x, x), list(model.parameters()))
-    model.gradient_checkpointing = True
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda x: model(x, x, loss_only=True).loss, fullgraph=True, backend="aot_eager")
-    loss = compiled(x)
-    for ours, theirs in zip(torch.autograd.grad(loss, list(model.parameters())), wanted, strict=True):
-        close(ours, theirs, 1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_exports(kind):
-    model = build(kind, pos_enc_type="RoPE", n_layers=1).eval()
-    x = tokens(2, 7)
-    exported = torch.export.export(model, (x,)).module()
-    close(exported(x)[0], model(x).logits, 1e-5)
-
-
 # ---- around training
 
 
@@ -700,119 +382,3 @@ def test_a_few_steps_learn(kind):
         losses.append(loss.item())
     assert losses[0] == pytest.approx(math.log(VOCAB), abs=0.1)
     assert losses[-1] < 0.75 * losses[0]
-
-
-# ---- bad input
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        ("transformer", {"pos_enc_type": "rope"}, "pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got 'rope'"),
-        ("transformer", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
-        ("transformer", {"vocab_size": 0}, "vocab_size: expected a positive number, got 0"),
-        ("transformer", {"max_block_size": 0}, "max_block_size: expected a positive number, got 0"),
-        ("transformer", {"dropout_rate": 1.5}, r"dropout.*: expected a rate in \[0, 1\), got 1.5"),
-        ("transformer", {"n_heads": 3}, "d_model: 16 is not divisible by the total number of heads, 3"),
-        ("transformer", {"norm_type": "batch"}, "norm_type: expected"),
-        ("transformer", {"activation": "step"}, "activation: expected one of"),
-        ("symbolic_attention", {"symbol_retrieval": "magic"}, "symbol_retrieval: expected one of"),
-        ("symbolic_attention", {"symbol_retrieval": "position_relative_2d"}, "needs use_relative_positional_symbols"),
-        ("symbolic_attention", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
-        ("symbolic_attention", {"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra: expected"),
-        ("symbolic_attention", {"ra_type": "ra"}, "ra_type: expected one of"),
-        (
-            "symbolic_attention",
-            {"symbol_retriever_config": {"shared": True}},
-            "symbol_retriever_config: expected the keys shared_symbol_retriever, .*, got 'shared'",
-        ),
-        (
-            "symbolic_attention",
-            {"symbol_retriever_config": {"shared_symbol_retriever": False}, "update_symbols_each_layer": False},
-            "update_symbols_each_layer: symbols that are retrieved once need",
-        ),
-        (
-            "symbolic_attention",
-            {"symbol_retrieval_kwargs": {"d_model": 8, "n_heads": 2, "n_symbols": 5}},
-            "symbol_retrieval_kwargs: expected d_model=16, the width of the model, got 8",
-        ),
-        (
-            "positional_symbols",
-            {"symbol_retrieval_kwargs": {"symbol_dim": 8, "max_length": 5}},
-            "symbol_retrieval_kwargs: expected symbol_dim=16, the width of the model, got 8",
-        ),
-        (
-            "rel_sym_attn",
-            {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
-            "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True",
-        ),
-        (
-            "symbolic_attention",
-            {"ra_kwargs": {"use_relative_positional_symbols": True}},
-            "ra_kwargs: symbol_retrieval='symbolic_attention' needs use_relative_positional_symbols=False",
-        ),
-        (
-            "symbolic_attention",
-            {"pos_enc_type": "RoPE", "ra_kwargs": {"key_dim": 8}},
-            r"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in both kinds of head, got \[4, 8\]",
-        ),
-        ("transformer", {"pos_enc_type": "RoPE", "n_heads": 16}, "dim: rotary embedding turns pairs of features"),
-    ],
-)
-def test_bad_arguments(kind, options, message):
-    with pytest.raises(ValueError, match=message):
-        build(kind, **options)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_further_arguments_of_blocks(kind):
-    block = build(kind, block_kwargs={"post_norm_dropout": False}).layers.blocks[0]
-    assert not block.post_norm_dropout
-    with pytest.raises(TypeError, match="causal"):  # which they must be
-        build(kind, block_kwargs={"causal": False})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_a_sequence_longer_than_the_context(kind, pos_enc_type):
-    model = build(kind, pos_enc_type=pos_enc_type)
-    message = "x: a sequence of 25 tokens is longer than the context, max_block_size=24"
-    with pytest.raises(ValueError, match=message):
-        model(tokens(2, CONTEXT + 1))
-    with pytest.raises(ValueError, match=message):
-        model(tokens(2, CONTEXT + 1), padding_mask=torch.ones(2, CONTEXT + 1, dtype=torch.bool))
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids, got dtype torch.float32"),
-        (
-            {"x": torch.zeros(4).long()},
-            ValueError,
-            r"x: expected token ids of shape \(batch, length\), got shape \(4,\)",
-        ),
-        ({"x": torch.full((2, 4), VOCAB)}, ValueError, r"x: expected token ids from 0 to 10, got 11 to 11"),
-        ({"x": torch.full((2, 4), -1)}, ValueError, r"x: expected token ids from 0 to 10, got -1 to -1"),
-        ({"targets": torch.zeros(2, 4)}, TypeError, "targets: expected integers, got dtype torch.float32"),
-        (
-            {"targets": torch.zeros(2, 3).long()},
-            ValueError,
-            r"targets: expected the shape of x, \(2, 4\), got \(2, 3\)",
-        ),
-        ({"targets": torch.full((2, 4), VOCAB)}, ValueError, "targets: expected 0 to 10, or -1 to be ignored, got 11"),
-        ({"loss_only": True, "targets": None}, ValueError, "loss_only: needs targets"),
-        ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean tensor"),
-        ({"padding_mask": torch.ones(2, 3).bool()}, ValueError, r"padding_mask: expected shape \(batch, length\) = "),
-        ({"segments": torch.zeros(4).long()}, ValueError, r"segments: expected integers of shape .* got shape \(4,\)"),
-        ({"segments": torch.zeros(2, 4)}, ValueError, "segments: expected integers of shape"),
-        ({"positions": torch.arange(4)}, ValueError, "positions: expected integers of shape"),
-        ({"positions": torch.arange(4)[None] + 21}, ValueError, r"positions: expected 0 to 23 .*, got 21 to 24"),
-        ({"cache": "none"}, TypeError, "cache: expected a cache, as new_cache"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
-def test_bad_input(kind, changes, error, message):
-    arguments = {"x": tokens(2, 4), "targets": tokens(2, 4)} | changes
-    with pytest.raises(error, match=message):
-        build(kind)(**arguments)

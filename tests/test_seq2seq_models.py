@@ -1,67 +1,22 @@
-"""Sequence-to-sequence models. Their agreement with the published package is in test_golden.py."""
+"""Sequence-to-sequence models: what they calculate. Their agreement with the published package is in
+`test_golden.py`, decoding and generation in `test_seq2seq_decoding.py`.
+"""
 
-import copy
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from dual_attention.estimate import counter_formulas
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever, SymbolicAttention
 
-from .golden.loading import load
-from .layers import assert_later_tokens_do_not_matter, float64, normal
-
-WIDTH, SOURCE, TARGET = 8, 9, 7
-TOKENS = {
-    "input_spec": {"type": "token", "vocab_size": 11},
-    "output_spec": {"type": "token", "vocab_size": 6},
-    "out_dim": 6,
-}
-VECTORS = {"input_spec": {"type": "vector", "dim": 3}, "output_spec": {"type": "vector", "dim": 2}, "out_dim": 2}
-SIZES = {"d_model": WIDTH, "n_layers_enc": 2, "n_layers_dec": 2, "in_block_size": SOURCE, "out_block_size": TARGET}
-BLOCK = {"dff": 12, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True}
-SYMBOLS = {
-    "symbolic_attention": {"d_model": WIDTH, "n_heads": 2, "n_symbols": 5},
-    "rel_sym_attn": {
-        "d_model": WIDTH,
-        "rel_n_heads": 2,
-        "symbolic_attn_n_heads": 2,
-        "n_symbols": 4,
-        "nbhd_delta": 2,
-    },
-    "positional_symbols": {"symbol_dim": WIDTH, "max_length": SOURCE},
-    "position_relative": {"symbol_dim": WIDTH, "max_rel_pos": 3},
-}
-KINDS = ["plain", *SYMBOLS]
-COUNTED_BY_LENGTH = settings(max_examples=12)
-
-
-def build(kind="plain", *, encoder=None, decoder=None, **arguments):
-    """A model in float64: of plain Transformer blocks, or with the symbols of that name."""
-    arguments = {**TOKENS, **SIZES, **arguments}
-    if kind == "plain":
-        heads, cls = {"n_heads": 2}, Seq2SeqTransformer
-    else:
-        ra_kwargs = {"n_relations": 3, "use_relative_positional_symbols": kind == "position_relative"}
-        heads, cls = {"n_heads_sa": 1, "n_heads_ra": 1, "ra_kwargs": ra_kwargs}, Seq2SeqDualAttnTransformer
-        arguments = {"symbol_retrieval": kind, "symbol_retrieval_kwargs": SYMBOLS[kind], **arguments}
-    encoder_kwargs = {**BLOCK, **heads, **(encoder or {})}
-    decoder_kwargs = {**BLOCK, **heads, "n_heads_cross": 2, **(decoder or {})}
-    return float64(cls(encoder_kwargs=encoder_kwargs, decoder_kwargs=decoder_kwargs, **arguments))
-
-
-def words(batch=3, source=SOURCE, target=TARGET):
-    return torch.randint(11, (batch, source)), torch.randint(6, (batch, target))
-
-
-def close(got, wanted):
-    torch.testing.assert_close(got, wanted, atol=1e-10, rtol=0)
-
+from .layers import assert_later_tokens_do_not_matter, normal
+from .seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, SYMBOLS, TARGET, TOKENS, VECTORS, WIDTH, build, close, words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is calculated
@@ -345,374 +300,38 @@ def test_classes_of_vectors():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Tied weights, and state dicts
-# ---------------------------------------------------------------------------------------------------------------------
-
-EMBEDDING, OUTPUT = "layers.target_embedder.weight", "layers.final_out.weight"
-
-
-def test_tied_weights_are_one():
-    model, (x, y) = build(), words()
-    embedding, output = model.get_parameter(EMBEDDING), model.get_parameter(OUTPUT)
-    assert model.tie_weights and embedding is output
-    assert build(tie_weights=False).get_num_params() - model.get_num_params() == embedding.numel()
-    untied = build(tie_weights=False)
-    untied.load_state_dict(model.state_dict())
-    targets = torch.randint(6, y.shape)
-    for net in (model, untied):
-        net(x, y, targets)[1].backward()
-    close(embedding.grad, untied.get_parameter(EMBEDDING).grad + untied.get_parameter(OUTPUT).grad)
-
-
-@pytest.mark.parametrize(
-    "tied, chosen, std",
-    [
-        (True, None, 1 / 8),
-        (False, None, 1),
-        (False, "scaled", 1 / 8),
-        (True, "published", 1),
-    ],
-)
-def test_how_large_embeddings_begin(tied, chosen, std):
-    spec = {"type": "token", "vocab_size": 500}
-    model = Seq2SeqTransformer(
-        **{**SIZES, "d_model": 64}, input_spec=spec, output_spec=spec, out_dim=500, tie_weights=tied,
-        embedding_init=chosen, encoder_kwargs={**BLOCK, "n_heads": 2},
-        decoder_kwargs={**BLOCK, "n_heads": 2, "n_heads_cross": 2},
-    )  # fmt: skip
-    for side in ("source", "target"):
-        assert model.layers[f"{side}_embedder"].weight.std().item() == pytest.approx(std, rel=0.05)
-    assert (model.get_parameter(OUTPUT).std().item() < 0.2) is (std < 1 or not tied)
-
-
-def test_untying():
-    model, (x, y) = build(), words()
-    before = model(x, y)[0]
-    model.untie_weights()
-    assert not model.tie_weights and model.get_parameter(EMBEDDING) is not model.get_parameter(OUTPUT)
-    close(model(x, y)[0], before)
-
-
-@pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("left_out", [None, EMBEDDING, OUTPUT])
-def test_state_dicts_of_tied_models(assign, left_out):
-    model, other, (x, y) = build(), build(), words()
-    state = copy.deepcopy(model.state_dict())
-    assert EMBEDDING in state and OUTPUT in state
-    state.pop(left_out, None)
-    other.load_state_dict(state, assign=assign)
-    assert other.get_parameter(EMBEDDING) is other.get_parameter(OUTPUT)
-    close(other(x, y)[0], model(x, y)[0])
-    assert (left_out in state) is (False if left_out else None in state)  # the caller's dict is as it was
-
-
-def test_off_the_meta_device_tied_weights_are_one():
-    with torch.device("meta"):
-        model = Seq2SeqTransformer(
-            **TOKENS, **SIZES, encoder_kwargs={**BLOCK, "n_heads": 2},
-            decoder_kwargs={**BLOCK, "n_heads": 2, "n_heads_cross": 2},
-        )  # fmt: skip
-    model = model.to_empty(device="cpu")
-    assert model.get_parameter(EMBEDDING) is model.get_parameter(OUTPUT)
-
-
-def test_two_weights_are_not_loaded_as_one():
-    state = build(tie_weights=False).state_dict()
-    with pytest.raises(
-        RuntimeError, match=r"target_embedder.weight and layers.final_out.weight differ.*tie_weights=False"
-    ):
-        build().load_state_dict(state)
-    build(tie_weights=False).load_state_dict(state)
-
-
-@pytest.mark.parametrize("tie_weights", [True, False])
-@pytest.mark.parametrize("nested", [True, False])
-def test_published_state_dicts_say_that_they_are_not_tied(tie_weights, nested):
-    golden = load("seq2seq", "seq2seq_words")
-    assert "tie_weights" not in golden.kwargs  # so it was True, and in effect False
-    model = Seq2SeqTransformer(**golden.kwargs, tie_weights=tie_weights).double()
-    extra = {name for name in golden.state_dict if name.startswith("layers.target_embedder.weights.")}
-    assert len(extra) == 2
-    if nested:
-        holder = nn.ModuleDict({"model": model})
-        holder.load_state_dict({f"model.{name}": tensor for name, tensor in golden.state_dict.items()})
-    else:
-        model.load_state_dict(golden.state_dict)
-    assert not model.tie_weights
-    assert model.state_dict().keys() == golden.state_dict.keys() - extra
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, golden.state_dict[name])
-
-
-def test_a_published_weight_under_its_extra_name_alone():
-    """Those who save each tensor once may have kept that name."""
-    golden = load("seq2seq", "seq2seq_words")
-    state = {name: tensor for name, tensor in golden.state_dict.items() if not name.startswith("layers.final_out.")}
-    model = Seq2SeqTransformer(**golden.kwargs).double()
-    model.load_state_dict(state)
-    assert torch.equal(model.get_parameter(OUTPUT), golden.state_dict[OUTPUT])
-
-
-def test_other_keys_are_still_unexpected():
-    state = build().state_dict()
-    state["layers.source_embedder.weights.weight"] = torch.zeros(1)
-    with pytest.raises(RuntimeError, match=r"Unexpected key.*source_embedder.weights.weight"):
-        build().load_state_dict(state)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Cached decoding
-# ---------------------------------------------------------------------------------------------------------------------
-
-chunks = st.lists(st.integers(1, 3), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) <= TARGET)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@COUNTED_BY_LENGTH
-@given(
-    sizes=chunks,
-    pos_enc=st.sampled_from(["sinusoidal", "learned", "none"]),
-    anew=st.booleans(),
-    reserve=st.booleans(),
-    lefts=st.none() | st.lists(st.integers(0, 2), min_size=3, max_size=3),
-    vectors=st.booleans(),
-)
-def test_cached_is_uncached(kind, sizes, pos_enc, anew, reserve, lefts, vectors):
-    more = {} if kind == "plain" else {"update_symbols_each_layer": anew}
-    model = build(kind, pos_enc=pos_enc, **more, **(VECTORS if vectors else {}))
-    length = sum(sizes)
-    x, y = (normal(3, SOURCE, 3), normal(3, length, 2)) if vectors else words(target=length)
-    source_mask = torch.arange(SOURCE) < torch.tensor([[2], [9], [5]])
-    target_mask = None if lefts is None else torch.arange(length) >= torch.tensor(lefts)[:, None]
-    with torch.no_grad():
-        memory = model.encode(x, source_padding_mask=source_mask)
-        masks = {"source_padding_mask": source_mask, "target_padding_mask": target_mask}
-        wanted = model.decode(y, memory, **masks)
-        cache, outs = model.new_cache(length if reserve else None), []
-        for chunk in y.split(sizes, dim=1):
-            seen = cache.length + chunk.shape[1]
-            masks["target_padding_mask"] = None if target_mask is None else target_mask[:, :seen]
-            outs.append(model.decode(chunk, memory, **masks, cache=cache))
-            assert cache.length == seen and cache.batch == 3
-    got = torch.cat(outs, dim=1)
-    where = slice(None) if target_mask is None else target_mask
-    close(got[where], wanted[where])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_cache_can_be_reordered_and_cropped(kind):
-    model, (x, y) = build(kind), words()
-    chosen = torch.tensor([2, 0, 0, 1])
-    with torch.no_grad():
-        memory = model.encode(x)
-        cache = model.new_cache()
-        model.decode(y[:, :4], memory, cache=cache)
-        cache.reorder(chosen)
-        later = torch.randint(6, (4, 2))
-        got = model.decode(later, memory[chosen], cache=cache)
-        close(got, model.decode(torch.cat([y[chosen, :4], later], dim=1), memory[chosen])[:, 4:])
-        if kind == "rel_sym_attn":
-            return  # its neighbourhoods keep a window
-        cache.crop(3)
-        close(
-            model.decode(later, memory[chosen], cache=cache),
-            model.decode(torch.cat([y[chosen, :3], later], dim=1), memory[chosen])[:, 3:],
-        )
-
-
-def test_a_failed_call_leaves_the_cache_as_it_was():
-    model, (x, y) = build("rel_sym_attn"), words()
-    with torch.no_grad():
-        memory, cache = model.encode(x), model.new_cache()
-        first = model.decode(y[:, :3], memory, cache=cache)
-        numbers = cache.numel()
-        with pytest.raises(ValueError, match="y: expected at most out_block_size=7 positions, got 5 after 3"):
-            model.decode(y[:, :5], memory, cache=cache)
-        model.layers.final_out.register_forward_pre_hook(fails := lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            model.decode(y[:, 3:5], memory, cache=cache)
-        assert fails and (cache.length, cache.numel()) == (3, numbers)
-        model.layers.final_out._forward_pre_hooks.clear()
-        close(torch.cat([first, model.decode(y[:, 3:], memory, cache=cache)], 1), model.decode(y, memory))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Generation
+# Arithmetic of training
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def greedy_by_hand(model, x, steps, start, stop=None, **masks):
-    rows = []
-    for i in range(len(x)):
-        y, own = torch.tensor([[start]]), {name: mask[i : i + 1] for name, mask in masks.items()}
-        for _ in range(steps):
-            logits, _ = model(x[i : i + 1], y, **own)
-            y = torch.cat([y, logits[:, -1].argmax(-1)[:, None]], dim=1)
-            if y[0, -1] == stop:
-                break
-        rows.append(y[0, 1:].tolist())
-    return rows
+def test_flops_of_the_transformer_are_what_is_counted():
+    """Each weight counts for the positions that pass through it; lengths differ, so that none is taken for another."""
+    for specs in (TOKENS, VECTORS):
+        model = build(**specs)
+        x, y = words(batch=2, source=5, target=3) if specs is TOKENS else (normal(2, 5, 3), normal(2, 3, 2))
+        with FlopCounterMode(display=False, custom_mapping=counter_formulas()) as counter:
+            model(x, y, y)
+        assert model.flops_per_pair(5, 3) * 2 == 3 * counter.get_total_flops()
 
 
-def rows_until(tokens, stop):
-    """Lists of tokens up to and including the first stop token."""
-    rows = tokens.tolist()
-    return [row[: row.index(stop) + 1] if stop in row else row for row in rows]
+def test_flops_of_dual_attention():
+    """One head of each kind, of width 4; symbols are retrieved for every block, or once on each side."""
+    model = build("symbolic_attention")
+    attention = 3 * WIDTH * 4 + 4 * 4, 3 * WIDTH * 4 + 4 * 4 + 2 * WIDTH * 3 + 4 * 3
+    block, cross, symbols = sum(attention) + 2 * WIDTH * 12, 2 * WIDTH**2, WIDTH**2 + 2 * 5 * WIDTH
+    pairs = (4 + 4) + (4 + 4) + 3 * (1 + 1)
+    for s, t in ((SOURCE, TARGET), (4, 2)):
+        weights = 2 * (block + symbols) * s + 2 * cross * s + (2 * (block + cross + symbols) + WIDTH * 6) * t
+        wanted = 6 * (weights + 2 * pairs * (s * s + t * t) + 2 * 2 * WIDTH * s * t)
+        assert model.flops_per_pair(s, t) == wanted
+    once = build("symbolic_attention", update_symbols_each_layer=False)
+    assert model.flops_per_pair() - once.flops_per_pair() == 6 * symbols * (SOURCE + TARGET)
 
 
-@pytest.mark.parametrize("use_cache", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_greedy_generation_is_the_model_again_and_again(kind, use_cache):
-    model, (x, _) = build(kind), words(batch=5)
-    masks = {"source_padding_mask": torch.arange(SOURCE) < torch.tensor([[2], [9], [5], [7], [1]])}
-    got = model.generate(x, TARGET, start_token=1, use_cache=use_cache, **masks)
-    assert got.dtype == torch.int64
-    assert got.tolist() == greedy_by_hand(model, x, TARGET, 1, **masks)
-    stop = int(got[0, 2])
-    ended = model.generate(x, TARGET, start_token=1, stop_token=stop, use_cache=use_cache, **masks)
-    assert rows_until(ended, stop) == greedy_by_hand(model, x, TARGET, 1, stop, **masks)
-    first = ended[0].tolist().index(stop)
-    assert set(ended[0, first:].tolist()) == {stop}  # padded with the stop token, unless another is named
-    padded = model.generate(x, TARGET, start_token=1, stop_token=stop, pad_token=0, use_cache=use_cache, **masks)
-    assert set(padded[0, first + 1 :].tolist()) <= {0} and padded[0, first] == stop
-
-
-@torch.no_grad()
-def best_by_trying_all(model, x, length, start):
-    """The likeliest target of ``length`` tokens, and its log-probability."""
-    all_targets = torch.cartesian_prod(*[torch.arange(6)] * length)
-    y = torch.cat([torch.full((len(all_targets), 1), start), all_targets[:, :-1]], dim=1)
-    logits = model.decode(y, model.encode(x).expand(len(y), -1, -1))
-    scores = logits.log_softmax(-1).gather(2, all_targets[..., None]).sum((1, 2))
-    return all_targets[scores.argmax()], scores.max()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_wide_beams_find_the_likeliest_target(kind):
-    model, (x, _) = build(kind), words(batch=2)
-    for use_cache in (True, False):
-        tokens, scores = model.beam_search(x, 3, 36, start_token=2, length_penalty=0.0, use_cache=use_cache)
-        assert tokens.shape == (2, 1, 3)
-        for i in range(2):
-            wanted, score = best_by_trying_all(model, x[i : i + 1], 3, 2)
-            assert torch.equal(tokens[i, 0], wanted)
-            close(scores[i, 0], score)
-    assert torch.equal(model.generate(x, 3, start_token=2, num_beams=36, length_penalty=0.0), tokens[:, 0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@COUNTED_BY_LENGTH
-@given(
-    num_beams=st.integers(1, 4),
-    penalty=st.sampled_from([0.0, 1.0, 2.0]),
-    stop=st.none() | st.integers(0, 5),
-    early=st.booleans(),
-    masked=st.booleans(),
-)
-def test_beams_with_and_without_a_cache(kind, num_beams, penalty, stop, early, masked):
-    model, (x, _) = build(kind), words()
-    arguments = {"start_token": 3, "stop_token": stop, "length_penalty": penalty, "early_stopping": early}
-    if masked:
-        arguments["source_padding_mask"] = torch.arange(SOURCE) < torch.tensor([[2], [9], [5]])
-    searches = [
-        model.beam_search(x, 6, num_beams, num_return=num_beams, use_cache=use_cache, **arguments)
-        for use_cache in (True, False)
-    ]
-    close(searches[0].scores, searches[1].scores)
-    assert torch.equal(searches[0].tokens, searches[1].tokens)
-    assert (searches[0].scores.diff(dim=1) <= 0).all()
-    if num_beams == 1 and stop is None:
-        del arguments["early_stopping"]
-        assert torch.equal(searches[0].tokens[:, 0], model.generate(x, 6, **arguments))
-
-
-def test_sampling_is_seeded_and_spread_as_the_model_says():
-    model, (x, _) = build(), words(batch=1)
-    many = x.expand(4000, -1)
-    one, other = (model.generate(many, 2, start_token=0, temperature=1.0, seed=5) for _ in range(2))
-    assert torch.equal(one, other)
-    wanted = model(x, torch.tensor([[0]]))[0][0, -1].softmax(-1)
-    found = torch.bincount(one[:, 0], minlength=6) / len(one)
-    assert (found - wanted).abs().max() < 0.04
-    drawn = model.generate(many, 1, start_token=0, temperature=1.0, top_k=2, seed=5)
-    assert set(drawn.flatten().tolist()) == set(wanted.topk(2).indices.tolist())
-
-
-def test_processors_see_the_prefix_and_what_was_made():
-    model, (x, y) = build(), words()
-    seen = []
-
-    def never_again(tokens, logits):
-        seen.append(tokens)
-        return logits.scatter(1, tokens, -torch.inf)
-
-    got = model.generate(x, 3, start_token=y[:, :2], logits_processors=[never_again])
-    assert torch.equal(seen[-1], torch.cat([y[:, :2], got[:, :2]], dim=1))
-    assert all(len(set(row)) == 3 for row in got.tolist())
-
-
-def test_a_prefix_for_each_source():
-    model, (x, y) = build("positional_symbols"), words()
-    got = model.generate(x, 4, start_token=y[:, :3])
-    for i in range(3):
-        close(got[i : i + 1], model.generate(x[i : i + 1], 4, start_token=y[i : i + 1, :3]))
-    assert torch.equal(got[:, 0], model(x, y[:, :3])[0][:, -1].argmax(-1))
-    same = model.generate(x, 4, start_token=y[:1, :2])
-    assert torch.equal(same, model.generate(x, 4, start_token=y[:1, :2].expand(3, -1)))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("use_cache", [True, False])
-def test_vectors_are_fed_back(kind, use_cache):
-    model, x, start = build(kind, **VECTORS), normal(3, SOURCE, 3), normal(3, 2, 2)
-    mask = torch.arange(SOURCE) < torch.tensor([[2], [9], [5]])
-    got = model.generate_vectors(x, 5, start=start, source_padding_mask=mask, use_cache=use_cache)
-    y = start
-    for _ in range(5):
-        with torch.no_grad():
-            y = torch.cat([y, model(x, y, source_padding_mask=mask)[0]], dim=1)
-    close(got, y[:, 2:])
-    assert model.generate_vectors(x, 0, start=start).shape == (3, 0, 2)
-
-
-def test_generation_leaves_the_mode_and_asks_for_no_gradients():
-    model, (x, _) = build(embedding_dropout=0.5), words()
-    wanted = model.generate(x, 5, start_token=0)
-    model.train()
-    model.layers.encoder_blocks[0].eval()
-    modes = [module.training for module in model.modules()]
-    for _ in range(2):
-        assert torch.equal(model.generate(x, 5, start_token=0), wanted)
-    model.generate(x, 5, start_token=0, num_beams=3)
-    assert [module.training for module in model.modules()] == modes and torch.is_grad_enabled()
-
-
-def test_no_new_tokens_and_no_sources():
-    model, (x, _) = build(), words()
-    assert model.generate(x, 0, start_token=0).shape == (3, 0)
-    assert model.generate(x, 0, start_token=0, num_beams=2).shape == (3, 0)
-    assert len(model.generate(x[:0], 4, start_token=0)) == 0
-
-
-@pytest.mark.parametrize("kind", ["plain", "position_relative"])
-def test_learns_to_reverse(kind):
-    """A small model fits a batch of reversed sequences, and then writes them by itself."""
-    torch.manual_seed(1)
-    sizes = {"d_model": 32, "n_layers_enc": 1, "n_layers_dec": 1}
-    retrieval = {} if kind == "plain" else {"symbol_retrieval_kwargs": {"symbol_dim": 32, "max_rel_pos": 8}}
-    model = build(kind, **sizes, **retrieval, input_spec={"type": "token", "vocab_size": 6}).float().train()
-    x = torch.randint(1, 5, (12, 5))
-    targets = torch.cat([x.flip(1), torch.full((12, 1), 5)], dim=1)
-    y = torch.cat([torch.zeros(12, 1, dtype=torch.long), x.flip(1)], dim=1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(120):
-        optimiser.zero_grad()
-        model(x, y, targets)[1].backward()
-        optimiser.step()
-    for num_beams in (1, 3):
-        got = model.generate(x, 7, start_token=0, stop_token=5, num_beams=num_beams)
-        assert torch.equal(got[:, :6], targets)
+def test_model_flops_utilisation():
+    model = build()
+    assert model.estimate_mfu(3, 2.0) == pytest.approx(model.flops_per_pair(SOURCE, TARGET) * 3 / 2.0 / 312e12)
+    assert model.estimate_mfu(3, 2.0, flops_promised=1e9) == pytest.approx(model.flops_per_pair() * 3 / 2.0 / 1e9)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -775,176 +394,3 @@ def test_published_parameter_counts(layers, width, of_encoder, of_decoder, rel_p
                 )
             # The paper's models were not tied in effect.
             assert model.get_num_params() == parameters - (85 * width if tied else 0)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Bad input
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "kind, arguments, message",
-    [
-        ("plain", {"input_spec": {"type": "image"}}, "input_spec: expected 'type' to be .* got 'image'"),
-        ("plain", {"input_spec": {}}, "input_spec: expected 'type'"),
-        ("plain", {"output_spec": {"type": "token"}}, "output_spec: expected 'vocab_size' .* got None"),
-        ("plain", {"output_spec": {"type": "vector", "dim": 0}}, "output_spec: expected 'dim' .* got 0"),
-        ("plain", {"output_spec": {"type": "vector", "dim": 2.0}}, "output_spec: expected 'dim' .* got 2.0"),
-        ("plain", {"out_dim": 7}, "tie_weights: .*out_dim=7 and vocab_size=6"),
-        ("plain", {"out_dim": 0}, "out_dim: .*got 0"),
-        ("plain", {"n_layers_enc": 0}, "n_layers_enc: .*got 0"),
-        ("plain", {"n_layers_dec": -1}, "n_layers_dec: .*got 0"),
-        ("plain", {"in_block_size": 0}, "in_block_size: .*got 0"),
-        ("plain", {"pos_enc": "rope"}, "pos_enc: .*got 'rope'"),
-        ("plain", {"loss_type": "l1"}, "loss_type: .*got 'l1'"),
-        ("plain", {"embedding_init": "small"}, "embedding_init: .*got 'small'"),
-        ("plain", {"embedding_dropout": 1.0}, "dropout: .*got 1.0"),
-        ("plain", {"embedding_dropout": 1.0, "pos_enc": "none"}, "embedding_dropout: .*got 1.0"),
-        ("symbolic_attention", {"symbol_retrieval": "sym"}, "symbol_retrieval: .*got 'sym'"),
-        (
-            "position_relative",
-            {"encoder": {"ra_kwargs": {}}},
-            r"encoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=True",
-        ),
-        (
-            "symbolic_attention",
-            {"decoder": {"ra_kwargs": {"use_relative_positional_symbols": True}}},
-            r"decoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=False",
-        ),
-        (
-            "rel_sym_attn",
-            {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
-            "symbol_retrieval_kwargs: with causal_nbhd=False .*later tokens",
-        ),
-        (
-            "positional_symbols",
-            {"symbol_retrieval_kwargs": {"symbol_dim": 4, "max_length": 9}},
-            "symbol_retrieval_kwargs: expected symbol_dim=8, the width of the model, got 4",
-        ),
-        (
-            "symbolic_attention",
-            {
-                "decoder_symbol_retrieval": "symbolic_attention",
-                "decoder_symbol_retrieval_kwargs": {"d_model": 4, "n_heads": 2, "n_symbols": 5},
-            },
-            "decoder_symbol_retrieval_kwargs: expected d_model=8, the width of the model, got 4",
-        ),
-        ("symbolic_attention", {"decoder_symbol_retrieval_kwargs": {}}, "needs decoder_symbol_retrieval"),
-    ],
-)
-def test_bad_constructions_are_refused(kind, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(kind, **arguments)
-
-
-def test_a_specification_is_a_mapping():
-    with pytest.raises(TypeError, match=r"input_spec: expected a mapping .* got 'token'"):
-        build(input_spec="token")
-
-
-def test_arguments_are_not_changed():
-    arguments = {
-        **copy.deepcopy({**TOKENS, **SIZES}),
-        "encoder_kwargs": {**BLOCK, "n_heads": 2},
-        "decoder_kwargs": {**BLOCK, "n_heads": 2, "n_heads_cross": 2},
-    }
-    before = copy.deepcopy(arguments)
-    Seq2SeqTransformer(**arguments)
-    assert arguments == before
-
-
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"x": torch.full((3, 4), 11)}, ValueError, "x: expected token ids from 0 to 10, got 11 to 11"),
-        ({"x": torch.full((3, 4), -1)}, ValueError, "x: expected token ids from 0 to 10, got -1"),
-        ({"y": torch.full((3, 4), 6)}, ValueError, "y: expected token ids from 0 to 5"),
-        ({"x": torch.zeros(3, 4)}, TypeError, "x: expected integer token ids, got dtype torch.float32"),
-        ({"x": torch.zeros(4, dtype=torch.long)}, ValueError, "x: expected token ids of shape"),
-        ({"x": torch.zeros(3, 10, dtype=torch.long)}, ValueError, "x: expected at most in_block_size=9 .*got 10"),
-        ({"y": torch.zeros(3, 8, dtype=torch.long)}, ValueError, "y: expected at most out_block_size=7 .*got 8"),
-        ({"y": torch.zeros(2, 4, dtype=torch.long)}, ValueError, "as many sources as there are targets"),
-        ({"y": torch.zeros(3, 0, dtype=torch.long), "targets": None}, ValueError, "y: expected at least one position"),
-        ({"targets": torch.zeros(3, 3, dtype=torch.long)}, ValueError, "targets: expected shape"),
-        ({"targets": torch.zeros(3, 4)}, TypeError, "targets: expected integers"),
-        ({"targets": torch.full((3, 4), 6)}, ValueError, "targets: expected 0 to 5"),
-        ({"source_padding_mask": torch.ones(3, 4)}, TypeError, "source_padding_mask: expected a boolean"),
-        ({"source_padding_mask": torch.ones(3, 5).bool()}, ValueError, "source_padding_mask: expected shape"),
-        ({"target_padding_mask": torch.ones(1, 4).bool()}, ValueError, "target_padding_mask: expected shape"),
-        ({"loss_mask": torch.ones(3, 4)}, TypeError, "loss_mask: expected a boolean"),
-        ({"loss_mask": torch.ones(3, 5).bool()}, ValueError, "loss_mask: expected shape"),
-    ],
-)
-def test_bad_calls_are_refused(arguments, error, message):
-    tokens = torch.zeros(3, 4, dtype=torch.long)
-    with pytest.raises(error, match=message):
-        build()(**{"x": tokens, "y": tokens, "targets": tokens, **arguments})
-
-
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"x": torch.zeros(3, 4, 2)}, ValueError, r"x: expected shape \(batch, length, 3\)"),
-        ({"x": torch.zeros(3, 4, 3).long()}, TypeError, "x: expected floating-point vectors"),
-        ({"targets": torch.zeros(3, 4, 2).long()}, TypeError, "targets: .*loss_type='cross_entropy'"),
-        ({"targets": torch.zeros(3, 4)}, ValueError, "targets: expected shape"),
-    ],
-)
-def test_bad_vectors_are_refused(arguments, error, message):
-    vectors = torch.zeros(3, 4, 2)
-    with pytest.raises(error, match=message):
-        build(**VECTORS).float()(**{"x": torch.zeros(3, 4, 3), "y": vectors, "targets": vectors, **arguments})
-
-
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"max_new_tokens": 8}, ValueError, "max_new_tokens: expected at most 7 .*out_block_size=7; got 8"),
-        ({"max_new_tokens": -1}, ValueError, "max_new_tokens: .*got -1"),
-        ({"start_token": 6}, ValueError, "start_token: .*from 0 to 5, got 6"),
-        ({"start_token": torch.zeros(2, 1).long()}, ValueError, "prefix .*3 sources"),
-        ({"start_token": torch.zeros(3, 0).long()}, ValueError, "start_token: expected at least one"),
-        ({"start_token": 0.5}, TypeError, "start_token: expected an integer"),
-        ({"stop_token": 6}, ValueError, "stop_token.*from 0 to 5, got 6"),
-        ({"num_beams": 0}, ValueError, "num_beams: .*got 0"),
-        ({"num_beams": 2, "temperature": 1.0}, ValueError, "beam search samples nothing"),
-        ({"num_beams": 2, "logits_processors": [lambda _, logits: logits]}, ValueError, "beam search samples nothing"),
-        ({"num_beams": 2, "top_k": 3}, ValueError, "beam search samples nothing"),
-        ({"temperature": -1.0}, ValueError, "temperature"),
-        ({"seed": 0, "generator": torch.Generator()}, ValueError, "seed"),
-    ],
-)
-def test_bad_generations_are_refused(arguments, error, message):
-    x = torch.zeros(3, 4, dtype=torch.long)
-    with pytest.raises(error, match=message):
-        build().generate(x, **{"max_new_tokens": 3, "start_token": 0, **arguments})
-
-
-def test_models_that_cannot_generate_say_so():
-    x, vectors = torch.zeros(3, 4, dtype=torch.long), normal(3, 4, 3)
-    with pytest.raises(ValueError, match="needs a causal decoder"):
-        build(decoder={"causal": False}).generate(x, 3, start_token=0)
-    with pytest.raises(ValueError, match="generate_vectors is for vectors"):
-        build(**VECTORS).generate(vectors, 3, start_token=0)
-    with pytest.raises(ValueError, match="out_dim=9 classes are more than the tokens"):
-        build(out_dim=9, tie_weights=False).generate(x, 3, start_token=0)
-    with pytest.raises(ValueError, match="generate_vectors: needs a decoder that reads vectors"):
-        build().generate_vectors(x, 3, start=normal(3, 1, 2))
-    with pytest.raises(ValueError, match=r"generate_vectors: needs .*out_dim=4"):
-        build(**{**VECTORS, "out_dim": 4}).generate_vectors(vectors, 3, start=normal(3, 1, 2))
-    with pytest.raises(ValueError, match="length: expected at most 7"):
-        build(**VECTORS).generate_vectors(vectors, 8, start=normal(3, 1, 2))
-    with pytest.raises(ValueError, match=r"start: expected shape \(batch, length, 2\)"):
-        build(**VECTORS).generate_vectors(vectors, 2, start=normal(3, 1, 3))
-
-
-def test_a_cache_of_a_decoder_that_is_not_causal_is_refused():
-    model, (x, y) = build(decoder={"causal": False}), words()
-    with torch.no_grad(), pytest.raises(ValueError, match="cache: needs is_causal=True"):
-        model.decode(y, model.encode(x), cache=model.new_cache())
-
-
-def test_a_cache_of_another_model_is_refused():
-    model, (x, y) = build(), words()
-    with torch.no_grad(), pytest.raises(ValueError, match="cache: expected the parts"):
-        model.decode(y, model.encode(x), cache=build("positional_symbols").new_cache())

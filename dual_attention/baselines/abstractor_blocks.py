@@ -42,9 +42,11 @@ class _AbstractorBlock(Block, ABC):
         dropout_rate: float,
         activation: str,
         norm_first: bool,
-        bias: bool,
-        symbol_self_attn: bool,
-        rel_activation: str | Activation,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        *,
+        symbol_self_attn: bool = True,
+        rel_activation: str | Activation = "softmax",
     ) -> None:
         super().__init__(dropout_rate, norm_first)
         self.d_model = d_model
@@ -52,6 +54,11 @@ class _AbstractorBlock(Block, ABC):
         self.self_attn = Attention(d_model, n_heads, **attn) if symbol_self_attn else None
         self.rel_attn = RelationalCrossAttention(d_model, n_heads, activation=rel_activation, **attn)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self._add_norms(norm_type)
+
+    @abstractmethod
+    def _add_norms(self, norm_type: NormType) -> None:
+        """Register the normalisations, by which the two forms differ."""
 
     def forward(
         self,
@@ -122,27 +129,11 @@ class AbstractorBlock(_AbstractorBlock):
         rel_activation: of the relations: softmax, or an elementwise one.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        norm_type: NormType = "layernorm",
-        bias: bool = True,
-        *,
-        symbol_self_attn: bool = True,
-        rel_activation: str | Activation = "softmax",
-    ) -> None:
-        super().__init__(
-            d_model, n_heads, dff, dropout_rate, activation, norm_first, bias, symbol_self_attn, rel_activation
-        )
-        self.norm_objects = create_norm(d_model, norm_type if norm_first else "none")
-        self.norm1 = create_norm(d_model, norm_type if symbol_self_attn else "none")
-        self.norm2 = create_norm(d_model, norm_type)
-        self.norm3 = create_norm(d_model, norm_type)
+    def _add_norms(self, norm_type: NormType) -> None:
+        self.norm_objects = create_norm(self.d_model, norm_type if self.norm_first else "none")
+        self.norm1 = create_norm(self.d_model, "none" if self.self_attn is None else norm_type)
+        self.norm2 = create_norm(self.d_model, norm_type)
+        self.norm3 = create_norm(self.d_model, norm_type)
 
     def _steps(
         self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
@@ -167,25 +158,9 @@ class ObjectStreamAbstractorBlock(_AbstractorBlock):
     Arguments as :class:`AbstractorBlock`.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        norm_type: NormType = "layernorm",
-        bias: bool = True,
-        *,
-        symbol_self_attn: bool = True,
-        rel_activation: str | Activation = "softmax",
-    ) -> None:
-        super().__init__(
-            d_model, n_heads, dff, dropout_rate, activation, norm_first, bias, symbol_self_attn, rel_activation
-        )
-        self.norm1 = create_norm(d_model, norm_type)
-        self.norm2 = create_norm(d_model, norm_type)
+    def _add_norms(self, norm_type: NormType) -> None:
+        self.norm1 = create_norm(self.d_model, norm_type)
+        self.norm2 = create_norm(self.d_model, norm_type)
 
     def _steps(
         self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]

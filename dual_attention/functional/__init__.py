@@ -38,10 +38,8 @@ from .masks import (
     directional_mask,
     mask_pattern,
     padding_mask,
-    positions_from_padding,
-    positions_from_segments,
-    segments_from_lengths,
 )
+from .positions import positions_from_padding, positions_from_segments, segments_from_lengths
 from .relational import RelationalAttentionOutput, relational_attention
 from .relational_cross import disentangled_relational_cross_attention, relational_cross_attention
 from .rotary import apply_rotary, rotary_tables

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from make_golden import float64_kept, require_published  # noqa: E402
+from published import float64_kept, require_published  # noqa: E402
 
 COMMON = {
     "vocab_size": 13,

@@ -1,0 +1,200 @@
+"""Sequence-to-sequence models refuse bad arguments, and say why."""
+
+import copy
+
+import pytest
+import torch
+
+from dual_attention.seq2seq_models import Seq2SeqTransformer
+
+from .layers import normal
+from .seq2seq import (
+    BLOCK,
+    SIZES,
+    SYMBOLS,
+    TOKENS,
+    VECTORS,
+    build,
+    words,
+)
+
+
+@pytest.mark.parametrize(
+    "kind, arguments, message",
+    [
+        ("plain", {"input_spec": {"type": "image"}}, "input_spec: expected 'type' to be .* got 'image'"),
+        ("plain", {"input_spec": {}}, "input_spec: expected 'type'"),
+        ("plain", {"output_spec": {"type": "token"}}, "output_spec: expected 'vocab_size' .* got None"),
+        ("plain", {"output_spec": {"type": "vector", "dim": 0}}, "output_spec: expected 'dim' .* got 0"),
+        ("plain", {"output_spec": {"type": "vector", "dim": 2.0}}, "output_spec: expected 'dim' .* got 2.0"),
+        ("plain", {"out_dim": 7}, "tie_weights: .*out_dim=7 and vocab_size=6"),
+        ("plain", {"out_dim": 0}, "out_dim: .*got 0"),
+        ("plain", {"n_layers_enc": 0}, "n_layers_enc: .*got 0"),
+        ("plain", {"n_layers_dec": -1}, "n_layers_dec: .*got 0"),
+        ("plain", {"in_block_size": 0}, "in_block_size: .*got 0"),
+        ("plain", {"pos_enc": "rope"}, "pos_enc: .*got 'rope'"),
+        ("plain", {"loss_type": "l1"}, "loss_type: .*got 'l1'"),
+        ("plain", {"embedding_init": "small"}, "embedding_init: .*got 'small'"),
+        ("plain", {"embedding_dropout": 1.0}, "dropout: .*got 1.0"),
+        ("plain", {"embedding_dropout": 1.0, "pos_enc": "none"}, "embedding_dropout: .*got 1.0"),
+        ("symbolic_attention", {"symbol_retrieval": "sym"}, "symbol_retrieval: .*got 'sym'"),
+        (
+            "position_relative",
+            {"encoder": {"ra_kwargs": {}}},
+            r"encoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=True",
+        ),
+        (
+            "symbolic_attention",
+            {"decoder": {"ra_kwargs": {"use_relative_positional_symbols": True}}},
+            r"decoder_kwargs\['ra_kwargs'\]: .*use_relative_positional_symbols=False",
+        ),
+        (
+            "rel_sym_attn",
+            {"symbol_retrieval_kwargs": {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}},
+            "symbol_retrieval_kwargs: with causal_nbhd=False .*later tokens",
+        ),
+        (
+            "positional_symbols",
+            {"symbol_retrieval_kwargs": {"symbol_dim": 4, "max_length": 9}},
+            "symbol_retrieval_kwargs: expected symbol_dim=8, the width of the model, got 4",
+        ),
+        (
+            "symbolic_attention",
+            {
+                "decoder_symbol_retrieval": "symbolic_attention",
+                "decoder_symbol_retrieval_kwargs": {"d_model": 4, "n_heads": 2, "n_symbols": 5},
+            },
+            "decoder_symbol_retrieval_kwargs: expected d_model=8, the width of the model, got 4",
+        ),
+        ("symbolic_attention", {"decoder_symbol_retrieval_kwargs": {}}, "needs decoder_symbol_retrieval"),
+    ],
+)
+def test_bad_constructions_are_refused(kind, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(kind, **arguments)
+
+
+def test_a_specification_is_a_mapping():
+    with pytest.raises(TypeError, match=r"input_spec: expected a mapping .* got 'token'"):
+        build(input_spec="token")
+
+
+def test_arguments_are_not_changed():
+    arguments = {
+        **copy.deepcopy({**TOKENS, **SIZES}),
+        "encoder_kwargs": {**BLOCK, "n_heads": 2},
+        "decoder_kwargs": {**BLOCK, "n_heads": 2, "n_heads_cross": 2},
+    }
+    before = copy.deepcopy(arguments)
+    model = Seq2SeqTransformer(**arguments)
+    assert arguments == before
+    arguments["encoder_kwargs"]["n_heads"] = 4
+    assert model.encoder_kwargs["n_heads"] == 2
+
+
+@pytest.mark.parametrize("kind", ["plain", "symbolic_attention"])
+def test_published_attributes_are_kept(kind):
+    model = build(kind)
+    for name, value in {**TOKENS, **SIZES, "loss_ignore_idx": -1}.items():
+        assert getattr(model, name) == value
+    heads = {"n_heads": 2} if kind == "plain" else {"n_heads_sa": 1, "n_heads_ra": 1}
+    for name, more in (("encoder_kwargs", {}), ("decoder_kwargs", {"n_heads_cross": 2})):
+        given = getattr(model, name)
+        assert {**given, **BLOCK, **heads, **more} == given
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"x": torch.full((3, 4), 11)}, ValueError, "x: expected token ids from 0 to 10, got 11 to 11"),
+        ({"x": torch.full((3, 4), -1)}, ValueError, "x: expected token ids from 0 to 10, got -1"),
+        ({"y": torch.full((3, 4), 6)}, ValueError, "y: expected token ids from 0 to 5"),
+        ({"x": torch.zeros(3, 4)}, TypeError, "x: expected integer token ids, got dtype torch.float32"),
+        ({"x": torch.zeros(4, dtype=torch.long)}, ValueError, "x: expected token ids of shape"),
+        ({"x": torch.zeros(3, 10, dtype=torch.long)}, ValueError, "x: expected at most in_block_size=9 .*got 10"),
+        ({"y": torch.zeros(3, 8, dtype=torch.long)}, ValueError, "y: expected at most out_block_size=7 .*got 8"),
+        ({"y": torch.zeros(2, 4, dtype=torch.long)}, ValueError, "as many sources as there are targets"),
+        ({"y": torch.zeros(3, 0, dtype=torch.long), "targets": None}, ValueError, "y: expected at least one position"),
+        ({"targets": torch.zeros(3, 3, dtype=torch.long)}, ValueError, "targets: expected shape"),
+        ({"targets": torch.zeros(3, 4)}, TypeError, "targets: expected integers"),
+        ({"targets": torch.full((3, 4), 6)}, ValueError, "targets: expected 0 to 5"),
+        ({"source_padding_mask": torch.ones(3, 4)}, TypeError, "source_padding_mask: expected a boolean"),
+        ({"source_padding_mask": torch.ones(3, 5).bool()}, ValueError, "source_padding_mask: expected shape"),
+        ({"target_padding_mask": torch.ones(1, 4).bool()}, ValueError, "target_padding_mask: expected shape"),
+        ({"loss_mask": torch.ones(3, 4)}, TypeError, "loss_mask: expected a boolean"),
+        ({"loss_mask": torch.ones(3, 5).bool()}, ValueError, "loss_mask: expected shape"),
+    ],
+)
+def test_bad_calls_are_refused(arguments, error, message):
+    tokens = torch.zeros(3, 4, dtype=torch.long)
+    with pytest.raises(error, match=message):
+        build()(**{"x": tokens, "y": tokens, "targets": tokens, **arguments})
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"x": torch.zeros(3, 4, 2)}, ValueError, r"x: expected shape \(batch, length, 3\)"),
+        ({"x": torch.zeros(3, 4, 3).long()}, TypeError, "x: expected floating-point vectors"),
+        ({"targets": torch.zeros(3, 4, 2).long()}, TypeError, "targets: .*loss_type='cross_entropy'"),
+        ({"targets": torch.zeros(3, 4)}, ValueError, "targets: expected shape"),
+    ],
+)
+def test_bad_vectors_are_refused(arguments, error, message):
+    vectors = torch.zeros(3, 4, 2)
+    with pytest.raises(error, match=message):
+        build(**VECTORS).float()(**{"x": torch.zeros(3, 4, 3), "y": vectors, "targets": vectors, **arguments})
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"max_new_tokens": 8}, ValueError, "max_new_tokens: expected at most 7 .*out_block_size=7; got 8"),
+        ({"max_new_tokens": -1}, ValueError, "max_new_tokens: .*got -1"),
+        ({"start_token": 6}, ValueError, "start_token: .*from 0 to 5, got 6"),
+        ({"start_token": torch.zeros(2, 1).long()}, ValueError, "prefix .*3 sources"),
+        ({"start_token": torch.zeros(3, 0).long()}, ValueError, "start_token: expected at least one"),
+        ({"start_token": 0.5}, TypeError, "start_token: expected an integer"),
+        ({"stop_token": 6}, ValueError, "stop_token.*from 0 to 5, got 6"),
+        ({"num_beams": 0}, ValueError, "num_beams: .*got 0"),
+        ({"num_beams": 2, "temperature": 1.0}, ValueError, "beam search samples nothing"),
+        ({"num_beams": 2, "logits_processors": [lambda _, logits: logits]}, ValueError, "beam search samples nothing"),
+        ({"num_beams": 2, "top_k": 3}, ValueError, "beam search samples nothing"),
+        ({"temperature": -1.0}, ValueError, "temperature"),
+        ({"seed": 0, "generator": torch.Generator()}, ValueError, "seed"),
+    ],
+)
+def test_bad_generations_are_refused(arguments, error, message):
+    x = torch.zeros(3, 4, dtype=torch.long)
+    with pytest.raises(error, match=message):
+        build().generate(x, **{"max_new_tokens": 3, "start_token": 0, **arguments})
+
+
+def test_models_that_cannot_generate_say_so():
+    x, vectors = torch.zeros(3, 4, dtype=torch.long), normal(3, 4, 3)
+    with pytest.raises(ValueError, match="needs a causal decoder"):
+        build(decoder={"causal": False}).generate(x, 3, start_token=0)
+    with pytest.raises(ValueError, match="generate_vectors is for vectors"):
+        build(**VECTORS).generate(vectors, 3, start_token=0)
+    with pytest.raises(ValueError, match="out_dim=9 classes are more than the tokens"):
+        build(out_dim=9, tie_weights=False).generate(x, 3, start_token=0)
+    with pytest.raises(ValueError, match="generate_vectors: needs a decoder that reads vectors"):
+        build().generate_vectors(x, 3, start=normal(3, 1, 2))
+    with pytest.raises(ValueError, match=r"generate_vectors: needs .*out_dim=4"):
+        build(**{**VECTORS, "out_dim": 4}).generate_vectors(vectors, 3, start=normal(3, 1, 2))
+    with pytest.raises(ValueError, match="length: expected at most 7"):
+        build(**VECTORS).generate_vectors(vectors, 8, start=normal(3, 1, 2))
+    with pytest.raises(ValueError, match=r"start: expected shape \(batch, length, 2\)"):
+        build(**VECTORS).generate_vectors(vectors, 2, start=normal(3, 1, 3))
+
+
+def test_a_cache_of_a_decoder_that_is_not_causal_is_refused():
+    model, (x, y) = build(decoder={"causal": False}), words()
+    with torch.no_grad(), pytest.raises(ValueError, match="cache: needs is_causal=True"):
+        model.decode(y, model.encode(x), cache=model.new_cache())
+
+
+def test_a_cache_of_another_model_is_refused():
+    model, (x, y) = build(), words()
+    with torch.no_grad(), pytest.raises(ValueError, match="cache: expected the parts"):
+        model.decode(y, model.encode(x), cache=build("positional_symbols").new_cache())
