@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file, save_model
 
 from dual_attention import LanguageModelConfig, cli
-from dual_attention.checkpoints import fit_weights, open_checkpoint
+from dual_attention.checkpoints import open_checkpoint
 from dual_attention.language_models import DualAttnTransformerLM
 from tests.language import KINDS, build, tokens
 
@@ -54,7 +56,7 @@ def same_logits(model, other) -> bool:
 def test_the_model_that_was_saved(tmp_path, kind, pos_enc_type):
     model = build(kind, pos_enc_type=pos_enc_type)
     checkpoint = open_checkpoint(save(model, tmp_path / "m", kind))
-    assert not checkpoint.model.training and checkpoint.kind == "model folder"
+    assert not checkpoint.model.training and checkpoint.kind == "hub format"
     assert same_logits(model, checkpoint.model)
     assert isinstance(checkpoint.config, LanguageModelConfig) and checkpoint.weights_dtype == torch.float32
 
@@ -97,22 +99,24 @@ def test_weights_that_do_not_fit_are_named(tmp_path, device):
     bad = {**good, "extra.weight": torch.zeros(1), f"{block}.wr": torch.zeros(2, 3)}
     del bad["layers.blocks.1.norm1.weight"], bad["layers.final_out.weight"]
     save_file(bad, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=r"model\.safetensors: the weights are not those of the model") as caught:
+    with pytest.raises(ValueError, match=r"m: the weights do not fit DualAttnTransformerLM") as caught:
         open_checkpoint(folder, device=device)
     message = str(caught.value)
     assert "missing: " in message and "layers.blocks.1.norm1.weight" in message
     assert "layers.final_out.weight" in message or "layers.token_embedder.weight" in message
     assert "unexpected: extra.weight" in message
-    assert f"of another shape: {block}.wr (2, 3) instead of (2, " in message
+    assert f"of another shape: {block}.wr (2, 3), expected (2, " in message
     assert "\n" not in message
 
 
-def test_tensors_that_are_one_may_not_differ():
+def test_tensors_that_are_one_may_not_differ(tmp_path):
     model = build("transformer")
+    folder = save(model, tmp_path / "m", "transformer")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state["layers.token_embedder.weight"] += 1
-    with pytest.raises(ValueError, match=r"different though they are one in the model: .*token_embedder"):
-        fit_weights(model, state, source="x")
+    save_file(state, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"of different values, though the model has one: .*token_embedder"):
+        open_checkpoint(folder)
 
 
 class Evil:
@@ -127,7 +131,10 @@ def test_pickles_that_run_code_are_refused(tmp_path):
     folder = save(build("transformer"), tmp_path / "m", "transformer")
     (folder / "model.safetensors").unlink()
     torch.save({"x": Evil(tmp_path / "ran")}, folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"pytorch_model\.bin: refused"):
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin: refused, since it holds more than data \(\w+\.mkdir\)"):
+        open_checkpoint(folder)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil(tmp_path / "ran"), protocol=2))
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin: refused; it is damaged, or a pickle that runs code"):
         open_checkpoint(folder)
     assert not (tmp_path / "ran").exists()
     torch.save([1], folder / "pytorch_model.bin")
@@ -153,29 +160,33 @@ def test_what_is_no_checkpoint(tmp_path, monkeypatch):
         with pytest.raises(FileNotFoundError, match="no such folder, and no name on the Hugging Face hub"):
             open_checkpoint(name)
     for text, message in (
-        ("{", r"config\.json: not a JSON file"),
-        ("[]", "expected the arguments of a model"),
+        ("{", r"config\.json: is not JSON"),
+        ("[]", "expected a JSON object, got list"),
         (json.dumps({**json.loads(good), "n_head": 3}), "unknown keys: 'n_head'"),
-        (json.dumps({"model_type": "gpt2"}), "in the format of transformers"),
+        (json.dumps({"model_type": "gpt2"}), "m: expected a model of this library, got model_type='gpt2'"),
     ):
         config.write_text(text)
         with pytest.raises(ValueError, match=message):
             open_checkpoint(folder)
     config.write_text(good)
-    (folder / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(ValueError, match="not a file of safetensors"):
-        open_checkpoint(folder)
+    whole = (folder / "model.safetensors").read_bytes()
+    for damaged in (b"broken", whole[: len(whole) // 2], whole[:-1]):
+        (folder / "model.safetensors").write_bytes(damaged)
+        for device in ("cpu", "meta"):
+            with pytest.raises(ValueError, match=r"model\.safetensors: .* it is damaged or incomplete"):
+                open_checkpoint(folder, device=device)
     (folder / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="m: has no weights"):
         open_checkpoint(folder)
 
 
 def test_a_name_on_the_hub_without_network(capsys):
+    """How soon it is said: tests/hf/test_files.py."""
     pytest.importorskip("huggingface_hub")
     assert cli.main(["info", "somebody/no-such-model"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("dat: error: somebody/no-such-model: no such folder here, and no such model")
-    assert "the hub cannot be reached, and no copy is kept here" in error
+    assert error.startswith("dat: error: somebody/no-such-model: there is no such folder here, no copy of its config")
+    assert "and the hub cannot be reached (" in error
     assert error.count("\n") == 1
 
 
@@ -183,10 +194,88 @@ def test_a_name_on_the_hub(tmp_path, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
     model = build("symbolic_attention")
     folder = save(model, tmp_path / "snapshot", "symbolic_attention")
-    monkeypatch.setattr(hub, "hf_hub_download", lambda name, file: str(folder / file))
+    monkeypatch.setattr(hub, "hf_hub_download", lambda name, file, **_: str(folder / file))
     checkpoint = open_checkpoint("somebody/a-model")
     assert isinstance(checkpoint.model, DualAttnTransformerLM) and same_logits(model, checkpoint.model)
-    assert checkpoint.source == "somebody/a-model"
+    assert checkpoint.source == "somebody/a-model" and checkpoint.files == (folder / "model.safetensors",)
+
+
+# ---- folders of the classes in dual_attention.hf
+
+
+def test_folders_that_the_published_package_wrote():
+    from tests.hf.test_hub import GOLDEN, PUBLISHED, assert_published_logits
+
+    for name in PUBLISHED:
+        checkpoint = open_checkpoint(GOLDEN / name)
+        assert checkpoint.kind == "hub format"
+        assert_published_logits(checkpoint.model, name)
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_language_models_of_transformers_and_of_the_hub(tmp_path, kind):
+    pytest.importorskip("transformers")
+    from dual_attention.hf import to_hub
+    from tests.hf.models import causal
+
+    model = causal(kind)
+    for saved, format in ((model, "transformers format"), (to_hub(model), "hub format")):
+        saved.save_pretrained(tmp_path / format)
+        checkpoint = open_checkpoint(tmp_path / format)
+        assert checkpoint.kind == format and checkpoint.config == model.config.language_config()
+        assert same_logits(model.model, checkpoint.model)
+
+
+@pytest.mark.parametrize("architecture", ["masked", "classifier", "vision"])
+@pytest.mark.parametrize("kind", ["dat", "transformer"])
+def test_other_models_of_transformers(tmp_path, architecture, kind):
+    pytest.importorskip("transformers")
+    from tests.hf import models
+
+    made = getattr(models, architecture)
+    model = made("symbolic_attention" if kind == "dat" and architecture != "vision" else kind)
+    model.save_pretrained(tmp_path / "m")
+    checkpoint = open_checkpoint(tmp_path / "m", dtype=torch.float64)
+    assert checkpoint.kind == "transformers format" and not checkpoint.model.training
+    assert checkpoint.weights_dtype == torch.float32
+    x = torch.randn(2, 3, 12, 8, dtype=torch.float64) if architecture == "vision" else tokens(2, 9)
+    with torch.no_grad():
+        ours, theirs = checkpoint.model(x), model.double()(x).logits
+        torch.testing.assert_close(getattr(ours, "logits", ours), theirs, atol=1e-12, rtol=0)
+    assert open_checkpoint(tmp_path / "m", device="meta").model.training is False
+
+    weights = load_file(tmp_path / "m" / "model.safetensors")
+    name = next(iter(weights))
+    save_file({**weights, name: torch.zeros(7, 7)}, tmp_path / "m" / "model.safetensors")
+    with pytest.raises(ValueError, match=rf"of another shape: {name.removeprefix('model.')} \(7, 7\), expected"):
+        open_checkpoint(tmp_path / "m")
+    path = tmp_path / "m" / "config.json"
+    config = json.loads(path.read_text())
+    for changed, message in (
+        ({"architectures": ["Other"]}, r"architectures in config\.json: expected DualAttnFor\w+.*, got \['Other'\]"),
+        ({"n_layers": "two"}, r"config\.json is not that of a DualAttnFor\w+ \("),
+    ):
+        path.write_text(json.dumps({**config, **changed}))
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(tmp_path / "m")
+
+
+def test_what_is_read_without_the_extra(tmp_path, monkeypatch):
+    """Folders of language models need neither huggingface_hub nor transformers; other things say what to install."""
+    pytest.importorskip("transformers")
+    from tests.hf.models import causal, masked
+
+    model = causal()
+    model.save_pretrained(tmp_path / "causal")
+    masked().save_pretrained(tmp_path / "masked")
+    hub = save(build("transformer"), tmp_path / "hub", "transformer")
+    for module in ("huggingface_hub", "transformers"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert open_checkpoint(hub).kind == "hub format"
+    assert same_logits(model.model, open_checkpoint(tmp_path / "causal").model)
+    for name, missing in ((tmp_path / "masked", "transformers"), ("somebody/a-model", "huggingface_hub")):
+        with pytest.raises(ImportError, match=rf"'{missing}' could not be imported .*dual-attention\[hf\]"):
+            open_checkpoint(name)
 
 
 def test_a_run_that_has_no_weights_yet(tmp_path):

@@ -6,42 +6,37 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..estimate.command import LIBRARY, Source, run
 from ..estimate.models import Builder
+from ..hf.loading import model_from_config
 from ..training.config_io import read_config
 from ..training.language.config import LanguageConfig
 from ..training.language.tokenizer import ByteTokenizer
-from ..training.relational_games.config import ModelConfig, RelationalGamesConfig
-from ..training.relational_games.model import build_model
+from ..training.relational_games.config import RelationalGamesConfig
+from ..training.relational_games.model import empty_model
 from ..training.relational_games.presets import PRESETS
 
 VOCABULARIES = {"bytes": ByteTokenizer.vocab_size, "gpt2": 50257}
 """Sizes of the vocabularies of tokenizers by name."""
 
 
-def games_model(config: ModelConfig, task: str = "same") -> nn.Module:
-    """The model for a task, on the meta device."""
-    from ..data.relational_games import num_classes  # needs numpy, which language models do not
-
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        return build_model(config, num_classes(task), seed=0)
-
-
 def games_presets() -> Mapping[str, Builder]:
     """The models of Relational Games by name."""
-    return {name: lambda config=config: games_model(config) for name, config in PRESETS.items()}
+    return {name: lambda config=config: empty_model(config, "same") for name, config in PRESETS.items()}
 
 
 def read_run(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module] | None:
-    """The model of a run's configuration, whose key ``model`` holds the model's own keys."""
+    """The model of a run's configuration, whose key ``model`` holds the model's own keys, or of transformers'."""
+    if "model_type" in values:
+        model = model_from_config(values, source=path.name)[1]
+        return type(model).__name__, model
     if not isinstance(values.get("model"), Mapping):
         return None
     if "task" in values:
         config = read_config(RelationalGamesConfig, path)
-        return config.model.name, games_model(config.model, config.task)
+        return config.model.name, empty_model(config.model, config.task)
     config = read_config(LanguageConfig, path)
     vocabulary = VOCABULARIES[config.data.tokenizer]
     return config.model.name, config.model.language_config(vocabulary).build(device="meta")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..checkpoints import open_checkpoint
 from ..generation import CausalLM, beam_search, generate_stream
+from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import MachineConfig
 from ..training.device import prepare_device
@@ -155,8 +156,13 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     check_prompt(prompt)  # before anything is loaded
     device = prepare_device(MachineConfig(device=options.device, threads=options.threads))
     checkpoint = open_checkpoint(options.checkpoint, device=device, dtype=DTYPES[options.dtype])
-    if checkpoint.kind == "relational games run":
-        raise ValueError(f"{options.checkpoint}: a run of Relational Games, whose model writes no text")
+    if not isinstance(checkpoint.model, LanguageModel):
+        what = (
+            "a run of Relational Games, whose model"
+            if checkpoint.run
+            else f"a {type(checkpoint.model).__name__}, which"
+        )
+        raise ValueError(f"{options.checkpoint}: {what} writes no text; expected a causal language model")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.state.startswith("unfinished"):
         print(f"dat: {options.checkpoint} is {checkpoint.state}", file=sys.stderr)

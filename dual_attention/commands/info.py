@@ -4,105 +4,99 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from ..checkpoints import Checkpoint, open_checkpoint
+from ..estimate import Estimate, estimate
+from ..estimate.report import flops, nbytes
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
-from ..training.run_folder import RunFolder
 
 DTypeName = Literal["float32", "bfloat16", "float16", "float64"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
-# Which part a parameter belongs to, by what its name holds; the first that fits.
-_PARTS = (
-    ("symbols", ("symbol_retriever",)),
-    ("relational attention", (".relational_attention.", ".rel_attn.")),
-    ("sensory attention", (".self_attention.", ".self_attn.")),
-    ("feed-forward", (".ff_block.",)),
-    ("token embedding", ("token_embedder",)),
-    ("positions", ("positional_embedder", "pos_embedding", "cls_token")),
-    ("patch embedding", ("patch_embedding",)),
-    ("output", ("final_out", "classifier")),
-    ("normalisation", (".norm", "norm.", "norm1", "norm2")),
-)
-
-
-def part_of(name: str) -> str:
-    """What a parameter is part of, in words; the first component of its name if that says nothing."""
-    return next((part for part, marks in _PARTS if any(mark in name for mark in marks)), name.partition(".")[0])
-
-
-def parameters_by_part(model: nn.Module) -> dict[str, dict[str, int]]:
-    """Parameters of each part, and how many of them are trained; shared ones count once, where they come first."""
-    parts: dict[str, dict[str, int]] = {}
-    for name, parameter in model.named_parameters():
-        numbers = parts.setdefault(part_of(name), {"parameters": 0, "trained": 0})
-        numbers["parameters"] += parameter.numel()
-        numbers["trained"] += parameter.numel() * parameter.requires_grad
-    if isinstance(model, LanguageModel) and model.layers.token_embedder.weight is model.layers.final_out.weight:
-        renamed = {"token embedding": "token embedding, also the output"}
-        parts = {renamed.get(part, part): numbers for part, numbers in parts.items()}
-    return parts
-
-
-def memory(model: nn.Module, dtype: torch.dtype) -> dict[str, int]:
-    """Bytes that are sure to be needed.
-
-    Returns:
-        ``weights`` in ``dtype``; of a language model ``cache``, what generation keeps of one text as long as the
-        context; and ``training``: weights, gradients and AdamW's two moments in float32, without activations.
-    """
-    parameters = list(model.parameters())
-    count = sum(parameter.numel() for parameter in parameters)
-    trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    found = {"weights": count * dtype.itemsize}
-    if isinstance(model, LanguageModel):
-        found["cache"] = model.new_cache().numbers_per_token * model.block_size * dtype.itemsize
-    found["training"] = (count + 3 * trained) * torch.float32.itemsize
-    return found
+OPTIMISED_IN = torch.float32
+"""The dtype of parameters in training."""
 
 
 def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
-    """All that ``dat info`` says, as JSON has it."""
+    """All that ``dat info`` says, as JSON has it.
+
+    Args:
+        dtype: of inference. Memory and arithmetic are estimated (:mod:`dual_attention.estimate`) for a GPU and one
+            text as long as the context, or one image.
+    """
     model = checkpoint.model
-    parts = parameters_by_part(model)
+    inference = estimate(model, dtype=dtype, training=False)
+    training = estimate(model, dtype=OPTIMISED_IN)
     found: dict[str, Any] = {
         "checkpoint": checkpoint.source,
         "kind": checkpoint.kind,
         "state": checkpoint.state or None,
         "model": type(model).__name__,
         "config": settings(checkpoint.config),
-        "parameters": sum(numbers["parameters"] for numbers in parts.values()),
-        "trained_parameters": sum(numbers["trained"] for numbers in parts.values()),
-        "parts": parts,
+        "parameters": training.parameters,
+        "trained_parameters": training.trainable_parameters,
+        "parts": parameters_by_part(model, training),
         "weights": {
-            "file": str(checkpoint.weights),
-            "bytes": checkpoint.weights.stat().st_size,
+            "files": [str(file) for file in checkpoint.files],
+            "bytes": sum(file.stat().st_size for file in checkpoint.files),
             "dtype": dtype_name(checkpoint.weights_dtype),
         },
-        "memory": {"dtype": dtype_name(dtype), **memory(model, dtype)},
+        "memory": memory(inference, training),
+        "flops_per_token": {
+            "forward": training.forward_flops_per_token,
+            "backward": training.backward_flops_per_token,
+        },
     }
     if isinstance(model, LanguageModel):
-        found["flops_per_token"] = model.flops_per_token()
         found["context"] = model.block_size
-    run = RunFolder(Path(checkpoint.source).expanduser())
-    if checkpoint.kind != "model folder" and run.finished:
-        result = run.read_result()
+    if checkpoint.run is not None and checkpoint.run.finished:
+        result = checkpoint.run.read_result()
         kept = ("loss", "perplexity", "bits_per_byte", "accuracy", "steps", "tokens", "seconds")
         found["result"] = {name: result[name] for name in kept if name in result}
     return found
 
 
+def memory(inference: Estimate, training: Estimate) -> dict[str, Any]:
+    """Bytes that inference and training need; a cache only where decoding keeps one."""
+    found: dict[str, Any] = {
+        "dtype": dtype_name(inference.dtype),
+        "tokens": inference.length,
+        "weights": inference.parameter_bytes,
+        "activations": inference.inference_bytes,
+    }
+    if inference.cached:
+        found["cache"] = inference.cache_bytes()
+    found["training"] = {
+        "dtype": dtype_name(training.dtype),
+        "weights": training.parameter_bytes,
+        "gradients": training.gradient_bytes,
+        "optimizer": training.optimizer_bytes,
+        "activations": training.activation_bytes + training.transient_bytes,
+        "in_all": training.training_bytes,
+    }
+    return found
+
+
+def parameters_by_part(model: nn.Module, costs: Estimate) -> dict[str, dict[str, int]]:
+    """Parameters of each part, and how many of them are trained; shared ones count once, where they come first."""
+    tied = {"embeddings": "embeddings, also the output"} if getattr(model, "tie_weights", False) else {}
+    return {
+        tied.get(part.name, part.name): {"parameters": part.parameters, "trained": part.trainable}
+        for part in costs.parts
+        if part.parameters
+    }
+
+
 def settings(config: Any) -> dict[str, Any]:
     """The configuration of the model as nested dicts, without what is null."""
-    if hasattr(config, "to_dict"):
-        values: dict[str, Any] = config.to_dict()
+    if hasattr(config, "arguments"):
+        values: dict[str, Any] = {"model": config.model, **config.arguments()}
     else:
         values = {"task": config.task, **dataclasses.asdict(config.model)}
     return {name: value for name, value in values.items() if value is not None}
@@ -123,28 +117,36 @@ def report(found: Mapping[str, Any]) -> str:
     total = {"parameters": found["parameters"], "trained": found["trained_parameters"]}
     rows.append(("in all", f"{found['parameters']:,}", _frozen(total)))
     lines += aligned(rows, right=1)
-    lines += ["", f"memory (in {found['memory']['dtype']} for inference)"]
+    example = "one text" if "context" in found else "one input"
+    lines += ["", f"memory, estimated for {example} of {found['memory']['tokens']:,} tokens on a GPU"]
     lines += aligned(list(_memory_rows(found)))
-    if "flops_per_token" in found:
-        lines += ["", f"arithmetic of training: {found['flops_per_token'] / 1e6:,.1f} MFLOP a token"]
+    arithmetic = {name: f"{flops(number)} a token" for name, number in found["flops_per_token"].items()}
+    lines += ["", "arithmetic of matrix products", *aligned(list(arithmetic.items()))]
     if "result" in found:
         lines += ["", "result"]
         lines += aligned([(name.replace("_", " "), _written(value)) for name, value in found["result"].items()])
     return "\n".join(lines)
 
 
-def _memory_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    needed, stored = found["memory"], found["weights"]
-    rows = [("file of weights", f"{size(stored['bytes'])}, {stored['dtype']}"), ("weights", size(needed["weights"]))]
-    if "cache" in needed:
-        rows.append(("cache of a text", f"{size(needed['cache'])} for {found['context']:,} tokens"))
-    rows.append(
-        (
-            "training",
-            f"{size(needed['training'])} of weights, gradients and AdamW's moments in float32, and activations",
-        )
+def _memory_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    needed, stored, training = found["memory"], found["weights"], found["memory"]["training"]
+    yield (
+        "file of weights" if len(stored["files"]) == 1 else "files of weights",
+        (f"{nbytes(stored['bytes'])}, {stored['dtype']}"),
     )
-    return rows
+    cache = f", cache {nbytes(needed['cache'])}" if "cache" in needed else ""
+    yield (
+        f"inference, {needed['dtype']}",
+        (f"weights {nbytes(needed['weights'])}, activations {nbytes(needed['activations'])}{cache}"),
+    )
+    yield (
+        f"training, {training['dtype']}",
+        (
+            f"{nbytes(training['in_all'])}: weights {nbytes(training['weights'])}, gradients "
+            f"{nbytes(training['gradients'])}, AdamW {nbytes(training['optimizer'])}, activations "
+            f"{nbytes(training['activations'])}"
+        ),
+    )
 
 
 def _frozen(numbers: Mapping[str, int]) -> str:
@@ -171,16 +173,6 @@ def aligned(rows: Sequence[Sequence[str]], right: int | None = None) -> list[str
         ).rstrip()
         for row in rows
     ]
-
-
-def size(number: int) -> str:
-    """Bytes in words: 1.5 KiB, 682 MiB, 5.1 GiB."""
-    value, unit = float(number), "bytes"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:,.0f} {unit}" if unit == "bytes" or value >= 100 else f"{value:,.1f} {unit}"
 
 
 def info(prog: str, arguments: Sequence[str]) -> int:

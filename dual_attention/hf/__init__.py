@@ -1,7 +1,7 @@
 """Hugging Face: models that are loaded from and saved for the hub, and models for transformers.
 
-The first need huggingface_hub and safetensors, the others transformers as well. All come with the extra ``hf``, and
-each is imported when a name that needs it is first asked for.
+The first need huggingface_hub and safetensors, the others transformers as well; to read a folder safetensors is enough.
+All come with the extra ``hf``, and each is imported when a name that needs it is first asked for.
 
 ============================================  ==============================================================
 :class:`DualAttnTransformerLM_HFHub`,         language models in the published package's format
@@ -14,8 +14,9 @@ each is imported when a name that needs it is first asked for.
 :class:`DualAttnEncoderConfig`,
 :class:`DualAttnVisionConfig`
 :func:`to_hub`, :func:`to_transformers`,      from one format into another
-:func:`load_language_model`,
 :func:`convert_checkpoint`
+:func:`load_language_model`,                  models of this library from either format
+:func:`load_model`
 ============================================  ==============================================================
 
 As soon as a name that needs transformers is used, its Auto classes (``AutoModelForCausalLM``, ...) know these models;
@@ -34,33 +35,19 @@ if TYPE_CHECKING:
     from .cache import DualAttnCache
     from .causal_lm import DualAttnCausalLMOutput, DualAttnForCausalLM
     from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
-    from .convert import (
-        LoadedLanguageModel,
-        convert_checkpoint,
-        load_language_model,
-        to_hub,
-        to_language_state_dict,
-        to_transformers,
-        to_transformers_state_dict,
-    )
+    from .convert import convert_checkpoint, to_hub, to_transformers, to_transformers_state_dict
     from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
     from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
+    from .loading import LoadedLanguageModel, LoadedModel, load_language_model, load_model
     from .vision import DualAttnForImageClassification
-    from .weights import read_weights
+    from .weights import read_weights, to_language_state_dict
 
 # Where each name is.
 _HOMES = {
     "hub": ("DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"),
-    "weights": ("read_weights",),
-    "convert": (
-        "LoadedLanguageModel",
-        "convert_checkpoint",
-        "load_language_model",
-        "to_hub",
-        "to_language_state_dict",
-        "to_transformers",
-        "to_transformers_state_dict",
-    ),
+    "weights": ("read_weights", "to_language_state_dict"),
+    "loading": ("LoadedLanguageModel", "LoadedModel", "load_language_model", "load_model"),
+    "convert": ("convert_checkpoint", "to_hub", "to_transformers", "to_transformers_state_dict"),
     "auto": ("register_auto_classes",),
     "cache": ("DualAttnCache",),
     "causal_lm": ("DualAttnCausalLMOutput", "DualAttnForCausalLM"),
@@ -68,7 +55,8 @@ _HOMES = {
     "encoders": ("DualAttnForMaskedLM", "DualAttnForSequenceClassification"),
     "vision": ("DualAttnForImageClassification",),
 }
-_LIGHT = ("hub", "weights", "convert")  # these do without transformers
+_FOLDERS = ("loading", "weights")  # these read folders with safetensors alone
+_LIGHT = (*_FOLDERS, "convert", "hub")  # these do without transformers
 
 __all__ = [  # noqa: RUF022 (in the order of the table above)
     "DualAttnTransformerLM_HFHub",
@@ -84,11 +72,13 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
     "DualAttnEncoderConfig",
     "DualAttnVisionConfig",
     "LoadedLanguageModel",
+    "LoadedModel",
     "to_hub",
     "to_transformers",
     "to_language_state_dict",
     "to_transformers_state_dict",
     "load_language_model",
+    "load_model",
     "convert_checkpoint",
     "read_weights",
     "register_auto_classes",
@@ -99,7 +89,8 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             require("safetensors", extra="hf")
-            require("huggingface_hub", extra="hf")
+            if home not in _FOLDERS:
+                require("huggingface_hub", extra="hf")
             if home not in _LIGHT:
                 require("transformers", extra="hf")
                 importlib.import_module(".auto", __name__).register_auto_classes()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,45 +22,26 @@ from torch import Tensor
 from .._extras import require
 from ..language_models import DualAttnTransformerLM, LanguageModel, TransformerLM
 from ..language_presets import LanguageModelConfig
-from .files import CheckpointFiles
-from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub, filled
-from .weights import Weights, clean_name, load_weights
+from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
+from .loading import LoadedLanguageModel, load_language_model
+from .weights import PREFIX, to_language_state_dict
 
 if TYPE_CHECKING:
     from .causal_lm import DualAttnForCausalLM
 
 __all__ = [
-    "LoadedLanguageModel",
     "convert_checkpoint",
-    "load_language_model",
     "to_hub",
-    "to_language_state_dict",
     "to_transformers",
     "to_transformers_state_dict",
 ]
 
 Format = Literal["hub", "transformers"]
 
-_PREFIX = "model."  # of our names in DualAttnForCausalLM
-_MODEL_TYPE = "dual_attn"  # that of DualAttnConfig, which only transformers can import
-
-
-class LoadedLanguageModel(NamedTuple):
-    """A language model and the configuration that builds it."""
-
-    model: LanguageModel
-    config: LanguageModelConfig
-
-
-def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names as this library's models have them, from those of any of the formats."""
-    cleaned = {clean_name(name): tensor for name, tensor in state_dict.items()}
-    return {name.removeprefix(_PREFIX): tensor for name, tensor in cleaned.items()}
-
 
 def to_transformers_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Names as :class:`~dual_attention.hf.causal_lm.DualAttnForCausalLM` has them, from those of any of the formats."""
-    return {_PREFIX + name: tensor for name, tensor in to_language_state_dict(state_dict).items()}
+    return {PREFIX + name: tensor for name, tensor in to_language_state_dict(state_dict).items()}
 
 
 def to_hub(model: LanguageModel | DualAttnForCausalLM, config: LanguageModelConfig | None = None) -> HubLanguageModel:
@@ -93,33 +74,6 @@ def to_transformers(
 
     owned, config = _parts(model, config)
     return DualAttnForCausalLM(DualAttnConfig.from_language_config(config, **more), owned).train(owned.training)
-
-
-def load_language_model(
-    name_or_path: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None, **download: Any
-) -> LoadedLanguageModel:
-    """Load a language model of either format, from a folder or the hub, as one of this library, in evaluation mode.
-
-    transformers is not needed, whichever it is.
-
-    Args:
-        dtype: of the parameters; by default torch's default.
-        download: further arguments of :func:`huggingface_hub.hf_hub_download`, for instance ``revision``.
-
-    Raises:
-        OSError: if there is no such checkpoint, or the hub cannot be reached.
-        TypeError, ValueError: if the configuration is not that of a language model of this library.
-        ValueError: if weights are missing, unexpected or of another shape, or are in a pickle that runs code.
-    """
-    files = CheckpointFiles(name_or_path, **download)
-    config = _config_in(files)
-    weights = load_weights(files)
-    weights = Weights(
-        to_language_state_dict(weights.tensors),
-        {name.removeprefix(_PREFIX): kept.removeprefix(_PREFIX) for name, kept in weights.aliases.items()},
-    )
-    model = filled(config.build("meta", dtype), weights, source=files.name, device=device)
-    return LoadedLanguageModel(model.eval(), config)
 
 
 def convert_checkpoint(
@@ -192,20 +146,3 @@ def _moved(model: Any, empty: Any, kind: type[Any]) -> Any:
     empty.layers, empty.rope = model.layers, model.rope
     empty.gradient_checkpointing = model.gradient_checkpointing
     return empty.train(model.training)
-
-
-def _config_in(files: CheckpointFiles) -> LanguageModelConfig:
-    saved = files.config()
-    model_type = saved.get("model_type")
-    if model_type not in (None, _MODEL_TYPE):
-        raise ValueError(f"{files.name}: expected a language model of this library, got model_type={model_type!r}")
-    if model_type is None:
-        kind = "dat" if "n_heads_ra" in saved else "transformer"
-        values = {"model": kind, **saved}
-    else:  # transformers adds entries of its own, which change over time
-        names = LanguageModelConfig.__dataclass_fields__
-        values = {name: value for name, value in saved.items() if name in names}
-    try:
-        return LanguageModelConfig.from_dict(values)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{files.name}: config.json is not that of a language model ({error})") from error

@@ -6,23 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from .._extras import require
 
 __all__ = ["CONFIG", "CheckpointFiles"]
 
 CONFIG = "config.json"
+REACHED_WITHIN = 5.0
+"""Seconds that the hub may take to answer, unless ``HF_HUB_ETAG_TIMEOUT`` says otherwise."""
 
 
 class CheckpointFiles:
     """The files of one checkpoint, found by name; those on the hub are fetched when they are asked for.
+
+    Whether the hub can be reached is asked once, not for half a minute as :func:`huggingface_hub.hf_hub_download` does;
+    if it cannot, files are those of its cache on this machine. A folder needs no huggingface_hub.
 
     Args:
         name_or_path: a folder, or else the name of a repository on the hub, such as ``"user/model"``.
@@ -36,6 +33,8 @@ class CheckpointFiles:
         self.name = str(name_or_path)
         self.folder: Path | None = None
         self._download = download
+        self._asked = False
+        self._unreachable: Exception | None = None
         path = Path(name_or_path).expanduser()
         if path.is_dir():
             self.folder = path
@@ -49,43 +48,79 @@ class CheckpointFiles:
 
         Raises:
             OSError: if the hub has no such checkpoint or cannot be reached; the message says which.
+            ImportError: if the extra ``hf``, which the hub needs, is not installed.
         """
-        try:
-            return self._find(filename)
-        except LocalEntryNotFoundError as error:
-            raise OSError(
-                f"{self.name}: there is no such folder here, and {filename} of this name on the hub is neither in the "
-                f"local cache nor can it be fetched: the hub cannot be reached ({first_line(error)})"
-            ) from error
+        return self._find(filename, needed=True)
 
     def find_cached(self, filename: str) -> Path | None:
         """As :meth:`find`, but None as well if the hub cannot be reached."""
-        try:
-            return self._find(filename)
-        except LocalEntryNotFoundError:
-            return None
+        return self._find(filename, needed=False)
 
-    def _find(self, filename: str) -> Path | None:
+    def _find(self, filename: str, *, needed: bool) -> Path | None:
         if self.folder is not None:
             path = self.folder / filename
             return path if path.is_file() else None
+        hub = require("huggingface_hub", extra="hf")
+        errors = require("huggingface_hub.errors", extra="hf")
+        download = self._download
         try:
-            return Path(hf_hub_download(self.name, filename, **self._download))
-        except LocalEntryNotFoundError:
-            raise
-        except EntryNotFoundError:
+            if self._why_unreachable(filename) is not None:
+                if download.get("force_download"):
+                    raise self._not_here(filename) from self._unreachable
+                download = {**download, "local_files_only": True}
+            return Path(hub.hf_hub_download(self.name, filename, **download))
+        except errors.LocalEntryNotFoundError as error:
+            if not needed:
+                return None
+            raise self._not_here(filename, error) from error
+        except errors.EntryNotFoundError:
             return None
-        except HFValidationError as error:
+        except errors.HFValidationError as error:
             raise FileNotFoundError(
                 f"{self.name}: there is no such folder, and it is no name on the hub either ({first_line(error)})"
             ) from error
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
             raise FileNotFoundError(
                 f"{self.name}: there is no such folder here, and no checkpoint of this name on the hub, or it needs a "
                 f"token ({first_line(error)})"
             ) from error
-        except HfHubHTTPError as error:
+        except (OSError, TypeError, ValueError) as error:
+            if not isinstance(error, errors.HfHubHTTPError):
+                raise
             raise OSError(f"{self.name}: the hub did not give {filename} ({first_line(error)})") from error
+        except Exception as error:  # of the network while a file is fetched
+            raise OSError(f"{self.name}: the hub did not give {filename} ({first_line(error)})") from error
+
+    def _not_here(self, filename: str, error: Exception | None = None) -> OSError:
+        reason = self._unreachable or error
+        return OSError(
+            f"{self.name}: there is no such folder here, no copy of its {filename} from the hub, and the hub cannot be "
+            f"reached ({'' if reason is None else first_line(reason)})"
+        )
+
+    def _why_unreachable(self, filename: str) -> Exception | None:
+        """What keeps the hub from being reached, asked about this file if none was asked about before."""
+        if self._asked or self._download.get("local_files_only"):
+            return self._unreachable
+        hub = require("huggingface_hub", extra="hf")
+        constants = require("huggingface_hub.constants", extra="hf")
+        errors = require("huggingface_hub.errors", extra="hf")
+        endpoint = self._download.get("endpoint")
+        url = hub.hf_hub_url(self.name, filename, revision=self._download.get("revision"), endpoint=endpoint)
+        chosen = constants.HF_HUB_ETAG_TIMEOUT != constants.DEFAULT_ETAG_TIMEOUT
+        try:
+            hub.get_hf_file_metadata(
+                url,
+                token=self._download.get("token"),
+                timeout=constants.HF_HUB_ETAG_TIMEOUT if chosen else REACHED_WITHIN,
+                endpoint=endpoint,
+            )
+        except (errors.HfHubHTTPError, errors.LocalTokenNotFoundError):
+            pass  # an answer of the hub, or an error that hf_hub_download will have as well
+        except Exception as error:  # of the network
+            self._unreachable = error
+        self._asked = True
+        return self._unreachable
 
     def config(self) -> dict[str, Any]:
         """What ``config.json`` holds.
@@ -107,5 +142,5 @@ class CheckpointFiles:
 
 
 def first_line(error: Exception) -> str:
-    """The beginning of a message that may be long."""
-    return str(error).strip().partition("\n")[0]
+    """The beginning of a message that may be long, or the name of an error without one."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

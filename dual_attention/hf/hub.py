@@ -20,7 +20,7 @@ from torch import nn
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig
 from .files import CheckpointFiles
-from .weights import Weights, fit_state_dict, load_weights
+from .weights import filled, load_weights
 
 __all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"]
 
@@ -161,21 +161,3 @@ class TransformerLM_HFHub(HubLanguageModel, TransformerLM):
     """A :class:`~dual_attention.language_models.TransformerLM` of the hub; its arguments are the same."""
 
     _kind = "transformer"
-
-
-ModelT = TypeVar("ModelT", bound=nn.Module)
-
-
-def filled(
-    model: ModelT, weights: Weights, *, source: str, device: torch.device | str = "cpu", strict: bool = True
-) -> ModelT:
-    """The model with these weights, on a device; one on the meta device gets its memory there.
-
-    Raises:
-        ValueError: as :func:`~dual_attention.hf.weights.fit_state_dict`.
-    """
-    state_dict = fit_state_dict(model, weights, source=source, strict=strict)
-    if any(parameter.is_meta for parameter in model.parameters()):
-        model.to_empty(device=device)
-    model.load_state_dict(state_dict, strict=False)
-    return model.to(device)

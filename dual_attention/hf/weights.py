@@ -11,15 +11,26 @@ import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
-from .files import CheckpointFiles
+from .._extras import require
+from .files import CheckpointFiles, first_line
 
-__all__ = ["Weights", "fit_state_dict", "load_weights", "read_weights", "shared_names"]
+__all__ = [
+    "Weights",
+    "filled",
+    "fit_state_dict",
+    "load_weights",
+    "read_weights",
+    "shared_names",
+    "to_language_state_dict",
+]
+
+PREFIX = "model."
+"""Of our names in the models for transformers, which own ours as ``model``."""
 
 # Names of files, as they are looked for in turn. An index says which of several files has which tensor.
 _FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -31,18 +42,39 @@ class Weights(NamedTuple):
     Attributes:
         tensors: by name, each under one name at least.
         aliases: further name -> name in ``tensors``, as far as the files tell.
+        files: they were read from.
     """
 
     tensors: dict[str, Tensor]
     aliases: dict[str, str]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of most floating-point tensors, float32 if there are none."""
+        dtypes = [tensor.dtype for tensor in self.tensors.values() if tensor.is_floating_point()]
+        return max(dict.fromkeys(dtypes), key=dtypes.count, default=torch.float32)
+
+    def named_as_ours(self) -> Weights:
+        """The same with names as this library's models have them, if they are those of models for transformers."""
+        aliases = {name.removeprefix(PREFIX): kept.removeprefix(PREFIX) for name, kept in self.aliases.items()}
+        return Weights(to_language_state_dict(self.tensors), aliases, self.files)
 
 
-def load_weights(files: CheckpointFiles) -> Weights:
+def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Names as this library's models have them, from those of any of the formats."""
+    return {clean_name(name).removeprefix(PREFIX): tensor for name, tensor in state_dict.items()}
+
+
+def load_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
     """The weights of a checkpoint, from safetensors if it has them.
+
+    Args:
+        meta: their shapes and dtypes alone, as tensors on the meta device.
 
     Raises:
         FileNotFoundError: if it has none.
-        ValueError: as :func:`read_weights`.
+        ValueError: as :func:`read_weights`, or if an index of several files is damaged.
         OSError: if the hub cannot be reached.
     """
     for name in _FILES:
@@ -50,52 +82,99 @@ def load_weights(files: CheckpointFiles) -> Weights:
         if path is None:
             continue
         if not name.endswith(".index.json"):
-            return read_weights(path)
-        shards = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-        parts = [read_weights(shard) for shard in map(files.find, shards) if shard is not None]
+            return read_weights(path, meta=meta)
+        shards = _shards_of(path)
+        parts = [read_weights(shard, meta=meta) for shard in map(files.find, shards) if shard is not None]
         if len(parts) < len(shards):
             raise FileNotFoundError(f"{files.name}: {name} names {len(shards)} files, only {len(parts)} are there")
         return Weights(
             {name: tensor for part in parts for name, tensor in part.tensors.items()},
             {name: kept for part in parts for name, kept in part.aliases.items()},
+            tuple(file for part in parts for file in part.files),
         )
     files.find(_FILES[0])  # says so if it is the hub that cannot be reached
     raise FileNotFoundError(f"{files.name}: has no weights, neither of {', '.join(_FILES)}")
 
 
-def read_weights(path: str | Path) -> Weights:
+def _shards_of(index: Path) -> list[str]:
+    """The names of the files that an index lists."""
+    try:
+        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index}: is no index of files of weights ({type(error).__name__}: {error})") from error
+
+
+def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
     """The weights in one file: safetensors, or what ``torch.save`` wrote, if it holds nothing but data.
 
     A training checkpoint, with the weights beside the state of an optimiser, will do as well. Prefixes that
     ``torch.compile`` and ``DistributedDataParallel`` put before names are taken away.
 
+    Args:
+        meta: shapes and dtypes alone, as tensors on the meta device; of safetensors nothing else is read then.
+
     Raises:
+        FileNotFoundError: if there is no such file.
         ValueError: if the file is damaged, holds no weights, or is a pickle that would run code when it is read.
     """
     path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file of weights")
     if path.suffix == ".safetensors":
-        try:
-            with safe_open(path, framework="pt") as file:
-                names = list(file.keys())
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in names}
-        except Exception as error:  # safetensors has an exception of its own, which it does not export for reading
-            raise ValueError(f"{path}: cannot be read as safetensors ({error})") from error
-        aliases = {clean_name(name): clean_name(kept) for name, kept in metadata.items() if kept in tensors}
-        return Weights({clean_name(name): tensor for name, tensor in tensors.items()}, aliases)
+        return _read_safetensors(path, meta)
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        saved = torch.load(path, map_location="meta" if meta else "cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        unsafe = _unsafe_names(path)
+        if not unsafe:
+            raise ValueError(f"{path}: refused; it is damaged, or a pickle that runs code when it is read") from error
         raise ValueError(
-            f"{path}: refused, since it holds more than data: to read it would run code. Convert it where it comes "
-            "from, with safetensors or torch.save(model.state_dict(), ...)"
+            f"{path}: refused, since it holds more than data ({', '.join(unsafe[:3])}): to read it would run code. "
+            "Convert it where it comes from, with safetensors or torch.save(model.state_dict(), ...)"
         ) from error
     except (RuntimeError, EOFError) as error:
-        raise ValueError(f"{path}: cannot be read by torch.load ({error})") from error
+        raise ValueError(f"{path}: cannot be read by torch.load ({first_line(error)})") from error
     tensors = _state_dict_in(saved)
     if tensors is None:
         raise ValueError(f"{path}: expected a state dict, or a dict with one in it")
-    return Weights({clean_name(name): tensor for name, tensor in tensors.items()}, {})
+    return Weights({clean_name(name): tensor for name, tensor in tensors.items()}, {}, (path,))
+
+
+def _unsafe_names(path: Path) -> list[str]:
+    """What a file of torch.save refers to beside data, without reading it; nothing for files of another kind."""
+    try:
+        return sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
+    except Exception:  # it is no such file, or damaged
+        return []
+
+
+def _read_safetensors(path: Path, meta: bool) -> Weights:
+    safetensors = require("safetensors", extra="hf")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            metadata = file.metadata() or {}
+            tensors = {name: _shaped(file.get_slice(name)) if meta else file.get_tensor(name) for name in names}
+    except Exception as error:  # safetensors has an exception of its own, which it does not export for reading
+        raise ValueError(f"{path}: cannot be read as safetensors; it is damaged or incomplete ({error})") from error
+    aliases = {clean_name(name): clean_name(kept) for name, kept in metadata.items() if kept in tensors}
+    return Weights({clean_name(name): tensor for name, tensor in tensors.items()}, aliases, (path,))
+
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "BOOL": torch.bool,
+}
+
+
+def _shaped(part: Any) -> Tensor:
+    """A tensor of a safetensors file on the meta device."""
+    return torch.empty(part.get_shape(), dtype=_DTYPES.get(part.get_dtype(), torch.float32), device="meta")
 
 
 def clean_name(name: str) -> str:
@@ -169,7 +248,31 @@ def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: b
 
 
 def _same(first: Tensor, second: Tensor) -> bool:
-    return first is second or (first.shape == second.shape and torch.equal(first, second))
+    if first is second or first.is_meta or second.is_meta:
+        return True
+    return first.shape == second.shape and torch.equal(first, second)
+
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
+
+
+def filled(
+    model: ModelT, weights: Weights, *, source: str, device: torch.device | str = "cpu", strict: bool = True
+) -> ModelT:
+    """The model with these weights, on a device; one on the meta device gets its memory there.
+
+    On ``device="meta"`` weights are compared with the model by name and shape alone.
+
+    Raises:
+        ValueError: as :func:`fit_state_dict`.
+    """
+    state_dict = fit_state_dict(model, weights, source=source, strict=strict)
+    if torch.device(device).type == "meta":
+        return model.to(device)
+    if any(parameter.is_meta for parameter in model.parameters()):
+        model.to_empty(device=device)
+    model.load_state_dict(state_dict, strict=False)
+    return model.to(device)
 
 
 def _listed(names: list[str], most: int = 12) -> str:

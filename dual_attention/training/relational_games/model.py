@@ -62,6 +62,14 @@ def build_model(config: ModelConfig, num_classes: int, *, seed: int) -> nn.Modul
     return build(config, num_classes)
 
 
+def empty_model(config: ModelConfig, task: str) -> nn.Module:
+    """The model for a task, on the meta device; random generators are left as they are."""
+    from ...data.relational_games import num_classes  # needs numpy, which the model does not
+
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return build_model(config, num_classes(task), seed=0)
+
+
 def build_transformer(config: ModelConfig, num_classes: int) -> nn.Module:
     """A DAT, or a Transformer if there are no relational heads."""
     common: dict[str, Any] = {
