@@ -81,6 +81,9 @@ def bars(axis: Any, values: Tensor, title: str, *, colour: str = BLUE, top: floa
 
 # The toy input
 
+NUMBER: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5, "color": DARK, "zorder": 4}
+"""How the number of a key is written beside its dot."""
+
 
 def scores(page: Variables, path: Path) -> None:
     """Each score as a map of the plane, with the keys and their weights."""
@@ -109,9 +112,12 @@ def scores(page: Variables, path: Path) -> None:
                 axis.set_xlabel("position", fontsize=8.5, color=GREY, labelpad=2)
                 continue
             axis.contourf(x, y, field.view_as(x), levels=9, cmap="Blues", alpha=0.75)
-            axis.scatter(*keys.T, s=6 + 420 * weights, color=ORANGE, edgecolors="white", linewidths=0.8, zorder=3)
+            areas = 6 + 420 * weights  # in square points
+            axis.scatter(*keys.T, s=areas, color=ORANGE, edgecolors="white", linewidths=0.8, zorder=3)
             for number, (key_x, key_y) in enumerate(keys.tolist()):
-                axis.text(key_x, key_y, str(number), fontsize=6.5, ha="center", va="center", color=DARK, zorder=4)
+                away = 4 + float(areas[number] / torch.pi) ** 0.5  # above or below its dot, away from the middle
+                away = away if key_y > 0 else -away
+                axis.annotate(str(number), (key_x, key_y), (0, away), textcoords="offset points", **NUMBER)
             axis.scatter(*query.T, marker="x", s=45, color=DARK, linewidths=1.8, zorder=5)
             bare(axis, name)
             axis.set_box_aspect(1)
@@ -153,6 +159,16 @@ def queries(page: Variables, path: Path) -> None:
         for axis, (name, weights) in zip(axes.flat, page["asked"].items(), strict=True):
             matrix(axis, weights, name, x="key", y=rows.get(name, "query"))
         figure.tight_layout(h_pad=0.6, w_pad=1.6)
+        save(figure, path)
+
+
+def moving(page: Variables, path: Path) -> None:
+    """Weights of equal queries, one after the other."""
+    with house_style():
+        figure, axes = matplotlib_figure(1, 3, figsize=(6.2, 2.2))
+        for axis, (name, weights) in zip(axes, page["moving"].items(), strict=True):
+            matrix(axis, weights, name, x="key", y="query" if axis is axes[0] else "")
+        figure.tight_layout(w_pad=1.6)
         save(figure, path)
 
 
@@ -250,7 +266,7 @@ def relations(page: Variables, path: Path) -> None:
         figure, axes = matplotlib_figure(1, 7, figsize=(9.2, 1.8))
         for axis, (name, values, signed) in zip(axes, panels, strict=True):
             matrix(axis, values, name, x="sender", y="receiver" if axis is axes[0] else "", signed=signed)
-            axis.title.set_fontsize(8.5)
+            axis.title.set_fontsize(7.8)
         figure.tight_layout(w_pad=0.5)
         save(figure, path)
 
@@ -260,6 +276,7 @@ PICTURES: dict[str, Drawing] = {
     "alignments": alignments,
     "selections": selections,
     "queries": queries,
+    "moving": moving,
     "co-attention": co_attention,
     "levels": levels,
     "relations": relations,

@@ -129,7 +129,7 @@ class _DecoderLayer(nn.ModuleList):
     @property
     def causal(self) -> bool:
         """Whether no position sees a later one."""
-        return all(block.causal for block in self)  # type: ignore[attr-defined]
+        return all(block.causal for block in self)
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache of all blocks."""

@@ -179,10 +179,15 @@ def cosine_score(q: Tensor, k: Tensor, *, beta: float | Tensor = 1.0, eps: float
         ``(..., L, S)``, of float16 and bfloat16 in float32.
     """
     _one_width(q, k)
+    q, k = unit_vectors(q, k, eps)
+    return beta * (q @ k.transpose(-2, -1))
+
+
+def unit_vectors(q: Tensor, k: Tensor, eps: float | None = None) -> tuple[Tensor, Tensor]:
+    """Both divided by their lengths, of at least ``eps``, in float32 or better; see :func:`cosine_score`."""
     if eps is None:
         eps = 1e-3 if torch.float16 in (q.dtype, k.dtype) else 1e-6
-    q, k = (F.normalize(x.to(_wide(x)), dim=-1, eps=eps) for x in (q, k))
-    return beta * (q @ k.transpose(-2, -1))
+    return F.normalize(q.to(_wide(q)), dim=-1, eps=eps), F.normalize(k.to(_wide(k)), dim=-1, eps=eps)
 
 
 def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float | Tensor = 1.0) -> Tensor:

@@ -54,7 +54,7 @@ def _relational(
     dropout: float,
 ) -> Tensor | None:
     relation = messages.relation
-    if type(relation.score) is not Dot or query.dim() != (4 if messages.has_heads else 3):
+    if messages.scale is None or query.dim() != (4 if messages.has_heads else 3):
         return None
     lead = query.shape[:-2]
     heads, head_dim, _ = messages.w_r.shape
@@ -74,7 +74,7 @@ def _relational(
         symbols,
         messages.w_r,
         scale=scale,
-        rel_scale=relation.scale,
+        rel_scale=messages.scale,
         rel_activation=relation.activation,
         mask=_of_scores(mask, lead) if isinstance(mask, Tensor) else mask,
         bias=None if bias is None else _of_scores(bias, lead),

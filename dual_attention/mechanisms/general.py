@@ -54,9 +54,9 @@ class GeneralAttention(nn.Module):
 
     Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls
 
-    The dot product under softmax with shared values, or with the messages of relational attention by dot products, runs
-    on fused kernels unless weights are asked for. Everything else builds scores, and for long sequences only those of a
-    block of queries at a time, again in the backward pass.
+    The dot product under softmax with shared values, or with relations that are inner products (see
+    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for. Everything else builds scores, and for
+    long sequences only those of a block of queries at a time, again in the backward pass.
 
     Args:
         score: compares a query with keys.

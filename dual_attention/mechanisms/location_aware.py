@@ -116,21 +116,22 @@ class LocationAwareAttention(nn.Module):
         for name, given in (("seen", seen), ("padding_mask", padding_mask)):
             if given is not None and given.shape != places:
                 raise ValueError(f"{name}: expected shape (batch, keys) = {tuple(places)}, got {tuple(given.shape)}")
-        seen = key.new_zeros(places) if seen is None else seen
+        told: Tensor = key.new_zeros(*places) if seen is None else seen
         value = key if value is None else value
         outputs = []
         for asked in query.split(1, dim=1) if query.shape[1] else ():
-            extended = torch.cat([key, location_features(seen, self.kernel).to(key.dtype)], dim=-1)
+            extended = torch.cat([key, location_features(told, self.kernel).to(key.dtype)], dim=-1)
             output = self.attention(asked, extended, value, padding_mask=padding_mask, need_weights=True)
-            assert output.weights is not None  # as they were asked for
-            seen = seen + output.weights[:, 0] if self.cumulative else output.weights[:, 0]
+            weights = output.weights
+            assert weights is not None  # as they were asked for
+            told = told + weights[:, 0] if self.cumulative else weights[:, 0]
             outputs.append(output)
         if not outputs:
             weights = key.new_zeros(places[0], 0, places[1]) if need_weights else None
-            return LocationAwareOutput(value.new_zeros(places[0], 0, value.shape[-1]), seen, weights)
+            return LocationAwareOutput(value.new_zeros(places[0], 0, value.shape[-1]), told, weights)
         drawn = [None if x[0] is None else torch.cat(x, dim=1) for x in zip(*(o[2:4] for o in outputs), strict=True)]
         weights = torch.cat([o.weights for o in outputs], dim=1) if need_weights else None
-        return LocationAwareOutput(torch.cat([o.context for o in outputs], dim=1), seen, weights, *drawn)
+        return LocationAwareOutput(torch.cat([o.context for o in outputs], dim=1), told, weights, *drawn)
 
     def extra_repr(self) -> str:
         filters, width = self.kernel.shape

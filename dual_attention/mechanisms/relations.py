@@ -30,7 +30,8 @@ class Relation(nn.Module):
 
     Math: r_ij = (act(score_l(x_i W_q,l^rel, y_j W_k,l^rel)))_l
 
-    With the dot product these are the relations of relational attention (arXiv 2405.16727, eq. 2). With ``proj_dim=1``
+    With the dot product these are the relations of relational attention (arXiv 2405.16727, eq. 2). Those by other
+    scores that are inner products in some form, see :meth:`.Score.factors`, take the same paths. With ``proj_dim=1``
     every relation is a product of two numbers, and r_ij = (x_i W_q) * (y_j W_k), the Hadamard product: a vector says
     where two objects agree, not only how much.
 
@@ -77,6 +78,7 @@ class Relation(nn.Module):
         if qk_norm and proj_dim == 1:
             raise ValueError("qk_norm: a norm leaves nothing but the sign of a single number; expected proj_dim > 1")
         activation_function(activation)
+        self._factorises = self.score.factorises and not self.score.multidim
         self.n_relations = n_relations
         self.proj_dim = proj_dim
         self.activation = activation
@@ -85,17 +87,6 @@ class Relation(nn.Module):
         self.q_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
         self.k_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
 
-    @property
-    def linear_in_senders(self) -> bool:
-        """Whether the sum over senders moves inside the relation, so that relations need not be built."""
-        return type(self.score) is Dot and self.activation == "identity"
-
-    @property
-    def scale(self) -> float:
-        """Factor of dot-product relations."""
-        assert isinstance(self.score, Dot)
-        return self.score.scale_of(self.proj_dim)
-
     def project(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``."""
         for name, z, linear in (("query", x, self.wq), ("key", y, self.wk)):
@@ -103,6 +94,17 @@ class Relation(nn.Module):
                 raise ValueError(f"{name}: expected shape (batch, length, {linear.in_features}), got {tuple(z.shape)}")
         sizes = (self.n_relations, self.proj_dim)
         return self.q_norm(self.wq(x).unflatten(-1, sizes)), self.k_norm(self.wk(y).unflatten(-1, sizes))
+
+    def factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        """Relation queries ``(B, N, R, p')`` and keys ``(B, M, R, p')`` whose inner products, times a number, are the
+        relations before their activation; None where the score has none, see :meth:`.Score.factors`."""
+        if not self._factorises:
+            return None
+        factors = self.score.factors(u.transpose(1, 2), w.transpose(1, 2))
+        if factors is None:
+            return None
+        q, k, scale = factors
+        return q.transpose(1, 2), k.transpose(1, 2), scale
 
     def relate(self, u: Tensor, w: Tensor, mask: Tensor | None = None) -> Tensor:
         """Relations of projected receivers and senders, ``(B, N, M, R)``.
@@ -116,6 +118,10 @@ class Relation(nn.Module):
             scores = self.score(u.transpose(1, 2), w.transpose(1, 2))
         if scores.shape[1] != self.n_relations:
             raise ValueError(f"score: expected {self.n_relations} relations, got {scores.shape[1]} from {self.score}")
+        return self.activate(scores, mask)
+
+    def activate(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Relations ``(B, N, M, R)`` of their scores ``(B, R, N, M)``; mask as :meth:`relate`."""
         if self.activation != "softmax":
             return activation_function(self.activation)(scores).permute(0, 2, 3, 1)
         if mask is not None and mask.dim() == 4 and mask.shape[1] != 1:
@@ -137,6 +143,7 @@ class RelationalMessages(Messages):
     Attributes:
         relation: compares.
         u, w: relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``.
+        scale: if relations are inner products of ``u`` and ``w``, their factor; otherwise None.
         w_r: ``(H, d_h, R)``.
         symbols: projected ``(B or 1, G, M, d_h)``, relative with a library ``(K, G, d_h)``, or None.
         has_heads: whether weights and messages have an axis of heads; without one, H is 1.
@@ -145,12 +152,13 @@ class RelationalMessages(Messages):
     relation: Relation
     u: Tensor
     w: Tensor
+    scale: float | None
     w_r: Tensor
     symbols: Symbols | None
     has_heads: bool
 
     @property
-    def dtype(self) -> torch.dtype:  # type: ignore[override]
+    def dtype(self) -> torch.dtype:
         return self.u.dtype
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -160,21 +168,27 @@ class RelationalMessages(Messages):
         if multidim:
             received = combine(alpha, self.dense(rows, mask), multidim=True, pairwise=True)
         else:
-            u = self.u[:, rows]
-            if self.relation.linear_in_senders:
-                relations = attend_to_relations(alpha, u, self.w, self.relation.scale)
+            if self.scale is not None and self.relation.activation == "identity":
+                relations = attend_to_relations(alpha, self.u[:, rows], self.w, self.scale)
             else:
-                relations = torch.einsum("bhnm,bnmr->bhnr", alpha, self.relation.relate(u, self.w, mask).to(self.dtype))
+                relations = torch.einsum("bhnm,bnmr->bhnr", alpha, self.relations(rows, mask))
             received = relations @ self.w_r.transpose(-2, -1)
             if self.symbols is not None:
                 here = rows_of(self.symbols, rows) if isinstance(self.symbols, RelativeSymbols) else self.symbols
                 received = received + attend_to_symbols(alpha, here)
         return received if self.has_heads else received.squeeze(1)
 
+    def relations(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
+        """Relations of some receivers and all senders, ``(B, rows, M, R)``."""
+        u = self.u[:, rows]
+        if self.scale is None:
+            return self.relation.relate(u, self.w, mask).to(self.dtype)
+        scores = self.scale * torch.einsum("bnrp,bmrp->brnm", u, self.w)
+        return self.relation.activate(scores, mask).to(self.dtype)
+
     def dense(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
         """Messages of all pairs with some receivers, ``(B, H, rows, M, d_h)``."""
-        r = self.relation.relate(self.u[:, rows], self.w, mask).to(self.dtype)
-        messages = torch.einsum("bnmr,hdr->bhnmd", r, self.w_r)
+        messages = torch.einsum("bnmr,hdr->bhnmd", self.relations(rows, mask), self.w_r)
         heads = self.w_r.shape[0]
         if isinstance(self.symbols, RelativeSymbols):
             of_pairs = rows_of(self.symbols, rows).dense()
@@ -242,8 +256,9 @@ class RelationalMessage(Message):
                 else "value: these messages have no symbols (d_symbol=None); expected None"
             )
         u, w = self.relation.project(query, key)
+        u, w, scale = self.relation.factors(u, w) or (u, w, None)
         symbols = None
         if self.wv is not None:
             batch, n, m = key.shape[0], query.shape[1], key.shape[1]
             symbols = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=self.relative)
-        return RelationalMessages(self.relation, u, w, self.wr, symbols, self.heads is not None)
+        return RelationalMessages(self.relation, u, w, scale, self.wr, symbols, self.heads is not None)

@@ -8,10 +8,9 @@ and queries and keys are ``(B, heads, L, d_q)`` and ``(B, heads, S, d_k)``.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .._heads import check_positive
 from ..functional import (
@@ -25,6 +24,7 @@ from ..functional import (
 )
 from ..functional.activations import Activation
 from ._parameters import matrix, zeros
+from ._score import Factors, Score, describe
 
 __all__ = [
     "ActivatedGeneral",
@@ -41,36 +41,6 @@ __all__ = [
 ]
 
 
-class Score(nn.Module, ABC):
-    """A function of query and key. Subclasses implement ``forward(query, key)``; it must not mask.
-
-    Attributes:
-        heads: the axis of heads in front of the parameters, or None.
-        multidim: whether there is a score for each feature of the value.
-        n_queries: of a score that takes no query, how many rows it has; None for scores that take one.
-    """
-
-    heads: int | None = None
-    multidim: bool = False
-    n_queries: int | None = None
-
-    @abstractmethod
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        """Scores ``(..., L, S)`` of every key for every query."""
-
-    def _query(self, query: Tensor | None) -> Tensor:
-        if query is None:
-            raise ValueError(f"query: {type(self).__name__} compares keys with a query, got None")
-        return query
-
-
-def describe(score: Score, **settings: object) -> str:
-    """Settings for the representation of a score, with its heads if it has any."""
-    if score.heads is not None:
-        settings["heads"] = score.heads
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
-
-
 class Dot(Score):
     """(Scaled) multiplicative score, see :func:`.dot_score`.
 
@@ -84,6 +54,9 @@ class Dot(Score):
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return dot_score(self._query(query), key, scale=self.scale)
+
+    def factors(self, query: Tensor, key: Tensor) -> Factors:
+        return query, key, self.scale_of(query.shape[-1])
 
     def scale_of(self, width: int) -> float:
         """The factor for queries of that width."""
@@ -208,6 +181,9 @@ class General(Score):
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return general_score(self._query(query), key, self.weight, multidim=self.multidim)
 
+    def factors(self, query: Tensor, key: Tensor) -> Factors | None:
+        return None if self.multidim else (query @ self.weight.transpose(-2, -1), key, 1.0)
+
     def extra_repr(self) -> str:
         return describe(self, **_out(self, self.weight.shape[-3:]))
 
@@ -224,6 +200,9 @@ class BiasedGeneral(General):
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return general_score(self._query(query), key, self.weight, query_bias=self.query_bias)
+
+    def factors(self, query: Tensor, key: Tensor) -> Factors:
+        return query @ self.weight.transpose(-2, -1) + self.query_bias.unsqueeze(-2), key, 1.0
 
 
 class ActivatedGeneral(General):
@@ -266,6 +245,11 @@ class Trilinear(Score):
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return trilinear_score(self._query(query), key, self.weight)
 
+    def factors(self, query: Tensor, key: Tensor) -> Factors:
+        of_k, of_q, of_both = self.weight.unsqueeze(-2).chunk(3, dim=-1)
+        q = torch.cat([query * of_both + of_k, (query * of_q).sum(-1, keepdim=True)], dim=-1)
+        return q, torch.cat([key, torch.ones_like(key[..., :1])], dim=-1), 1.0
+
     def extra_repr(self) -> str:
         return describe(self, d=self.weight.shape[-1] // 3)
 
@@ -290,6 +274,10 @@ class Product(Score):
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return product_score(self._query(query), key, self.weight_q, self.weight_k, self.weight)
+
+    def factors(self, query: Tensor, key: Tensor) -> Factors:
+        q = torch.tanh(query @ self.weight_q.transpose(-2, -1)) * self.weight.unsqueeze(-2)
+        return q, torch.tanh(key @ self.weight_k.transpose(-2, -1)), 1.0
 
     def extra_repr(self) -> str:
         return describe(self, d_q=self.weight_q.shape[-1], d_k=self.weight_k.shape[-1], d_w=self.weight.shape[-1])

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional import cosine_score, euclidean_score
-from .scores import Score, describe
+from ..functional.scores import unit_vectors
+from ._score import Factors, Score, describe
 
 __all__ = ["Cosine", "Euclidean"]
 
@@ -54,6 +55,10 @@ class Cosine(_Strength):
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return cosine_score(self._query(query), key, beta=self.strength())
 
+    def factors(self, query: Tensor, key: Tensor) -> Factors:
+        q, k = unit_vectors(query, key)
+        return (self.strength() * q).to(query.dtype), k.to(key.dtype), 1.0
+
 
 class Euclidean(_Strength):
     """Negated distance times beta, nearer is higher, see :func:`.euclidean_score`.
@@ -71,6 +76,14 @@ class Euclidean(_Strength):
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return euclidean_score(self._query(query), key, squared=self.squared, beta=self.strength())
+
+    def factors(self, query: Tensor, key: Tensor) -> Factors | None:
+        """Of the square: -beta |q - k|^2 = beta <[2 q; -|q|^2; -1], [k; 1; |k|^2]>."""
+        if not self.squared or query.dtype.itemsize < 4:  # narrow types hold no differences of squares
+            return None
+        q2, k2 = query.square().sum(-1, keepdim=True), key.square().sum(-1, keepdim=True)
+        q = torch.cat([2 * query, -q2, -torch.ones_like(q2)], dim=-1)
+        return self.strength() * q, torch.cat([key, torch.ones_like(k2), k2], dim=-1), 1.0
 
     def extra_repr(self) -> str:
         return f"squared={self.squared}, {super().extra_repr()}"

@@ -43,6 +43,16 @@ def abstractor(symbols="positional_symbols", **arguments):
     return float64(Abstractor(8, symbol_retrieval=symbols, symbol_retrieval_kwargs=SYMBOLS[symbols], **arguments))
 
 
+def test_symbols_of_later_neighbours_do_not_go_with_padding():
+    """They would tell of what is no object."""
+    kwargs = {**SYMBOLS["rel_sym_attn"], "causal_nbhd": False}
+    model = float64(Abstractor(8, 1, 2, 12, 0.0, "relu", True, "rel_sym_attn", kwargs))
+    x = normal(2, 5, 8)
+    assert model(x).shape == x.shape
+    with pytest.raises(ValueError, match="need causal_nbhd=True"):
+        model(x, padding_mask=padding_mask(torch.tensor([5, 3])))
+
+
 @pytest.mark.parametrize("symbol_self_attn", [True, False])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_steps_on_the_stream_of_symbols(norm_first, symbol_self_attn):

@@ -17,6 +17,7 @@ from dual_attention.mechanisms import (
     GeneralAttention,
     InteractiveCoAttention,
     KeyOnly,
+    MultiGrainedCoAttention,
     ParallelCoAttention,
     RotatoryAttention,
     Sparsemax,
@@ -109,6 +110,36 @@ def test_any_score(name, score):
     mechanism = prepared(MECHANISMS[name](score=score))
     x1, x2, mask1, mask2 = inputs()
     assert mechanism(x1, x2, mask1=mask1, mask2=mask2).concatenated().isfinite().all()
+
+
+def test_multi_grained_is_coarse_beside_fine():
+    both = prepared(MultiGrainedCoAttention(D1, D2))
+    x1, x2, mask1, mask2 = inputs()
+    masks = {"mask1": mask1, "mask2": mask2}
+    output = both(x1, x2, **masks)
+    coarse, fine = both.coarse(x1, x2, **masks), both.fine(x1, x2, **masks)
+    assert isinstance(both.coarse, InteractiveCoAttention) and isinstance(both.fine, ParallelCoAttention)
+    close(output.context1, torch.cat([coarse.context1, fine.context1], -1))
+    close(output.context2, torch.cat([coarse.context2, fine.context2], -1))
+    close(output.concatenated(), torch.cat([output.context1, output.context2], -1))
+    close(output.fine.weights1, fine.weights1)
+    close(output.coarse.weights2, coarse.weights2)
+    longer = torch.cat([x2, 9 * normal(B, 2, D2)], 1), torch.cat([mask2, torch.zeros(B, 2, dtype=torch.bool)], 1)
+    close(both(x1, longer[0], mask1=mask1, mask2=longer[1]).concatenated(), output.concatenated())
+    other = MultiGrainedCoAttention(
+        D1, D2, coarse=AlternatingCoAttention(D1, D2), fine=ParallelCoAttention(D1, D2, pool="max")
+    ).double()
+    assert other(x1, x2, **masks).concatenated().shape == (B, 2 * (D1 + D2))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_state_dicts(name):
+    first, second = prepared(MECHANISMS[name]()), prepared(MECHANISMS[name]())
+    second.load_state_dict(first.state_dict(), strict=True)
+    x1, x2, mask1, mask2 = inputs()
+    close(
+        second(x1, x2, mask1=mask1, mask2=mask2).concatenated(), first(x1, x2, mask1=mask1, mask2=mask2).concatenated()
+    )
 
 
 def test_parts_learn_alignments_of_their_own():

@@ -12,6 +12,7 @@ from dual_attention.mechanisms import (
     General,
     GeneralAttention,
     Hard,
+    LocationAwareAttention,
     MultiHead,
     ParallelCoAttention,
     Sparsemax,
@@ -71,6 +72,13 @@ def test_heads(name):
 def test_alone(name):
     options = {"attn_mask": directional_mask(L)} if name == "local-p" else {}
     check(prepared(ALONE[name]()), (torch.randn(B, L, D).double(),), options)
+
+
+@pytest.mark.slow
+def test_location_aware():
+    module = prepared(LocationAwareAttention(D, D, n_filters=2, kernel_size=3))
+    x = torch.randn(B, L, D).double()
+    check(module, (x, x), {"padding_mask": torch.rand(B, L) < 0.7})
 
 
 @pytest.mark.slow

@@ -6,16 +6,12 @@ from dual_attention.functional import masked_mean
 from dual_attention.mechanisms import (
     Additive,
     AttentionViaAttention,
-    DirectionalSelfAttention,
-    FusionGate,
-    GeneralAttention,
     HierarchicalAttention,
     KeyOnly,
     MultiRepresentationAttention,
     Sigmoid,
     SocialContextualAttention,
     Sparsemax,
-    recipes,
 )
 
 from .space import prepared
@@ -162,48 +158,3 @@ def test_representations(align):
         m([first])
     with pytest.raises(ValueError, match=r"representations\[1\]"):
         m([first, first])
-
-
-# Directional
-
-
-@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
-def test_directional(direction):
-    m = prepared(DirectionalSelfAttention(D, direction))
-    h = normal(B, N, D)
-    padding = torch.tensor([[True] * N, [True, True, False]])
-    output = m(h, padding_mask=padding, need_weights=True)
-    assert output.weights.shape == (B, N, N, D)
-    assert (output.weights.diagonal(dim1=1, dim2=2) == 0).all() and (output.weights[1, :, 2] == 0).all()
-    if direction == "forward":
-        assert (output.weights[:, 0] == 0).all() and (output.weights.triu().sum() >= 0)
-        close(output.context[:, 0], m.fusion(torch.zeros(B, D).double(), h[:, 0]))
-    context = m.attention(h, attn_mask=~torch.eye(N, dtype=torch.bool), padding_mask=padding).context
-    if direction == "both":
-        close(output.context, m.fusion(context, h))
-    assert output.context.isfinite().all()
-
-
-def test_fusion_gate():
-    gate = FusionGate(D).double()
-    c, h = normal(B, N, D), normal(B, N, D)
-    nn.init.zeros_(gate.gate.weight)
-    close(gate(c, h), (c + h) / 2)
-    nn.init.constant_(gate.gate.bias, 99.0)
-    close(gate(c, h), h)
-
-
-def test_bad_direction():
-    with pytest.raises(ValueError, match="direction"):
-        DirectionalSelfAttention(D, "up")
-
-
-def test_bounded_scores_without_a_bound_are_additive():
-    near, far = prepared(recipes.token2token(D, 1e6)), Additive(D, D, D, d_out=D, activation=lambda x: x).double()
-    with torch.no_grad():
-        for name in ("weight_q", "weight_k", "bias"):
-            getattr(far, name).copy_(getattr(near.score, name))
-        far.weight.copy_(torch.eye(D))
-        far.out_bias.zero_()
-    h = normal(B, N, D)
-    close(near(h).context, GeneralAttention(far)(h).context, atol=1e-9)

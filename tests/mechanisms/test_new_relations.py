@@ -7,8 +7,10 @@ import torch
 
 from dual_attention.functional import RelativeSymbols
 from dual_attention.mechanisms import (
+    ActivatedGeneral,
     Additive,
     Align,
+    BiasedGeneral,
     Cosine,
     Dot,
     Elementwise,
@@ -18,6 +20,7 @@ from dual_attention.mechanisms import (
     GeneralAttention,
     Hard,
     MultiHead,
+    Product,
     Relation,
     RelationalMessage,
     Sigmoid,
@@ -46,12 +49,20 @@ def a_mask(n=N, m=N):
 RELATIONS = {
     "dot": Dot,
     "cosine": lambda: Cosine(2.0, learned=True, heads=R),
-    "euclidean": lambda: Euclidean(squared=True),
+    "squared distance": lambda: Euclidean(squared=True, beta=0.7, learned=True, heads=R),
     "additive": lambda: Additive(2, 2, 3, heads=R),
+    "distance": Euclidean,
     "general": lambda: General(2, 2, heads=R),
+    "biased general": lambda: BiasedGeneral(2, 2, heads=R),
+    "activated general": lambda: ActivatedGeneral(2, 2, heads=R),
+    "product": lambda: Product(2, 2, 3, heads=R),
     "trilinear": lambda: Trilinear(2, heads=R),
     "features": lambda: Additive(2 * R, 2 * R, 3, d_out=R),
 }
+FACTORISED = ("dot", "cosine", "squared distance", "general", "biased general", "product", "trilinear")
+"""Relations that are inner products, of these vectors or of others."""
+OTHERS = tuple(name for name in RELATIONS if name not in FACTORISED)
+
 ALIGNMENTS: dict[str, type[Align] | object] = {
     "softmax": Softmax,
     "sparsemax": Sparsemax,
@@ -191,9 +202,50 @@ def test_the_fast_path_is_taken_where_the_mathematics_allows(monkeypatch):
         recipes.relational_attention(D, H, R, rel_activation=activation).double()(x, x, s)
     recipes.hadamard_attention(D, H).double()(x)
     assert seen == ["identity", "tanh", "identity"]
+    for relation in (*FACTORISED, *OTHERS):
+        recipes.relational_attention(D, H, R, relation=RELATIONS[relation](), rel_proj_dim=2).double()(x, x, s)
+        assert len(seen) == (4 if relation in FACTORISED else 3), relation
+        del seen[3:]
     recipes.relational_attention(D, H, R, align=Sparsemax()).double()(x, x, s)
-    recipes.relational_attention(D, H, R, relation=Cosine()).double()(x, x, s)
+    recipes.relational_attention(D, H, R, score=Additive(D // H, D // H, heads=H)).double()(x, x, s)
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize("relation", FACTORISED)
+def test_factors_are_the_scores(relation):
+    compare = prepared(Relation(D, R, score=RELATIONS[relation](), proj_dim=2))
+    u, w = compare.project(normal(B, N, D), normal(B, 3, D))
+    q, k, scale = compare.factors(u, w)
+    close(scale * torch.einsum("bnrp,bmrp->bnmr", q, k), compare.relate(u, w), atol=1e-9)
+    single = prepared(Relation(D, R, score=RELATIONS[relation](), proj_dim=2)).half()
+    u, w = single.project(normal(B, N, D).half(), normal(B, 3, D).half())
+    factors = single.factors(u, w)
+    assert (factors is None) == (relation == "squared distance")
+    assert factors is None or factors[0].dtype == factors[1].dtype == torch.float16
+
+
+@pytest.mark.parametrize("relation", OTHERS)
+def test_other_scores_have_no_factors(relation):
+    compare = prepared(Relation(D, R, score=RELATIONS[relation](), proj_dim=2))
+    assert compare.factors(*compare.project(normal(B, N, D), normal(B, 3, D))) is None
+
+
+def test_a_score_that_replaces_forward_has_no_factors_of_the_class_before():
+    class Shifted(Dot):
+        def forward(self, query, key):
+            return super().forward(query, key) + 1.0
+
+    class Named(Dot):
+        pass
+
+    assert not Shifted().factorises and not ActivatedGeneral(2, 2).factorises
+    assert Named().factorises and BiasedGeneral(2, 2).factorises
+    heads = prepared(recipes.relational_attention(D, H, R, relation=Shifted()))
+    x, s = normal(B, N, D), normal(B, N, D)
+    close(heads(x, x, s).context, heads(x, x, s, need_weights=True).context)
+    r = heads.message.relation(x)
+    close(heads(x, x, s).context, by_definition(heads, x, s, None, heads(x, x, s, need_weights=True).weights))
+    assert r.shape == (B, N, N, R)
 
 
 def test_masks_reach_the_operation_in_parts(monkeypatch):
@@ -211,7 +263,19 @@ def test_masks_reach_the_operation_in_parts(monkeypatch):
     assert seen[0].attn_mask is None and seen[0].causal and seen[0].padding is padding
 
 
-@pytest.mark.parametrize("options", [{}, {"align": Sparsemax}, {"relation": Cosine}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"relation": Cosine},
+        {"relation": lambda: Euclidean(squared=True)},
+        {"align": Sparsemax},
+        {"align": Sparsemax, "relation": Cosine},
+        {"relation": Euclidean},
+        {"relation": lambda: Additive(2, 2, heads=16), "rel_activation": lambda: "relu"},
+    ],
+    ids=str,
+)
 def test_relations_are_never_built_whole(options, monkeypatch):
     """For a long sequence no tensor reaches the size of all relations, forward or backward."""
     n, r = 96, 16
@@ -232,5 +296,5 @@ def test_relations_are_never_built_whole(options, monkeypatch):
     with Watch():
         heads(x, x, torch.randn(1, n, D)).context.sum().backward()
     assert largest < n * n * r
-    if options:
+    if "align" in options or options.get("relation") is Euclidean:
         assert largest <= 8 * n * r * 2

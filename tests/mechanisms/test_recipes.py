@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dual_attention.functional import causal_mask, directional_mask, structured_attention_penalty
-from dual_attention.mechanisms import DirectionalSelfAttention, MultiHead, MultiHop, recipes
+from dual_attention.mechanisms import DirectionalSelfAttention, Elementwise, MultiHead, MultiHop, recipes
 
 from .space import prepared
 
@@ -22,8 +22,8 @@ def close(a, b, atol=1e-12):
 
 
 ARGUMENTS = {
-    "d": D, "d_q": D, "d_k": D, "d_model": D, "n_heads": 2, "hops": 2, "half_width": 2, "max_length": 9, "d_w": 3,
-    "d_a": 3, "r": 2,
+    "d": D, "d_q": D, "d_k": D, "d_model": D, "n_heads": 2, "hops": 2, "half_width": 2, "max_length": 9, "length": L,
+    "d_w": 3, "d_a": 3, "r": 2,
 }  # fmt: skip
 
 
@@ -37,7 +37,11 @@ def make(name):
 def test_every_recipe_runs_and_cites(name):
     mechanism = make(name)
     x, y = normal(B, L, D), normal(B, S, D)
-    if "token" in name or (name.endswith("self_attention") and name != "structured_self_attention"):
+    if (
+        "token" in name
+        or "synthesizer" in name
+        or (name.endswith("self_attention") and name != "structured_self_attention")
+    ):
         y = x
     padding = torch.ones(B, y.shape[1], dtype=torch.bool)
     padding[1, 2:] = False
@@ -111,6 +115,29 @@ def test_reinforced_self_attention():
     disa.attention.score.load_state_dict(m.score.state_dict())
     mask = directional_mask(6, "forward")
     close(m(x, attn_mask=mask).context, disa.attention(x, attn_mask=mask).context)
+
+
+def test_synthesizers_score_places_and_ignore_what_stands_there():
+    x, other = normal(B, S, D), normal(B, S, D)
+    padding = torch.tensor([[True] * S, [True] * 2 + [False] * (S - 2)])
+    random = prepared(recipes.random_synthesizer(S))
+    weights = random(None, x, padding_mask=padding, need_weights=True).weights
+    close(random(None, other, padding_mask=padding, need_weights=True).weights, weights)
+    close(weights[0], random.score.weight.T.softmax(-1))
+    close(weights[1, :, :2], random.score.weight.T[:, :2].softmax(-1))
+    dense = prepared(recipes.dense_synthesizer(D, 9))
+    linear = dense.query[0]
+    wanted = (torch.relu(linear(x)) @ dense.score.weight[:S].T).softmax(-1)
+    close(dense(None, x, need_weights=True).weights, wanted)
+    close(dense(None, x, other, need_weights=True).weights, wanted)
+    assert random.score.weight.requires_grad and not list(random.query.parameters())
+
+
+def test_memory_networks_start_linear():
+    start = recipes.memory_network(2, Elementwise("identity"))
+    q, m = normal(B, 1, D), normal(B, S, D)
+    o = q + q @ m.transpose(1, 2) @ m
+    close(start(q, m).query, o + o @ m.transpose(1, 2) @ m)
 
 
 def test_heads_are_causal():

@@ -84,9 +84,7 @@ def plot_results(
         unknown = [each for each in wanted if each not in known]
         if unknown:
             raise ValueError(f"{name}s: expected names among {', '.join(known)}; received {', '.join(unknown)}")
-    rows = [
-        row for row in rows if row["model"] in (models or [row["model"]]) and row["task"] in (tasks or [row["task"]])
-    ]
+    rows = [r for r in rows if (not models or r["model"] in models) and (not tasks or r["task"] in tasks)]
     if not rows:
         raise ValueError("models, tasks: no result has one of each")
     folder = Path(out)

@@ -1,0 +1,60 @@
+"""What a score is: a function of query and key, which may have a form as inner products.
+
+Shapes: as in :mod:`.scores`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+__all__ = ["Factors", "Score", "describe"]
+
+Factors = tuple[Tensor, Tensor, float]
+"""Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
+
+
+class Score(nn.Module, ABC):
+    """A function of query and key. Subclasses implement ``forward(query, key)``; it must not mask.
+
+    Attributes:
+        heads: the axis of heads in front of the parameters, or None.
+        multidim: whether there is a score for each feature of the value.
+        n_queries: of a score that takes no query, how many rows it has; None for scores that take one.
+    """
+
+    heads: int | None = None
+    multidim: bool = False
+    n_queries: int | None = None
+
+    @abstractmethod
+    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
+        """Scores ``(..., L, S)`` of every key for every query."""
+
+    def factors(self, query: Tensor, key: Tensor) -> Factors | None:
+        """Vectors and a number such that scores are inner products: ``scale <q, k>`` for ``(q, k, scale)``.
+
+        None where scores are no inner products, or not exactly enough in the type of the vectors. Relations by scores
+        with factors are summed under attention without being built. Implemented by a class beside its ``forward``; one
+        that replaces ``forward`` alone has none.
+        """
+        return None
+
+    @property
+    def factorises(self) -> bool:
+        """Whether :meth:`factors` belongs to this score, and not to a class whose ``forward`` it has replaced."""
+        owner = next(kind for kind in type(self).__mro__ if "forward" in vars(kind))
+        return "factors" in vars(owner)
+
+    def _query(self, query: Tensor | None) -> Tensor:
+        if query is None:
+            raise ValueError(f"query: {type(self).__name__} compares keys with a query, got None")
+        return query
+
+
+def describe(score: Score, **settings: object) -> str:
+    """Settings for the representation of a score, with its heads if it has any."""
+    if score.heads is not None:
+        settings["heads"] = score.heads
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
