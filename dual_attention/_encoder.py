@@ -122,7 +122,7 @@ class EncoderModel(TokenModel):
     def _block(
         self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
     ) -> tuple[Any, Any]:
-        """What a block returns, and the symbols that it was given, if it takes any."""
+        """What a block returns, and the symbols for the next, see :class:`~dual_attention._passing.Step`."""
         return self.blocks[number](x, **arguments), symbols
 
     def _enter(

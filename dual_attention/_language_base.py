@@ -306,12 +306,7 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         caches: dict[str, Cache],
         need_weights: bool = False,
     ) -> tuple[Any, Symbols | None]:
-        """One block with all it needs, as gradient checkpointing repeats it, and the symbols that it was given.
-
-        Args:
-            symbols: those of the block before.
-            need_weights: give also its maps.
-        """
+        """One block with all that gradient checkpointing has to repeat; see :class:`~dual_attention._passing.Step`."""
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         """Symbol retrievers, as often as a forward pass calls them."""

@@ -38,11 +38,11 @@ class Step(Protocol):
         """Apply block ``number``.
 
         Args:
-            symbols: those of the block before; None for the first.
+            symbols: what the block before returned; None for the first.
             need_weights: return the pair of tokens and maps instead of tokens.
 
         Returns:
-            Tokens, and the symbols that the block was given, if it takes any.
+            Tokens, and the symbols that the next block is to be given, None if there are none or it retrieves its own.
         """
         ...
 

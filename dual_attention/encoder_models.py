@@ -208,9 +208,8 @@ class DualAttnTransformerEncoder(EncoderModel):
     def _block(
         self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
     ) -> tuple[Any, Any]:
-        if not self.n_heads_ra:
-            symbols = x  # not read
-        elif symbols is None or self.update_symbols_each_layer:
+        if symbols is None and self.n_heads_ra:
             retriever = self.symbol_retrievers[number if len(self.symbol_retrievers) > 1 else 0]
             symbols = retrieve_symbols(retriever, x, positions)
-        return self.blocks[number](x, symbols, **arguments), symbols
+        given = x if symbols is None else symbols  # without relational heads they are not read
+        return self.blocks[number](x, given, **arguments), None if self.update_symbols_each_layer else symbols

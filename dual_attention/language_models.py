@@ -276,14 +276,13 @@ class DualAttnTransformerLM(LanguageModel):
         caches: dict[str, Cache],
         need_weights: bool = False,
     ) -> tuple[Any, Symbols | None]:
-        if not self.n_heads_ra:
-            symbols = x  # not read
-        elif symbols is None or self.update_symbols_each_layer:
+        if symbols is None and self.n_heads_ra:
             retriever = self.layers.symbol_retrievers[number]
             symbols = retrieve_symbols(retriever, x, inputs.positions, caches.get("symbols"))
+        given = x if symbols is None else symbols  # without relational heads they are not read
         cache = caches.get("blocks")
-        out = self.layers.blocks[number](x, symbols, **inputs.arguments, need_weights=need_weights, cache=cache)
-        return out, symbols
+        out = self.layers.blocks[number](x, given, **inputs.arguments, need_weights=need_weights, cache=cache)
+        return out, None if self.update_symbols_each_layer else symbols
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         if not self.n_heads_ra:

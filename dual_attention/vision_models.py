@@ -114,11 +114,7 @@ class _VisionModel(nn.Module):
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
-        """One block on the tokens of a grid of patches, given the symbols of the block before it.
-
-        Returns:
-            What it returns, with ``need_weights`` its maps as well, and its symbols if it has any.
-        """
+        """One block on the tokens of a grid of patches, see :class:`~dual_attention._passing.Step`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores of images.
@@ -305,9 +301,10 @@ class VisionDualAttnTransformer(_VisionModel):
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
-        if symbols is None or self.update_symbols_each_layer:
+        if symbols is None:
             symbols = self.symbols(x, grid_size)
-        return self.encoder_blocks[number](x, symbols, need_weights=need_weights), symbols
+        out = self.encoder_blocks[number](x, symbols, need_weights=need_weights)
+        return out, None if self.update_symbols_each_layer else symbols
 
     def symbols(self, x: Tensor, grid_size: tuple[int, int]) -> Symbols:
         """Symbols for the tokens ``x`` ``(B, T, d)`` of a grid of (rows, columns) patches."""
