@@ -18,6 +18,7 @@ from .attention import Segments, add_bias, rotate
 from .cache import Cache, TokenCache
 from .functional import RelationalAttentionOutput, mask_pattern, reference, relational_attention
 from .functional.activations import Activation, activation_function
+from .functional.checks import check_same_device
 from .functional.masks import check_bias, last_columns
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
@@ -193,10 +194,11 @@ class RelationalAttention(nn.Module):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
                 cache is of another kind of layer or batch. The cache is then as it was.
         """
-        check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.d_model, layer=self.wq_attn)
         if y is None:
             y = x
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wk_attn)
+        check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
         sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}

@@ -22,6 +22,7 @@ from .functional import (
     relational_cross_attention,
 )
 from .functional.activations import Activation, activation_function
+from .functional.checks import check_same_device
 from .functional.masks import check_bias, last_columns
 
 __all__ = ["DisentangledRelationalCrossAttention", "RelationalCrossAttention"]
@@ -108,9 +109,10 @@ class RelationalCrossAttention(nn.Module):
     ) -> AttentionOutput:
         """Arguments as :meth:`RelationalAttention.forward
         <dual_attention.relational_attention.RelationalAttention.forward>`; returns ``(output, weights or None)``."""
-        check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.d_model, layer=self.wq)
         y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wk)
+        check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
         sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
@@ -225,9 +227,10 @@ class DisentangledRelationalCrossAttention(nn.Module):
         cache: Cache | None = None,
     ) -> RelationalAttentionOutput:
         """Arguments as :meth:`RelationalCrossAttention.forward`; weights and relations are both ``(B, H, N, M)``."""
-        check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.d_model, layer=self.wq_attn)
         y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wk_attn)
+        check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         batch, n, m = x.shape[0], x.shape[1], past.held + y.shape[1]
         sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": past.senders + y.shape[1]}
