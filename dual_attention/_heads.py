@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .functional.checks import check_dropout as check_dropout
+from .functional.checks import is_autocast
 
 
 def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
@@ -28,17 +29,38 @@ def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: 
 
 
 def check_positive(**sizes: int) -> None:
-    """Raise ``ValueError`` for the first size that is not at least one."""
+    """Raise ``ValueError`` for the first size that is not an integer of at least one."""
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: expected a positive number, got {size}")
+        if isinstance(size, float) or size < 1:
+            raise ValueError(f"{name}: expected a positive number{' without a fraction' * (size >= 1)}, got {size}")
 
 
-def check_sequence(name: str, x: Tensor, width: int, *, batch: Sequence[int] | None = None) -> None:
-    """Raise ``ValueError`` unless ``x`` has shape ``(B, L, width)``, with B one of ``batch`` if that is given."""
+def check_sequence(
+    name: str, x: Tensor, width: int, *, batch: Sequence[int] | None = None, layer: nn.Module | None = None
+) -> None:
+    """Check that ``x`` is a sequence ``(B, L, width)``.
+
+    Args:
+        batch: what B may be; by default anything.
+        layer: the first that takes ``x``, whose parameters must have its dtype, unless under autocast, and its device.
+
+    Raises:
+        TypeError: if it is no tensor, or has another dtype.
+        ValueError: if it has another shape, or is on another device.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
     if x.dim() != 3 or x.shape[-1] != width or (batch is not None and x.shape[0] not in batch):
         rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
         raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
+    weight = getattr(layer, "weight", None)
+    # Layers that took the place of linear ones may hold other types (quantised) or nothing yet (offloaded).
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.is_meta:
+        return
+    if x.device != weight.device:
+        raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
+    if x.dtype != weight.dtype and not is_autocast(x):
+        raise TypeError(f"{name}: expected dtype {weight.dtype} as the parameters, got {x.dtype}")
 
 
 def check_indices(indices: Tensor, batch: int | None) -> Tensor:

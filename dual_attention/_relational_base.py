@@ -16,6 +16,7 @@ from ._symbols import Symbols, project_symbols, with_earlier
 from .attention import Segments
 from .cache import Cache, TokenCache
 from .functional import MaskPattern
+from .functional.checks import check_same_device
 
 
 class Received(NamedTuple):
@@ -91,11 +92,13 @@ class RelationalHeads(nn.Module):
         segments: Segments | None,
         attn_bias: Tensor | None,
         cache: Cache | None,
+        freqs: tuple[Tensor | None, Tensor | None],
     ) -> Received:
-        """Check what ``forward`` is given beside symbols and RoPE's tables; no ``y``: senders are the receivers."""
-        check_sequence("x", x, self.d_model)
+        """Check what ``forward`` is given beside symbols; no ``y``: senders are the receivers."""
+        check_sequence("x", x, self.d_model, layer=self.wv)
         y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],))
+        check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
+        check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs[0], freqs_sin=freqs[1])
         past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
         pattern, bias = who_sees_whom(
             past,

@@ -38,8 +38,10 @@ def project_symbols(
         TypeError: if relative symbols are given where shared ones are expected.
         ValueError: if the shape is wrong.
     """
+    if not isinstance(symbols, Tensor | RelativeSymbols):
+        raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
     if relative:
-        if not isinstance(symbols, RelativeSymbols):
+        if isinstance(symbols, Tensor):
             symbols = RelativeSymbols.from_dense(symbols)
         expected = (n, past.senders + m, wv.in_features)
         if tuple(symbols.shape) != expected:
@@ -51,7 +53,7 @@ def project_symbols(
         return symbols.with_library(wv(symbols.library).unflatten(-1, (n_kv_heads, -1)))
     if isinstance(symbols, RelativeSymbols):
         raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")
-    check_sequence("symbols", symbols, wv.in_features, batch=(1, batch))
+    check_sequence("symbols", symbols, wv.in_features, batch=(1, batch), layer=wv)
     if symbols.shape[1] != m:
         raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
     return split_heads(wv(symbols), n_kv_heads)

@@ -14,6 +14,7 @@ from ._continuation import Past, continue_from, continue_to_attend, leaves_cache
 from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .cache import Cache, ContextCache, TokenCache
 from .functional import apply_rotary, attention
+from .functional.checks import check_same_device
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -154,9 +155,10 @@ class Attention(nn.Module):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is of another kind of layer,
                 batch or context. The cache is then as it was.
         """
-        check_sequence("query", query, self.d_model)
-        check_sequence("key", key, self.d_model, batch=(query.shape[0],))
-        check_sequence("value", value, self.d_model, batch=(query.shape[0],))
+        check_sequence("query", query, self.d_model, layer=self.wq)
+        check_sequence("key", key, self.d_model, batch=(query.shape[0],), layer=self.wk)
+        check_sequence("value", value, self.d_model, batch=(query.shape[0],), layer=self.wv)
+        check_same_device(query=query, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         past = self._past(cache, key, is_causal, segments)

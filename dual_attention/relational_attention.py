@@ -172,7 +172,9 @@ class RelationalAttention(RelationalHeads):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
                 cache is of another kind of layer or batch. The cache is then as it was.
         """
-        received = self._receive(x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache)
+        received = self._receive(
+            x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache, (freqs_cos, freqs_sin)
+        )
         y, past, pattern, bias = received
         q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)

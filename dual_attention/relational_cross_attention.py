@@ -87,7 +87,9 @@ class RelationalCrossAttention(RelationalHeads):
     ) -> AttentionOutput:
         """Arguments as :meth:`RelationalAttention.forward
         <dual_attention.relational_attention.RelationalAttention.forward>`; returns ``(output, weights or None)``."""
-        received = self._receive(x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache)
+        received = self._receive(
+            x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache, (freqs_cos, freqs_sin)
+        )
         y, past, pattern, bias = received
         q = rotate(split_heads(self.wq(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
@@ -172,7 +174,9 @@ class DisentangledRelationalCrossAttention(RelationalHeads):
         cache: Cache | None = None,
     ) -> RelationalAttentionOutput:
         """Arguments as :meth:`RelationalCrossAttention.forward`; weights and relations are both ``(B, H, N, M)``."""
-        received = self._receive(x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache)
+        received = self._receive(
+            x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache, (freqs_cos, freqs_sin)
+        )
         y, past, pattern, bias = received
         q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)

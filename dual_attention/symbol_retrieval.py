@@ -95,7 +95,7 @@ class SymbolicAttention(nn.Module):
     @leaves_cache_whole
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
-        check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.d_model, layer=self.q_proj)
         _count(cache, x)
         return self._retrieve(x, need_weights=False)[0]
 
@@ -106,7 +106,7 @@ class SymbolicAttention(nn.Module):
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
 
     def _retrieve(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.d_model, layer=self.q_proj)
         # All examples share one library, so the batch is folded into the queries instead of copying the library.
         queries = split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)
         templates = split_heads(self.template_features[None], self.n_heads)
@@ -355,7 +355,7 @@ class RelationalSymbolicAttention(nn.Module):
             ValueError: for a cache or positions with neighbourhoods that are not causal, or positions that are negative
                 or exceed the number of earlier tokens.
         """
-        check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.d_model, layer=self.q_proj)
         batch, length, _ = x.shape
         past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
         neighbours = self._neighbours(batch, length, past, positions, x.device)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._continuation import leaves_cache_whole, parts
-from ._heads import check_dropout
+from ._heads import check_dropout, check_sequence
 from .attention import Attention, Segments
 from .cache import Cache, CacheGroup, TokenCache
 from .functional import activation_function
@@ -104,7 +104,11 @@ class Block(nn.Module):
 
     def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Input of a sublayer: normalised, with pre-norm."""
-        return norm(x) if self.norm_first else x
+        if not self.norm_first:
+            return x
+        if isinstance(norm, nn.LayerNorm):
+            check_sequence("x", x, norm.normalized_shape[0], layer=norm)
+        return norm(x)
 
     def leave(self, x: Tensor, change: Tensor, norm: nn.Module, *, drop: bool = True) -> Tensor:
         """Residual step with a sublayer's output; normalised, with post-norm."""

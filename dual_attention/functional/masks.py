@@ -222,8 +222,8 @@ def mask_pattern(
             raise ValueError(
                 f"padding_mask: expected shape (batch, senders) = {(batch, m)}, got {tuple(padding_mask.shape)}"
             )
-    if window is not None and window < 1:
-        raise ValueError(f"window: expected at least one position, got {window}")
+    if window is not None and (isinstance(window, float) or window < 1):
+        raise ValueError(f"window: expected at least one position, a whole number, got {window}")
     for name, wanted in (("is_causal", is_causal), ("window", window is not None)):
         if wanted and offset + n != m:
             raise ValueError(
@@ -232,7 +232,7 @@ def mask_pattern(
             )
     receivers = senders = None
     if segments is not None:
-        receivers, senders = segments if isinstance(segments, tuple) else (segments, segments)
+        receivers, senders = _of_both(segments)
         for of, length in ((receivers, n), (senders, m)):
             if (
                 of.is_floating_point()
@@ -244,6 +244,17 @@ def mask_pattern(
                     f"got shape {tuple(of.shape)} of dtype {of.dtype}"
                 )
     return MaskPattern(n, m, attn_mask, padding_mask, receivers, senders, is_causal, window, offset)
+
+
+def _of_both(segments: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Segments of receivers and of senders; ``TypeError`` if they are no tensors."""
+    both = segments if isinstance(segments, tuple) else (segments, segments)
+    if len(both) != 2 or not all(isinstance(part, Tensor) for part in both):
+        got = (
+            ", ".join(type(part).__name__ for part in both) if isinstance(segments, tuple) else type(segments).__name__
+        )
+        raise TypeError(f"segments: expected a tensor, or one for receivers and one for senders, got ({got})")
+    return both[0], both[1]
 
 
 def as_pattern(
@@ -323,6 +334,8 @@ def check_bias(
 
 def require_boolean(name: str, mask: Tensor) -> None:
     """Raise ``TypeError`` unless ``mask`` is boolean."""
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}: expected a boolean tensor (True = may be attended), got {type(mask).__name__}")
     if mask.dtype != torch.bool:
         bias = "bias" if name == "mask" else "attn_bias"
         raise TypeError(

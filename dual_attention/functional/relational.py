@@ -22,7 +22,7 @@ from .masks import MaskPattern, as_pattern, check_bias
 from .padding import zero_padding
 from .relation_tiles import prefers_tiles
 from .sdpa import sdpa_relational_attention
-from .shared_symbols import attend_to_symbols, symbol_for_each_pair
+from .shared_symbols import attend_to_symbols, check_index, symbol_for_each_pair
 from .symbols import OffsetSymbols, RelativeSymbols
 from .triton.support import obstacle, preferred
 
@@ -309,6 +309,7 @@ def _check_tensors(
     table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
     check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
     check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
+    check_index(q, symbols)
     check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
     if w_r.dtype != q.dtype and not is_autocast(q):
         check_same_dtype(q=q, w_r=w_r)

@@ -22,7 +22,7 @@ from .attention import attention, narrow
 from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_open
 from .masks import MaskPattern, as_pattern, check_bias
 from .padding import zero_padding
-from .shared_symbols import attend_to_symbols, symbol_for_each_pair
+from .shared_symbols import attend_to_symbols, check_index, symbol_for_each_pair
 from .symbols import RelativeSymbols
 
 __all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
@@ -166,6 +166,7 @@ def _checked(
     if not groups or heads % groups:
         raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
     check_same_device(**tensors, symbols=table, bias=bias)
+    check_index(q, symbols)
     check_same_dtype(**tensors, symbols=table)
     check_dropout("dropout", dropout)
     sizes = {"batch": batch, "heads": heads, "n": n, "m": m}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .checks import is_open
-from .symbols import RelativeSymbols
+from .checks import check_same_device, is_open, is_readable
+from .symbols import OffsetSymbols, RelativeSymbols
 
 
 def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols, *, for_each_pair: bool | None = None) -> Tensor:
@@ -53,3 +53,18 @@ def symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> b
     rows = symbols.library.shape[0]
     # While an export leaves lengths open, rows that are open too are those of pairs.
     return is_open(rows) if is_open(n, m) else rows > 2 * (n + m)
+
+
+def check_index(q: Tensor, symbols: Tensor | RelativeSymbols) -> None:
+    """Raise ``ValueError`` if an index of relative symbols is not where the queries are, or leaves the library.
+
+    Its values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
+    """
+    if not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols):
+        return
+    index, rows = symbols.index, symbols.library.shape[0]
+    check_same_device(**{"q": q, "symbols.index": index})
+    if index.numel() and is_readable(index):
+        first, last = (int(end) for end in index.aminmax())
+        if first < 0 or last >= rows:
+            raise ValueError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {first} to {last}")

@@ -85,13 +85,24 @@ def test_blocks_of_every_pattern(sizes, causal, window, packed, padded, masked, 
     assert_same_with_gradients(ours, theirs, tensors)
 
 
-@given(sizes=SIZES, causal=st.booleans(), masked=st.booleans(), biased=st.booleans(), columns=st.integers(1, 9))
-def test_library_attention_in_groups_of_relations(sizes, causal, masked, biased, columns):
+@given(
+    sizes=SIZES,
+    causal=st.booleans(),
+    window=st.sampled_from([None, 2]),
+    packed=st.booleans(),
+    padded=st.booleans(),
+    masked=st.booleans(),
+    biased=st.booleans(),
+    columns=st.integers(1, 9),
+)
+def test_library_attention_in_groups_of_relations(sizes, causal, window, packed, padded, masked, biased, columns):
     leaves, _, mask = draw_inputs(
         **{**sizes, "m": sizes["n"], "symbols": sizes["symbols"].replace("relative", "shared")}
     )
     n = sizes["n"]
-    pattern = MaskPattern(n, n, mask if masked else None, causal=causal)
+    segments = torch.arange(n)[None] // 2 if packed else None
+    padding = torch.arange(n).expand(len(leaves[0]), n) < n - 1 if padded else None
+    pattern = MaskPattern(n, n, mask if masked else None, padding, segments, segments, causal, window)
     bias = torch.randn(1, 1, n, n, dtype=torch.float64).requires_grad_() if biased else None
     theirs = run(reference.relational_attention, leaves, None, mask=pattern.dense(None), bias=bias)
     with pytest.MonkeyPatch.context() as patch:
@@ -245,6 +256,23 @@ def test_softmax_relations_do_not_leak_what_the_mask_hides():
     after = run(relational_attention, leaves, None, rel_activation="softmax", mask=causal)
     torch.testing.assert_close(before[:, :, :-1], after[:, :, :-1])
     assert not torch.allclose(before[:, :, -1], after[:, :, -1])
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
+@pytest.mark.parametrize("of_heads", [1, 4])
+def test_softmax_relations_do_not_leak_what_minus_infinity_hides(impl, of_heads):
+    """A bias that masks is a mask, for relations too; what some head sees counts for all."""
+    leaves, _, _ = draw_inputs(n=5, m=5)
+    causal = torch.ones(1, 1, 5, 5, dtype=torch.bool).tril()
+    bias = torch.zeros(1, of_heads, 5, 5, dtype=torch.float64).masked_fill(~causal, -torch.inf)
+    ours = run(relational_attention, leaves, None, rel_activation="softmax", bias=bias, impl=impl)
+    wanted = run(reference.relational_attention, leaves, None, rel_activation="softmax", mask=causal)
+    assert_same_with_gradients(ours, wanted, leaves)
+    if of_heads > 1:
+        bias = torch.where(torch.arange(of_heads).view(1, -1, 1, 1) == 0, 0.0, bias)
+        arguments = {"rel_activation": "softmax", "need_weights": True, "scale": 0.5, "rel_scale": 0.5}
+        relations = relational_attention(*leaves, bias=bias, **arguments).relations
+        torch.testing.assert_close(relations, relational_attention(*leaves, **arguments).relations)
 
 
 def test_softmax_relations_refuse_a_mask_of_each_head():

@@ -126,6 +126,19 @@ def test_a_bias_of_minus_infinity_masks_under_every_activation(activation, large
     check(ours, wanted, (queries[0], keys[0], table))
 
 
+@pytest.mark.parametrize("largest", [0, 10_000])
+def test_a_bias_of_minus_infinity_masks_relations_under_softmax(largest, monkeypatch):
+    monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", largest)
+    (q, q_rel), (k, k_rel), symbols, table, *_ = inputs(2, False, False, False)
+    mask = torch.ones(1, H, N, N, dtype=torch.bool).tril()
+    mask[:, 0] = True  # relations here belong to heads, and so does what hides them
+    bias = torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -torch.inf)
+    arguments = {"scale": 0.5, "rel_activation": "softmax"}
+    ours, *_ = disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, bias=bias, **arguments)
+    wanted, *_ = reference.disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, mask=mask, **arguments)
+    check(ours, wanted, (q, k, q_rel, k_rel, table))
+
+
 @pytest.mark.parametrize("operation", [relational_cross_attention, disentangled_relational_cross_attention])
 @pytest.mark.parametrize(
     "change, error, message",
