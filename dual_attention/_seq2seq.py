@@ -162,9 +162,10 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         """
         s = self.in_block_size if source_length is None else source_length
         t = self.out_block_size if target_length is None else target_length
-        encoder, decoder = self._blocks("encoder"), self._blocks("decoder")
-        context = [layer for block in decoder for layer in (block.cross_attn.wk, block.cross_attn.wv)]
-        of_source = [self.layers["source_embedder"], *encoder, *self._retrievers_used("encoder"), *context]
+        encoder, decoder = self._parts_of_encoder(), self._blocks("decoder")
+        crosses = [part.cross_attn for block in decoder for part in block.modules() if hasattr(part, "cross_attn")]
+        context = [layer for cross in crosses for layer in (cross.wk, cross.wv)]
+        of_source = [self.layers["source_embedder"], *encoder, *context]
         of_target = [
             self.layers["target_embedder"],
             *decoder,
@@ -173,7 +174,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         ]
         for_source = weights_used(of_source)
         for_target = weights_used(of_target) - weights_used(context)
-        cross = sum(pair_products(block.cross_attn) for block in decoder)
+        cross = sum(pair_products(attention) for attention in crosses)
         own = sum(pair_products(block) for block in decoder) - cross
         pairs = sum(pair_products(block) for block in encoder) * s * s + own * t * t + cross * t * s
         return PER_PRODUCT * (for_source * s + for_target * t + pairs)
@@ -333,6 +334,10 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
 
     def _blocks(self, side: Side) -> list[Any]:
         return list(self.layers[f"{side}_blocks"].children())
+
+    def _parts_of_encoder(self) -> list[nn.Module]:
+        """What positions of the source pass through, after their embedding."""
+        return [*self._blocks("encoder"), *self._retrievers_used("encoder")]
 
     def _retrievers_used(self, side: Side) -> list[nn.Module]:
         """Symbol retrievers of one side, as often as it calls them."""

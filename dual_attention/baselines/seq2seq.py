@@ -87,6 +87,8 @@ class Seq2SeqAbstractor(Seq2SeqModel):
             out_dim,
             [EncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
             [_DecoderLayer(d_model, contexts, decoder_kwargs) for _ in range(n_layers_dec)],
+            encoder_kwargs,
+            decoder_kwargs,
             in_block_size,
             out_block_size,
             tie_weights,
@@ -118,6 +120,9 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         read = encoded if self.abstractor_reads == "encoder" else source
         abstract = self.layers["abstractor"](read, padding_mask=padding_mask)
         return torch.cat([encoded, abstract], dim=-1) if self.decoder_reads == "both" else abstract
+
+    def _parts_of_encoder(self) -> list[nn.Module]:
+        return [*super()._parts_of_encoder(), self.layers["abstractor"]]
 
 
 class _DecoderLayer(nn.ModuleList):

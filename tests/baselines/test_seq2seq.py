@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
+from dual_attention.estimate import counter_formulas
 from dual_attention.functional import padding_mask
 
 from ..layers import assert_later_tokens_do_not_matter, float64
@@ -146,6 +148,15 @@ def test_every_parameter_learns_and_padding_is_not_scored():
     assert [n for n, p in model.named_parameters() if not p.grad.any()] == []
     ignored, _ = model(x, y, targets.masked_fill(~real, -1), target_padding_mask=real)
     close(ignored, logits)
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_arithmetic_is_what_is_counted(arrangement):
+    model = build(*arrangement)
+    x, y = words(batch=2, source=5, target=3)
+    with FlopCounterMode(display=False, custom_mapping=counter_formulas()) as counter:
+        model(x, y, y)
+    assert model.flops_per_pair(5, 3) * 2 == 3 * counter.get_total_flops()
 
 
 @pytest.mark.parametrize(("layers", "published"), [(1, "816K"), (2, "1.54M")])
