@@ -148,7 +148,7 @@ def _check_name(name: str) -> None:
         raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")
     if Path(owner).exists():
         raise FileNotFoundError(
-            f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME), since {owner} is here"
+            f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME), since {owner}/ is here"
         )
 
 

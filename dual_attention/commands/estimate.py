@@ -30,7 +30,7 @@ def games_presets() -> Mapping[str, Builder]:
 def read_run(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module] | None:
     """The model of a run's configuration, whose key ``model`` holds the model's own keys, or of transformers'."""
     if "model_type" in values:
-        model = model_from_config(values, source=path.name)[1]
+        model = model_from_config(values, source=str(path))[1]
         return type(model).__name__, model
     if not isinstance(values.get("model"), Mapping):
         return None

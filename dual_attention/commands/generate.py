@@ -112,31 +112,32 @@ def parser_of(prog: str) -> Any:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="Run folder, folder with config.json and model.safetensors, or name on the Hugging Face hub.",
+        help="Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on the "
+        "Hugging Face hub.",
     )
     parser.add_argument("prompt", metavar="PROMPT", help='Text to continue; "-" reads it from standard input.')
     parser.add_argument("--max_new_tokens", type=int, default=200, help="Most tokens to add.")
     parser.add_argument(
         "--temperature",
-        type=float | None,
-        help=f"Divides the logits; 0: always the likeliest token; null: {TEMPERATURE}.",
+        type=float,
+        help=f"Divides the logits; 0: always the likeliest token; by default {TEMPERATURE}, without beams.",
     )
-    parser.add_argument("--top_k", type=int | None, help="Draw from that many likeliest tokens alone.")
-    parser.add_argument("--top_p", type=float | None, help="Draw from the likeliest tokens of this probability alone.")
+    parser.add_argument("--top_k", type=int, help="Draw from that many likeliest tokens alone.")
+    parser.add_argument("--top_p", type=float, help="Draw from the likeliest tokens of this probability alone.")
     parser.add_argument(
-        "--min_p", type=float | None, help="Draw from tokens at least this times as likely as the likeliest alone."
+        "--min_p", type=float, help="Draw from tokens at least this times as likely as the likeliest alone."
     )
     parser.add_argument(
-        "--repetition_penalty", type=float | None, help="Above 1: tokens that have occurred become less likely."
+        "--repetition_penalty", type=float, help="Above 1: tokens that have occurred become less likely."
     )
-    parser.add_argument("--seed", type=int | None, help="Of the random numbers; null draws others each time.")
+    parser.add_argument("--seed", type=int, help="Of the random numbers; without it they differ each time.")
     parser.add_argument("--num_beams", type=int, default=1, help="Above 1: beam search instead of drawing.")
     parser.add_argument(
         "--stop", type=str, action="append", metavar="TEXT", help="End before this text; may be given several times."
     )
     parser.add_argument("--continuation_only", action="store_true", help="Do not print the prompt.")
     parser.add_argument(
-        "--tokenizer", type=str | None, help="bytes, gpt2, or a folder with one; null takes that of the checkpoint."
+        "--tokenizer", type=str, help="bytes, gpt2, or a folder with one; by default that of the checkpoint."
     )
     parser.add_argument(
         "--device", type=Literal["auto", "cpu", "cuda"], default="auto", help="A GPU if there is one, or the one named."
@@ -144,7 +145,7 @@ def parser_of(prog: str) -> Any:
     parser.add_argument(
         "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="Of the model."
     )
-    parser.add_argument("--threads", type=int | None, help="CPU threads; null takes one for each core.")
+    parser.add_argument("--threads", type=int, help="CPU threads; by default one for each core.")
     return parser
 
 
@@ -157,11 +158,7 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     device = prepare_device(MachineConfig(device=options.device, threads=options.threads))
     checkpoint = open_checkpoint(options.checkpoint, device=device, dtype=DTYPES[options.dtype])
     if not isinstance(checkpoint.model, LanguageModel):
-        what = (
-            "a run of Relational Games, whose model"
-            if checkpoint.run
-            else f"a {type(checkpoint.model).__name__}, which"
-        )
+        what = "a run of Relational Games, whose model" if checkpoint.run else f"its {type(checkpoint.model).__name__}"
         raise ValueError(f"{options.checkpoint}: {what} writes no text; expected a causal language model")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.state.startswith("unfinished"):

@@ -179,18 +179,20 @@ def info(prog: str, arguments: Sequence[str]) -> int:
     """``dat info``."""
     parser = option_parser(
         prog=prog,
-        description="Say what a trained model is: its configuration, parameters by part, and the memory it takes. Its "
-        "weights are not read, only their names and shapes, which are checked.",
+        description="Say what a trained model is: its configuration, parameters by part, and estimates of memory and "
+        "arithmetic (`dat estimate` takes other sizes). Its weights are not read, only their names and shapes, which "
+        "are checked.",
     )
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="Run folder, folder with config.json and model.safetensors, or name on the Hugging Face hub.",
+        help="Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on the "
+        "Hugging Face hub.",
     )
     parser.add_argument(
         "--dtype",
-        type=DTypeName | None,
-        help="Of inference; null takes that of the weights.",
+        type=DTypeName,
+        help="Of inference; by default that of the weights.",
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     options = parse_options(parser, arguments)

@@ -162,7 +162,8 @@ def read_model(path: Path, sources: Sequence[Source]) -> tuple[str, nn.Module]:
     try:
         return next(found for source in sources if (found := source.read(path, values)) is not None)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+        message = " ".join(str(error).split())
+        raise ValueError(message if message.startswith(f"{path}: ") else f"{path}: {message}") from error
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:

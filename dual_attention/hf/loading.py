@@ -125,7 +125,11 @@ def _class_for_transformers(saved: Mapping[str, Any], source: str) -> Any:
     from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
     from .vision import DualAttnForImageClassification
 
-    kinds = (DualAttnForMaskedLM, DualAttnForSequenceClassification, DualAttnForImageClassification)
+    kinds: tuple[Any, ...] = (
+        DualAttnForMaskedLM,
+        DualAttnForSequenceClassification,
+        DualAttnForImageClassification,
+    )
     named = saved.get("architectures") or []
     for kind in kinds:
         if kind.__name__ in named and kind.config_class.model_type == model_type:

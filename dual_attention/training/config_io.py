@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,7 +55,22 @@ def parse_options(parser: Any, arguments: Sequence[str]) -> Any:
     try:
         return parser.instantiate(parser.parse_args(list(arguments)))
     except jsonargparse.ArgumentError as error:
-        raise ValueError(" ".join(str(error).split())) from error
+        raise ValueError(_in_plain_words(" ".join(str(error).split()))) from error
+
+
+_WRONG_TYPE = re.compile(
+    r"""Parser key "([^"]+)": Expected a (?:<class '(\w+)'>|typing\.Literal\[(.*)\])\. Got value: (.*)"""
+)
+
+
+def _in_plain_words(message: str) -> str:
+    """A message of jsonargparse about a value of one plain type, without the names of types; others as they are."""
+    if found := _WRONG_TYPE.fullmatch(message):
+        key, kind, choices, value = found.groups()
+        kinds = {"int": "an integer", "float": "a number", "str": "a text", "bool": "true or false"}
+        expected = f"one of {choices}" if choices else kinds.get(kind, kind)
+        return f"{key}: expected {expected}, got {value}"
+    return message
 
 
 def replace_presets(arguments: Sequence[str], options_of: Callable[[str], list[str]]) -> list[str]:

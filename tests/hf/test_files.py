@@ -59,7 +59,7 @@ def hub(online: None) -> Iterator[tuple[str, list[str]]]:
 
         do_HEAD = do_GET
 
-        def log_message(self, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
