@@ -9,6 +9,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .causal_lm import DualAttnForCausalLM
 from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
@@ -29,3 +30,6 @@ def register_auto_classes() -> None:
         (AutoModelForImageClassification, DualAttnVisionConfig, DualAttnForImageClassification),
     ):
         auto.register(config, model, exist_ok=True)
+    # By this table, and not by what is registered, the Trainer knows that with label smoothing it is to shift the
+    # labels, and the pipeline of text generation which models it supports.
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DualAttnConfig.model_type] = DualAttnForCausalLM.__name__

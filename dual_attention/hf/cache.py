@@ -1,50 +1,69 @@
-"""The cache of a language model as transformers' generation handles it."""
+"""The cache of a language model as transformers' generation handles it.
+
+transformers keeps keys and values by layer; relational attention keeps more of a token than those, and symbol
+mechanisms may as well. So all of it is in one layer, which the caches of transformers then treat as they do any.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NoReturn
+
 import torch
 from torch import Tensor
-from transformers import Cache
+from transformers import Cache, DynamicCache
+from transformers.cache_utils import CacheLayerMixin
 
 from ..cache import CacheGroup
 
-__all__ = ["DualAttnCache"]
+__all__ = ["DualAttnCache", "DualAttnCacheLayer", "cache_in"]
 
 
-class DualAttnCache(Cache):
-    """A :class:`transformers.Cache` around :meth:`LanguageModel.new_cache
-    <dual_attention.language_models.LanguageModel.new_cache>`.
-
-    It has no keys and values by layer, as relational attention keeps more of a token than those.
+class DualAttnCacheLayer(CacheLayerMixin):
+    """All that a language model keeps of earlier tokens, as a layer of a cache of transformers.
 
     Args:
-        cache: what the layers keep.
+        cache: what the layers of the model keep.
     """
 
+    is_croppable = True
+
     def __init__(self, cache: CacheGroup) -> None:
-        super().__init__(layers=[])
         self.cache = cache
+        self.keys = self.values = None  # transformers lists them
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.get_seq_length()} tokens)"
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Tokens seen so far."""
-        return self.cache.length
-
-    def get_max_length(self, layer_idx: int | None = None) -> int:
-        """-1: it grows as needed."""
-        return -1
+    @property
+    def is_initialized(self) -> bool:
+        """Whether tokens have been seen."""
+        return self.cache.length > 0
 
     @property
     def batch_size(self) -> int:
         """Examples, or -1 while it is empty."""
         return -1 if self.cache.batch is None else self.cache.batch
 
-    @property
-    def is_initialized(self) -> bool:
-        """Whether tokens have been seen."""
-        return self.cache.length > 0
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing: memory is reserved as tokens come."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not for callers: the model appends what it keeps by itself.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("update: this cache is filled by its own model alone")
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Tokens that ``query_length`` new ones can attend to, and the first of them."""
+        return self.cache.length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Tokens seen so far."""
+        return self.cache.length
+
+    def get_max_length(self) -> int:
+        """-1: it grows as needed."""
+        return -1
 
     def reset(self) -> None:
         """Forget everything."""
@@ -75,3 +94,54 @@ class DualAttnCache(Cache):
         """Keep the examples of these numbers, or where a boolean is True."""
         if self.cache.batch is not None:
             self.cache.reorder(indices.nonzero().flatten() if indices.dtype == torch.bool else indices)
+
+
+class DualAttnCache(Cache):
+    """A :class:`transformers.Cache` around :meth:`LanguageModel.new_cache
+    <dual_attention.language_models.LanguageModel.new_cache>`.
+
+    Args:
+        cache: what the layers keep.
+    """
+
+    def __init__(self, cache: CacheGroup) -> None:
+        super().__init__(layers=[DualAttnCacheLayer(cache)])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_seq_length()} tokens)"
+
+    @property
+    def cache(self) -> CacheGroup:
+        """What the layers keep."""
+        return cache_in(self)
+
+
+def cache_in(past: Cache, new: Callable[[], CacheGroup] | None = None) -> CacheGroup:
+    """What the layers of a model keep, in a cache of transformers.
+
+    Args:
+        past: a :class:`DualAttnCache`; or a :class:`transformers.DynamicCache`, which has been given to a model of this
+            library before, or else is empty and is made ready for one.
+        new: makes what an empty cache is to hold.
+
+    Raises:
+        TypeError: if it is anything else, or a cache that moves layers to another device.
+    """
+    layers = getattr(past, "layers", [])
+    if len(layers) == 1 and isinstance(layers[0], DualAttnCacheLayer):
+        return layers[0].cache
+    what = type(past).__name__
+    if not isinstance(past, DynamicCache) or new is None:
+        pass
+    elif past.offloading:
+        what += " that offloads layers"
+    elif any(layer.is_initialized for layer in layers):
+        what += " with tokens of another model"
+    else:
+        cache = new()
+        past.layers[:] = [DualAttnCacheLayer(cache)]
+        past.layer_class_to_replicate = None
+        return cache
+    raise TypeError(
+        f"past_key_values: expected a DualAttnCache, as new_cache() returns, or an empty DynamicCache, got {what}"
+    )

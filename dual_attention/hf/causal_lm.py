@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationMixin
+from transformers import Cache, GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .._language_inputs import IGNORED, check_targets
-from .cache import DualAttnCache
+from .cache import DualAttnCache, cache_in
 from .configuration import DualAttnConfig
 from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, relations_of, states_of
 
@@ -31,7 +31,7 @@ class DualAttnCausalLMOutput(CausalLMOutputWithPast):
     Attributes:
         loss: mean cross-entropy of the labels in nats, a scalar.
         logits: ``(B, N, V)``, or of the positions that were asked for.
-        past_key_values: a :class:`~dual_attention.hf.cache.DualAttnCache`.
+        past_key_values: the cache that was given, or else a :class:`~dual_attention.hf.cache.DualAttnCache`.
         hidden_states: what enters each block, and what the output layer reads, ``(B, N, d)`` each.
         attentions: of each block ``(B, H, N, t + N)``, sensory heads first.
         relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
@@ -57,7 +57,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: DualAttnCache | None = None,
+        past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
@@ -75,7 +75,8 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
             position_ids: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each row.
                 Where they begin anew within a row, without mask and cache, sequences are packed into it, which do not
                 see each other.
-            past_key_values: what is kept of earlier tokens; these are appended.
+            past_key_values: what is kept of earlier tokens; these are appended. From :meth:`new_cache`, or a
+                :class:`transformers.DynamicCache` that was empty when it first came.
             inputs_embeds: not taken.
             labels: ``(B, N)``, the tokens themselves, -100 where they are not scored. They are shifted here: the
                 prediction at a position is for the label after it.
@@ -96,7 +97,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         inputs: dict[str, Any] = {
             "padding_mask": padding_mask_from(attention_mask, input_ids, 0 if past is None else past.get_seq_length()),
             "positions": position_ids,
-            "cache": None if past is None else past.cache,
+            "cache": None if past is None else cache_in(past),
         }
         if attention_mask is None and past is None and position_ids is not None:
             inputs["segments"] = packed_segments(position_ids)
@@ -127,13 +128,11 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
             raise ValueError("inputs_embeds: this model takes token ids alone, as input_ids")
         if input_ids is None:
             raise ValueError("input_ids: expected token ids, got None")
-        if past is not None and not isinstance(past, DualAttnCache):
-            raise TypeError(
-                f"past_key_values: expected a DualAttnCache, as new_cache() returns, got {type(past).__name__}"
-            )
+        if past is not None:
+            cache_in(past, self.model.new_cache)
         return input_ids
 
-    def _cache(self, past: DualAttnCache | None, use_cache: bool | None) -> DualAttnCache | None:
+    def _cache(self, past: Cache | None, use_cache: bool | None) -> Cache | None:
         if past is not None or use_cache is False:
             return past
         useful = not self.training and not torch.is_grad_enabled()
@@ -168,20 +167,24 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         batch_size: int,
         max_cache_length: int,
     ) -> Any:
-        """Called by ``generate``; there is one kind of cache."""
+        """Called by ``generate``; all kinds of cache that are understood hold the same."""
         implementation = generation_config.cache_implementation
         if implementation not in (None, "dynamic"):
             raise ValueError(f"cache_implementation: this model has a cache of its own, got {implementation!r}")
         if model_kwargs.get("past_key_values") is not None:
-            self._check(torch.empty(0), None, model_kwargs["past_key_values"])
+            cache_in(model_kwargs["past_key_values"], self.model.new_cache)
             model_kwargs["past_key_values"]._is_user_defined = True
         elif generation_config.use_cache is not False:
             model_kwargs["past_key_values"] = self.new_cache()
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As the method of transformers; positions are left for the model to count."""
+        """As the method of transformers; positions are left for the model to count.
+
+        Tokenizers, which ``stop_strings`` and assistants of another vocabulary need, come along but are no input.
+        """
         inputs = super().prepare_inputs_for_generation(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
-        inputs.pop("position_ids", None)
+        for name in ("position_ids", "tokenizer", "assistant_tokenizer"):
+            inputs.pop(name, None)
         return inputs
 
     def get_input_embeddings(self) -> nn.Module:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import DynamicCache, GenerationConfig
+from torch import nn
+from transformers import DynamicCache, GenerationConfig, StaticCache
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 from dual_attention.hf import DualAttnCache, DualAttnConfig, DualAttnForCausalLM
@@ -159,6 +160,41 @@ def test_the_cache_as_transformers_handles_it():
         past.crop(2)
 
 
+@pytest.mark.parametrize("made", [lambda config: DynamicCache(), lambda config: DynamicCache(config=config)])
+def test_a_dynamic_cache_of_transformers(made):
+    """Given empty, it is filled where it is, and serves as the model's own does."""
+    model = causal()
+    x = tokens(2, 6)
+    with torch.no_grad():
+        past = made(model.config)
+        first = model(x[:, :4], past_key_values=past)
+        assert first.past_key_values is past and past.get_seq_length() == 4 and past.is_initialized
+        assert past.get_mask_sizes(2, 0) == (6, 0) and past.batch_size == 2
+        past.reorder_cache(torch.tensor([1, 0]))
+        logits = model(x.flip(0)[:, 4:], past_key_values=past).logits
+        torch.testing.assert_close(logits, model(x.flip(0)).logits[:, 4:])
+        past.reset()
+        assert past.get_seq_length() == 0 and not past.is_initialized
+        torch.testing.assert_close(model(x, past_key_values=past).logits, model(x).logits)
+    with pytest.raises(TypeError, match="update: this cache is filled by its own model alone"):
+        past.update(torch.zeros(2, 1, 1, 4), torch.zeros(2, 1, 1, 4), 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"prompt_lookup_num_tokens": 2}])
+def test_generated_with_a_dynamic_cache(options: dict):
+    model = causal()
+    x = tokens(1, 4)
+    past = DynamicCache()
+    found = model.generate(x, past_key_values=past, max_new_tokens=8, **options, **GREEDY)
+    beams = {name: value for name, value in options.items() if name == "num_beams"}
+    assert torch.equal(found, model.generate(x, max_new_tokens=8, use_cache=False, **beams, **GREEDY))
+    assert past.get_seq_length() == 11
+    if not options:  # another turn goes on from it
+        longer = torch.cat([found, tokens(1, 2)], dim=1)
+        again = model.generate(longer, past_key_values=past, max_new_tokens=3, **GREEDY)
+        assert torch.equal(again, model.generate(longer, max_new_tokens=3, use_cache=False, **GREEDY))
+
+
 def test_when_there_is_a_cache():
     model = causal()
     x = tokens(1, 3)
@@ -189,6 +225,22 @@ def test_generated_as_by_this_library(kind: str):
     assert torch.equal(model.generate(x, max_new_tokens=9, **GREEDY), ours)
     ours = model.model.beam_search(x, 5, num_beams=3, length_penalty=1.0).tokens[:, 0]
     assert torch.equal(model.generate(x, max_new_tokens=5, num_beams=3, **GREEDY), ours)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_beams_that_end_are_those_of_this_library(seed: int, penalty: float):
+    """``early_stopping="never"`` gives up no text that may still win, as our search does."""
+    torch.manual_seed(seed)
+    model = causal("transformer" if seed % 2 else "symbolic_attention").double()
+    x, stop = tokens(2, 3), seed + 3
+    common = {"num_beams": 3, "length_penalty": penalty}
+    ours = model.model.beam_search(x, 6, stop_tokens=stop, **common).tokens[:, 0]
+    options = {**GREEDY, "eos_token_id": stop, "pad_token_id": stop, "early_stopping": "never", **common}
+    theirs = model.generate(x, max_new_tokens=6, attention_mask=torch.ones_like(x), **options)
+    length = max(ours.shape[1], theirs.shape[1])
+    ours, theirs = (nn.functional.pad(text, (0, length - text.shape[1]), value=stop) for text in (ours, theirs))
+    assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -265,7 +317,12 @@ def test_continued_and_assisted_generation():
         ({"attention_mask": torch.ones(1, 1, 3, 3)}, r"attention_mask: expected shape \(batch, length\) = \(1, 3\)"),
         ({"attention_mask": torch.tensor([[1, 1, 0, 1]])}, r"expected shape \(batch, length\) = \(1, 3\)"),
         ({"labels": torch.zeros(1, 2).long()}, "targets: expected the shape of x"),
-        ({"past_key_values": DynamicCache()}, "past_key_values: expected a DualAttnCache"),
+        ({"past_key_values": object()}, "past_key_values: expected a DualAttnCache"),
+        ({"past_key_values": DynamicCache(offloading=True)}, "got DynamicCache that offloads layers"),
+        (
+            {"past_key_values": DynamicCache([(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4))])},
+            "got DynamicCache with tokens of another model",
+        ),
     ],
 )
 def test_bad_input(more: dict, message: str):
@@ -281,7 +338,7 @@ def test_bad_generation():
     with pytest.raises(ValueError, match="cache_implementation: this model has a cache of its own"):
         model.generate(x, generation_config=GenerationConfig(max_new_tokens=2, cache_implementation="static"))
     with pytest.raises(TypeError, match="past_key_values: expected a DualAttnCache"):
-        model.generate(x, past_key_values=DynamicCache(), max_new_tokens=2)
+        model.generate(x, past_key_values=StaticCache(config=model.config, max_cache_len=8), max_new_tokens=2)
 
 
 # ---- configurations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -291,6 +292,21 @@ def test_pipeline():
         ids = tokenizer(prompt, return_tensors="pt").input_ids
         alone = model.model.generate(ids, 5, temperature=0, stop_tokens=tokenizer.eos_token_id)
         assert output[0]["generated_text"] == tokenizer.decode(alone[0], skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}])
+def test_stop_strings(options: dict):
+    """transformers hands the tokenizer that they need on to the model."""
+    tokenizer = byte_tokenizer()
+    model = causal(vocab_size=len(tokenizer))
+    ids = tokenizer("a dual", return_tensors="pt").input_ids
+    letters = set(tokenizer(string.ascii_letters).input_ids)
+    others = [token for token in range(len(tokenizer)) if token not in letters]
+    common = {"max_new_tokens": 8, "do_sample": False, "suppress_tokens": others, "pad_token_id": 256, **options}
+    free = tokenizer.decode(model.generate(ids, **common)[0])
+    stop = free[-3:-1]
+    stopped = tokenizer.decode(model.generate(ids, stop_strings=[stop], tokenizer=tokenizer, **common)[0])
+    assert stopped == free[: free.index(stop, len("a dual")) + 2]
 
 
 @pytest.mark.slow

@@ -86,6 +86,17 @@ def test_trainer_and_a_plain_loop_reach_the_same_losses(kind: str, tmp_path: Pat
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0, msg=lambda text, name=name: f"{name}: {text}")
 
 
+def test_smoothed_labels_are_of_the_next_token(tmp_path: Path):
+    """The Trainer computes this loss by itself, from the logits; with hardly any smoothing it is the usual one."""
+    examples = [{"input_ids": row, "labels": row} for row in rows()]
+    losses = []
+    for smoothing in (0.0, 1e-6):
+        torch.manual_seed(0)
+        more = {"max_steps": 1, "label_smoothing_factor": smoothing}
+        losses.append(trained(DualAttnForCausalLM(config()), examples, tmp_path, **more)[0])
+    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+
+
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 def test_accumulated_and_checkpointed(tmp_path: Path):
     """Batches in parts, recomputed activations and no logits change nothing, labels of any number in a part."""
