@@ -156,8 +156,9 @@ class Attention(nn.Module):
                 batch or context. The cache is then as it was.
         """
         check_sequence("query", query, self.d_model, layer=self.wq)
-        check_sequence("key", key, self.d_model, batch=(query.shape[0],), layer=self.wk)
-        check_sequence("value", value, self.d_model, batch=(query.shape[0],), layer=self.wv)
+        is_held = isinstance(cache, ContextCache) and cache.filled  # then what is given is not read
+        for name, x, layer in (("key", key, self.wk), ("value", value, self.wv)):
+            check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=None if is_held else layer)
         check_same_device(query=query, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
@@ -179,7 +180,7 @@ class Attention(nn.Module):
 
         q = rotate(split_heads(self.wq(query), self.n_heads), freqs_cos, freqs_sin, past.position)
         new = {}
-        if not (isinstance(cache, ContextCache) and cache.filled):
+        if not is_held:
             new["k"] = rotate(split_heads(self.wk(key), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
             new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         k, v = past.append(batch, n, **new)
