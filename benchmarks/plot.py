@@ -84,6 +84,9 @@ def draw_lines(axis: Any, rows: Sequence[Row]) -> None:
     axis.set_xticks(lengths, [str(n) for n in lengths])
     axis.set_xlabel("length n")
     axis.set_ylabel("peak memory, MiB" if rows[0].memory else "seconds")
+    ticker: Any = importlib.import_module("matplotlib.ticker")
+    axis.yaxis.set_major_formatter(ticker.LogFormatter())
+    axis.yaxis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
     axis.grid(True, color="#e4e4e4")
     axis.legend(fontsize=7, frameon=False, ncols=2)
 

@@ -49,8 +49,10 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def growth(exponent: float) -> str:
-    """A word for a power: linear within a fifth of one, quadratic within a fifth of two."""
+    """A word for a power: linear within a fifth of one, quadratic within a fifth of two, less than linear below."""
+    if exponent < 0.8:
+        return "less than linear"
     for name, power in (("linear", 1.0), ("quadratic", 2.0)):
         if abs(exponent - power) <= 0.2:
             return name
-    return "neither linear nor quadratic"
+    return "between linear and quadratic" if exponent < 2 else "more than quadratic"

@@ -19,11 +19,23 @@ def test_summary_of_one_sample():
     assert summarise([2.5]) == Summary(2.5, 2.5, 2.5, 2.5)
 
 
-@pytest.mark.parametrize(("power", "name"), [(1, "linear"), (2, "quadratic"), (1.5, "neither linear nor quadratic")])
-def test_growth(power: float, name: str):
+@pytest.mark.parametrize("power", [1, 2, 1.5])
+def test_growth_exponent(power: float):
     lengths = [256, 512, 1024, 4096]
-    exponent = growth_exponent(lengths, [3.0 * n**power for n in lengths])
-    assert exponent == pytest.approx(power, abs=0.02)
+    assert growth_exponent(lengths, [3.0 * n**power for n in lengths]) == pytest.approx(power, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "name"),
+    [
+        (0.7, "less than linear"),
+        (1.1, "linear"),
+        (1.5, "between linear and quadratic"),
+        (1.9, "quadratic"),
+        (3.0, "more than quadratic"),
+    ],
+)
+def test_growth_in_words(exponent: float, name: str):
     assert growth(exponent) == name
 
 
