@@ -99,7 +99,7 @@ def test_the_module_runs_as_a_program():
         (["generate"], "checkpoint"),
         (["generate", "none", ""], "prompt: expected a text"),
         (["info", "none"], "none: no such folder, and no name on the Hugging Face hub"),
-        (["train", "relational-games", "--task", "chess"], "task.*Got value: chess"),
+        (["train", "relational-games", "--task", "chess"], "task: expected one of 'same', 'occurs', .*, got chess$"),
         (["train", "relational-games", "--optim.lr=-1"], r"optim\.lr: expected a positive number, received -1"),
         (["train", "relational-games", "--data.n_train=many"], r"data\.n_train.*many"),
         (["train", "relational-games", "--bogus", "1"], "bogus"),
