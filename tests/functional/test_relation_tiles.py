@@ -43,8 +43,9 @@ def test_both_forms_give_the_sums_and_their_gradients(batch, heads, n_relations,
         before = draw(*alpha.shape)
         dalpha = before.clone()
         dw = relations.sum_of_keys()
-        for _ in range(2):  # gradients of keys and weights are sums over calls
-            du = relations.backward_(grad, alpha, receivers, senders, dalpha, dw)
+        # Gradients of keys and weights are sums over calls.
+        relations.backward_(grad, alpha, receivers, senders, dalpha, dw)
+        du = relations.backward_(grad, alpha, receivers, senders, dalpha, dw)
     torch.testing.assert_close(dalpha, before + 2 * alpha.grad)
     torch.testing.assert_close(du, u.grad[:, receivers])
     torch.testing.assert_close(relations.gradient_of_keys(dw), 2 * w.grad)

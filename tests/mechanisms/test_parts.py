@@ -142,10 +142,10 @@ def test_widths_that_a_score_cannot_take(name):
             score(None, key)
 
 
-def test_base_classes_ask_for_an_implementation():
-    for base in (Score, Align, Select, Message, Messages):
-        with pytest.raises(TypeError, match=f"abstract class {base.__name__}"):
-            base()
+@pytest.mark.parametrize("base", [Score, Align, Select, Message, Messages])
+def test_base_classes_ask_for_an_implementation(base: Any):
+    with pytest.raises(TypeError, match=f"abstract class {base.__name__}"):
+        base()
 
 
 def test_descriptions():
