@@ -204,7 +204,7 @@ def library_attention(
             call.save(rows * m * computed // (n * m))
         result_is_kept = True
     if pattern.padded:
-        call.save(batch * m, torch.bool)  # keys of padding are set to zero
+        call.save(2 * batch * m, torch.bool)  # keys and values of padding are set to zero
     if masked:
         call.save(batch * heads * n if pattern.bias else pattern.mask_rows, torch.bool)  # rows without senders
         if pattern.bias_learns:

@@ -50,6 +50,16 @@ class Heads:
         return self.batch * self.heads * self.pattern.n * self.pattern.m
 
     @property
+    def summed(self) -> bool:
+        """Whether weights of the senders that share a relative symbol are summed first."""
+        return 0 < self.rows <= 2 * (self.pattern.n + self.pattern.m)
+
+    @property
+    def pairs_with_symbols(self) -> int:
+        """Pairs of receiver and symbol in a product."""
+        return self.pattern.n * (self.rows if self.summed else self.pattern.m)
+
+    @property
     def in_blocks(self) -> bool:
         """Whether there are too many pairs to build their weights at once."""
         return self.pattern.n * self.pattern.m > relational_cross.LARGEST_WHOLE
@@ -71,15 +81,18 @@ def relational_cross_attention(call: Call) -> None:
         weights_in_blocks(call, sizes)
     else:
         if layer.activation == "softmax":
-            softmax_weights(call, sizes.pattern, sizes.batch, sizes.heads, sizes.width, sizes.rate, gradients=gradients)
+            widths = (sizes.pattern, sizes.batch, sizes.heads, sizes.width, sizes.rate)
+            softmax_weights(call, *widths, gradients=gradients, result_is_kept=not sizes.summed)
         else:
             changed = bool(sizes.pattern.mask or sizes.rate)
-            elementwise_weights(call, sizes, layer.activation, gradients, result_is_kept=not changed)
+            kept = not (changed or sizes.summed)
+            elementwise_weights(call, sizes, layer.activation, gradients, result_is_kept=kept)
             call.save(sizes.pattern.mask, torch.bool)
             call.dropout(sizes.rate, sizes.every, call.setting.dtype)
-            call.save(sizes.every if changed else 0)
+            call.save(sizes.every if changed and not sizes.summed else 0)
         symbols_under_weights(call, sizes, learning=any(gradients))
-    finish(call, sizes, shares=shares)
+    fused = layer.activation == "softmax" and not sizes.rows  # whose formula knows of padding
+    finish(call, sizes, shares=shares, padded=sizes.pattern.padded and not fused)
 
 
 @register(DisentangledRelationalCrossAttention, part="relational attention")
@@ -102,10 +115,10 @@ def disentangled_relational_cross_attention(call: Call) -> None:
             softmax_weights(call, *softmax, gradients=relates)
         else:
             elementwise_weights(call, sizes, layer.rel_activation, relates)
-        call.save(sizes.every)  # their product, or what dropout left of it
+        call.save(0 if sizes.summed else sizes.every)  # their product, or what dropout left of it
         call.dropout(sizes.rate, sizes.every, call.setting.dtype)
         symbols_under_weights(call, sizes, learning=any(attends + relates))
-    finish(call, sizes)
+    finish(call, sizes, padded=sizes.pattern.padded)
 
 
 def senders_and_receivers(call: Call) -> tuple[Tensor, Tensor]:
@@ -127,6 +140,7 @@ def attention_to_symbols(call: Call, sizes: Heads, gradients: tuple[bool, bool])
     """Attention whose values are symbols; returns as :func:`.attention.library_attention`."""
     m, width = sizes.pattern.m, sizes.width
     of_heads = symbols_of_heads(sizes.batch, sizes.heads, m, sizes.projected) * width
+    projected = sizes.batch * m if sizes.pattern.padded else sizes.projected  # examples differ in what is set to zero
     return library_attention(
         call,
         sizes.pattern,
@@ -137,7 +151,7 @@ def attention_to_symbols(call: Call, sizes: Heads, gradients: tuple[bool, bool])
         width,
         sizes.rate,
         queries_are_copied=rotated(call),
-        values=(sizes.projected * sizes.groups * width, of_heads),
+        values=(projected * sizes.groups * width, of_heads),
         gradients=(*gradients, learns(call.module.wv, library_of(call["symbols"]))),
     )
 
@@ -159,12 +173,16 @@ def elementwise_weights(
 
 
 def symbols_under_weights(call: Call, sizes: Heads, *, learning: bool) -> None:
-    """Symbols under weights that are built already, 2 B H N M d_h; relative ones are built for every pair."""
-    pattern, width = sizes.pattern, sizes.width
+    """Symbols under weights that are built already, 2 B H N M d_h, or 2 B H N K d_h for a library of K."""
+    pattern, width, outer = sizes.pattern, sizes.width, sizes.batch * sizes.heads
     gradients = learning + learns(call.module.wv, library_of(call["symbols"]))
-    least = 2 * sizes.batch * sizes.heads * pattern.least_pairs * width
-    call.product(sizes.every, width, gradients=gradients, least=least)
-    if sizes.rows:
+    least = 2 * outer * min(pattern.least_pairs, sizes.pairs_with_symbols) * width
+    call.product(outer, sizes.pairs_with_symbols, width, gradients=gradients, least=least)
+    if sizes.summed:
+        call.save(pattern.n * pattern.m, torch.int64)
+        copies = 1 if sizes.groups == 1 else outer
+        call.save(sizes.rows * (outer * pattern.n + copies * width))
+    elif sizes.rows:
         call.save(pattern.n * pattern.m, torch.int64)
         call.save(pattern.n * pattern.m * sizes.heads * width)
     else:
@@ -175,16 +193,21 @@ def weights_in_blocks(call: Call, sizes: Heads) -> None:
     """Checkpointed blocks: forward twice, except for the last product of each, which nothing needs again."""
     pattern, outer = sizes.pattern, sizes.batch * sizes.heads
     one = 2 * outer * pattern.sender_ranges(relational_cross.BLOCK) * sizes.width
-    forward = (sizes.n_scores + 1) * one
-    least = 2 * outer * pattern.least_pairs * sizes.width * (sizes.n_scores + 1)
+    of_symbols = 2 * outer * sizes.pairs_with_symbols * sizes.width if sizes.summed else one
+    forward = sizes.n_scores * one + of_symbols
+    least = 2 * outer * pattern.least_pairs * sizes.width * sizes.n_scores
+    least += min(of_symbols, 2 * outer * pattern.least_pairs * sizes.width)
     call.add(Flops(forward, 2 * forward + sizes.n_scores * one, least))
     keys = sizes.batch * (sizes.heads * pattern.n + sizes.groups * pattern.m)
     call.save((sizes.n_scores * keys + sizes.projected * sizes.groups) * sizes.width)
 
 
-def finish(call: Call, sizes: Heads, *, shares: bool = False) -> None:
+def finish(call: Call, sizes: Heads, *, shares: bool = False, padded: bool) -> None:
     """The output projection, and what is needed while all this happens."""
     layer, batch, n, m, width = call.module, sizes.batch, sizes.pattern.n, sizes.pattern.m, sizes.width
+    if padded:  # what padded senders hold is set to zero
+        of_symbols = 0 if sizes.rows else sizes.projected
+        call.save(sizes.n_scores * batch * m + of_symbols, torch.bool)
     call.linear(layer.wo, rows=batch * n, shares_input=shares)
     call.dropout(layer.resid_dropout.p, batch * n * layer.wo.out_features, call.setting.dtype)
     if sizes.pattern.causal:

@@ -94,6 +94,8 @@ def relational_attention(call: Call) -> None:
 
     impl = implementation(call, pattern, sizes, symbols, rate)
     FORMS[impl](call, pattern, sizes, symbols, rate)
+    if pattern.padded:  # what padded senders hold is set to zero: both kinds of keys, and symbols
+        call.save(2 * batch * m + (0 if rows else projected), torch.bool)
     call.product(batch, sizes.heads, n, sizes.relations, sizes.head_width)  # W_r
     if batch > 1 and sizes.heads > 1:
         call.save(batch * sizes.heads * sizes.relations * sizes.head_width)
@@ -324,7 +326,9 @@ def add_scores_least(call: Call, pattern: Pattern, sizes: Sizes) -> None:
 def dense_in_blocks(call: Call, pattern: Pattern, sizes: Sizes, symbols: Any, rate: float) -> None:
     """Checkpointed blocks: forward twice, except for the last product of each, which nothing needs again."""
     pairs_of_examples = sizes.batch * pattern.sender_ranges(blockwise.BLOCK)
-    again = pairs_of_examples * (sizes.heads * (sizes.width + sizes.head_width) + sizes.relation_width)
+    pairs_with_symbols = sizes.batch * pattern.n * sizes.rows if sizes.rows else pairs_of_examples
+    again = pairs_of_examples * (sizes.heads * sizes.width + sizes.relation_width)
+    again += pairs_with_symbols * sizes.heads * sizes.head_width
     last = pairs_of_examples * sizes.heads * sizes.relations
     call.add(Flops(2 * (again + last), 2 * (3 * again + 2 * last)))
     add_scores_least(call, pattern, sizes)

@@ -94,6 +94,18 @@ def test_attention_with_masks(mask: str, causal: bool):
     agrees(Attention(WIDTH, 4), x, x, x, is_causal=causal, **{mask: given_mask})
 
 
+@pytest.mark.parametrize("kind", [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention])
+@pytest.mark.parametrize("symbols", ["each", "one for all", "relative"])
+def test_relational_heads_with_padding(kind, symbols: str):
+    x, padding = normal(2, 6, WIDTH), torch.arange(6) < torch.tensor([[6], [4]])
+    given_symbols = {"each": x, "one for all": normal(1, 6, WIDTH)}.get(
+        symbols, PositionRelativeSymbolRetriever(WIDTH, 2)(x)
+    )
+    agrees(
+        kind(WIDTH, 4, use_relative_positional_symbols=symbols == "relative"), x, given_symbols, padding_mask=padding
+    )
+
+
 def test_attention_in_blocks_of_a_large_mask(monkeypatch):
     """Beyond a size the mask is built for some receivers at a time, and few senders are looked at."""
     for module in (sys.modules["dual_attention.functional.attention"], formulas_of_attention):
