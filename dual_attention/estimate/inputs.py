@@ -20,7 +20,7 @@ from ..encoder_models import (
     EncoderForSequenceClassification,
     TransformerEncoder,
 )
-from ..functional import RelativeSymbols, cross_entropy
+from ..functional import OffsetSymbols, RelativeSymbols, cross_entropy
 from ..functional.cross_entropy import LOGITS_AT_A_TIME
 from ..language_models import LanguageModel
 from ..seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
@@ -114,7 +114,9 @@ def _given(inputs: Any, setting: Setting, length: int | None) -> Example:
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, RelativeSymbols):
-            return value.with_library(to_meta(value.library))
+            if isinstance(value, OffsetSymbols):  # whose index is computed where the library is
+                return value.with_library(to_meta(value.library))
+            return RelativeSymbols(to_meta(value.library), to_meta(value.index))
         if not isinstance(value, Tensor):
             return value
         if id(value) not in moved:
