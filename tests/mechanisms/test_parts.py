@@ -1,6 +1,7 @@
 """Scores and alignments as modules: their parameters, heads, and what they refuse."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
