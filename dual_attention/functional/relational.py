@@ -102,9 +102,11 @@ def relational_attention(
             bias and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
             and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
             bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if relative symbols have about
-            a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise linear. Where
-            ``torch.export`` leaves lengths open it is linear, and dense for activated relations. All agree to rounding;
-            under dropout linear draws another mask than the others.
+            a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise sdpa on CUDA in
+            bfloat16 and float16 where it can run without a mask but the causal one, for which the library has fused
+            kernels (a choice that is not measured yet); otherwise linear. Where ``torch.export`` leaves lengths open it
+            is linear, and dense for activated relations. All agree to rounding; under dropout linear draws another mask
+            than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -136,7 +138,13 @@ def relational_attention(
             return RelationalAttentionOutput(_triton(q, k, u, w, symbols, w_r, mask, scale=scale, rel_scale=rel_scale))
     if impl == "auto":
         dense = need_weights or _dense_is_faster(q, u, m, rel_activation) or symbol_for_each_pair(symbols, n, m)
-        impl = "dense" if dense else "linear"
+        impl = (
+            "dense"
+            if dense
+            else "sdpa"
+            if _fits_library(q, m, symbols, mask, bias, dropout, rel_activation)
+            else "linear"
+        )
     common: dict[str, Any] = {"scale": scale, "rel_scale": rel_scale, "bias": bias, "dropout": dropout}
 
     if impl == "linear":
@@ -155,6 +163,21 @@ def relational_attention(
     else:
         raise ValueError(f"impl: expected one of {', '.join(get_args(Implementation))}, got {impl!r}")
     return RelationalAttentionOutput(*maps) if need_weights else RelationalAttentionOutput(maps[0])
+
+
+def _fits_library(
+    q: Tensor,
+    m: int,
+    symbols: Tensor | RelativeSymbols,
+    pattern: MaskPattern,
+    bias: Tensor | None,
+    dropout: float,
+    rel_activation: str | Activation,
+) -> bool:
+    """Whether library attention has a fused kernel for this, the values of :mod:`.sdpa` included."""
+    can_run = rel_activation == "identity" and isinstance(symbols, Tensor) and not dropout
+    fused = bias is None and (pattern.causal_alone or pattern.hides_nothing)
+    return preferred(q) and can_run and fused and not is_open(q.shape[2], m)
 
 
 def _dense(

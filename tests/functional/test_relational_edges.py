@@ -10,6 +10,7 @@ from dual_attention.functional import (
     OffsetSymbols,
     RelativeSymbols,
     reference,
+    relational,
     relational_attention,
 )
 
@@ -241,3 +242,33 @@ def test_export_with_a_length_left_open(activation, relative):
     for n in (3, 40, 300):
         x = normal(2, n, 4)
         torch.testing.assert_close(exported(x), module(x), atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "taken"),
+    [
+        ({"mask": MaskPattern(4, 5, causal=True)}, True),
+        ({}, True),
+        ({"mask": boolean(1, 1, 4, 5)}, False),
+        ({"mask": MaskPattern(4, 5, causal=True, window=2)}, False),
+        ({"bias": torch.zeros(1, 1, 4, 5, dtype=torch.float64)}, False),
+        ({"dropout": 0.1}, False),
+        ({"rel_activation": "relu"}, False),
+        ({"need_weights": True}, False),
+    ],
+)
+def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
+    """Library attention where it has fused kernels; elsewhere another way, never an error."""
+    calls = []
+    through_library = relational.sdpa_relational_attention
+    monkeypatch.setattr(relational, "preferred", lambda q: True)
+    monkeypatch.setattr(relational, "obstacle", lambda *a, **kw: "the package triton is not installed")
+    monkeypatch.setattr(relational, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(
+        relational, "sdpa_relational_attention", lambda *a, **kw: calls.append(1) or through_library(*a, **kw)
+    )
+    leaves, _, _ = draw_inputs()
+    out = run(relational_attention, leaves, None, impl="auto", **arguments)
+    assert bool(calls) == taken
+    if "dropout" not in arguments:
+        assert_same_with_gradients(out, run(relational_attention, leaves, None, impl="reference", **arguments), leaves)
