@@ -274,7 +274,7 @@ def test_masks_reach_the_operation_in_parts(monkeypatch):
         {"relation": Euclidean},
         {"relation": lambda: Additive(2, 2, heads=16), "rel_activation": lambda: "relu"},
     ],
-    ids=str,
+    ids=["dot", "cosine", "squared Euclidean", "sparsemax", "sparsemax of cosine", "Euclidean", "additive"],
 )
 def test_relations_are_never_built_whole(options, monkeypatch):
     """For a long sequence no tensor reaches the size of all relations, forward or backward."""
