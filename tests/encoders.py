@@ -9,21 +9,11 @@ from dual_attention.encoder_models import (
 )
 
 from .layers import float64
+from .symbols import symbols
 
 WIDTH, VOCABULARY, LONGEST = 8, 13, 10
 BLOCK = {"dff": 12, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "max_block_size": LONGEST}
-SYMBOLS = {
-    "symbolic_attention": {"d_model": WIDTH, "n_heads": 2, "n_symbols": 5},
-    "rel_sym_attn": {
-        "d_model": WIDTH,
-        "rel_n_heads": 2,
-        "symbolic_attn_n_heads": 2,
-        "n_symbols": 4,
-        "nbhd_delta": 2,
-    },
-    "positional_symbols": {"symbol_dim": WIDTH, "max_length": LONGEST},
-    "position_relative": {"symbol_dim": WIDTH, "max_rel_pos": 3},
-}
+SYMBOLS = symbols(WIDTH, LONGEST)
 KINDS = ["plain", *SYMBOLS]
 FEW = settings(max_examples=12)
 POSITIONS = ["pos_emb", "RoPE", "none"]

@@ -6,6 +6,7 @@ from hypothesis import settings
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 
 from .layers import float64
+from .symbols import symbols
 
 WIDTH, SOURCE, TARGET = 8, 9, 7
 TOKENS = {
@@ -16,18 +17,7 @@ TOKENS = {
 VECTORS = {"input_spec": {"type": "vector", "dim": 3}, "output_spec": {"type": "vector", "dim": 2}, "out_dim": 2}
 SIZES = {"d_model": WIDTH, "n_layers_enc": 2, "n_layers_dec": 2, "in_block_size": SOURCE, "out_block_size": TARGET}
 BLOCK = {"dff": 12, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True}
-SYMBOLS = {
-    "symbolic_attention": {"d_model": WIDTH, "n_heads": 2, "n_symbols": 5},
-    "rel_sym_attn": {
-        "d_model": WIDTH,
-        "rel_n_heads": 2,
-        "symbolic_attn_n_heads": 2,
-        "n_symbols": 4,
-        "nbhd_delta": 2,
-    },
-    "positional_symbols": {"symbol_dim": WIDTH, "max_length": SOURCE},
-    "position_relative": {"symbol_dim": WIDTH, "max_rel_pos": 3},
-}
+SYMBOLS = symbols(WIDTH, SOURCE)
 KINDS = ["plain", *SYMBOLS]
 COUNTED_BY_LENGTH = settings(max_examples=12)
 
