@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from benchmarks.allocation import peak_memory
 from benchmarks.clock import seconds_per_call
-from benchmarks.subjects import build, library
+from benchmarks.subjects import build, free_workspace, library
 from benchmarks.work import Draw, Settings, Work
 
 Quantity = Literal["forward", "step", "generate"]
@@ -154,7 +154,9 @@ class Runner:
         def once() -> None:
             call()
             self.forget()
+            free_workspace()
 
+        free_workspace()
         return peak_memory(once, self.device)
 
     def traffic(self, quantity: Quantity) -> int:

@@ -9,6 +9,7 @@ Shapes: B batch, N tokens, M tokens of a source, d width of the model.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,12 @@ from torch import Tensor, nn
 def library(module: str) -> Any:
     """A module of the ``dual_attention`` at hand."""
     return importlib.import_module(f"dual_attention.{module}")
+
+
+def free_workspace() -> None:
+    """Give back the memory that the library at hand keeps between calls, if it does."""
+    with contextlib.suppress(ModuleNotFoundError):  # the published package has no such module
+        library("functional").free_workspace()
 
 
 def retriever(description: Mapping[str, Any]) -> nn.Module:

@@ -98,23 +98,31 @@ def kept(walk: Walk) -> Kept:
 def training_peak(walk: Walk, of: Kept, loss_bytes: int) -> int:
     """Activations and their gradients at the worst moment of a backward pass, approximately.
 
-    The pass begins with the loss; when it comes to a module, what later ones kept is gone.
+    The pass begins with the loss; when it comes to a module, what later ones kept is gone. A workspace serves all
+    layers and stays.
     """
-    peak = sum(of.outside.values()) + loss_bytes
+    workspace = max((visit.kept_forward for visit in walk.visits), default=0)
+    peak = sum(of.outside.values()) + loss_bytes + workspace
+    held: list[int] = []
     blocks = {place: block for block in of.blocks for place in block}
     outside = within = 0
     for place, visit in enumerate(walk.visits):
         outside += of.outside.get(place, 0)
         block = blocks.get(place)
         within = 0 if block is None else within + block[place]
-        peak = max(peak, outside + within + visit.gradients)
+        held.append(outside + within + visit.gradients)
+    for visit, of_visit in zip(reversed(walk.visits), reversed(held), strict=True):
+        workspace = max(workspace, visit.kept_backward)
+        peak = max(peak, of_visit + workspace)
     return peak
 
 
 def inference_peak(walk: Walk, inputs: Iterable[Tensor]) -> int:
     """The most that lives while a module runs: what those around it hold, and its own work; inputs apart."""
     free = [*owned(walk.model), *inputs]
-    return max((Ledger(free).add(of_visits(visit.held)) + visit.workspace for visit in walk.visits), default=0)
+    workspace = max((visit.kept_forward for visit in walk.visits), default=0)
+    within = (Ledger(free).add(of_visits(visit.held)) + visit.workspace for visit in walk.visits)
+    return workspace + max(within, default=0)
 
 
 def cast_bytes(visits: Iterable[Visit], dtype: torch.dtype) -> int:

@@ -65,6 +65,8 @@ class Call:
         workspace: bytes that the forward pass needs besides its arguments at its worst moment, its result included.
         gradients: bytes of the gradients within at the worst moment of the backward pass, approximately; 0 stands for
             as many as ``workspace``.
+        kept_forward, kept_backward: bytes of the workspace that stay for the next call, after a forward pass alone and
+            after a backward pass; they are not in ``workspace`` and ``gradients``.
         cached: what decoding keeps: pairs of numbers for each token and a window, or None.
         context_cached: numbers that decoding keeps for each token of a context.
     """
@@ -80,6 +82,7 @@ class Call:
         self.tail = 0
         self.workspace = 0
         self.gradients = 0
+        self.kept_forward = self.kept_backward = 0
         self.cached: list[tuple[int, int | None]] = []
         self.context_cached = 0
         self.result = output if isinstance(output, Tensor) else getattr(output, "output", None)

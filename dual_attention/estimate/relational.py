@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..functional import OffsetSymbols, RelativeSymbols, blockwise, linear, relation_tiles
+from ..functional import OffsetSymbols, RelativeSymbols, blockwise, linear, relation_tiles, workspace
 from ..functional import relational as operation
 from ..functional.relation_tiles import prefers_tiles
 from ..functional.triton.support import WIDEST
@@ -20,7 +20,7 @@ from .attention import Pattern, learns, shaw_keys, softmax_weights
 from .basic import kept_by
 from .counter import pairs_with_symbols
 from .flops import Flops, fused_form, least_relational, linear_form
-from .registry import Call, register
+from .registry import Call, Setting, register
 
 
 @dataclass(frozen=True)
@@ -131,21 +131,38 @@ def temporaries(call: Call, impl: str, pattern: Pattern, sizes: Sizes) -> None:
 def in_blocks(call: Call, pattern: Pattern, sizes: Sizes) -> tuple[int, int]:
     """Numbers that a block needs, forward and backward, of as many examples as are handled at a time.
 
-    Relation queries and keys laid out anew; weights, and those of a tile; and a tile of relations, or keys under the
-    weights.
+    Weights, and those of a tile; a tile of relations, or keys under the weights; and the gradient of relation keys,
+    summed over blocks. The relation keys of a single example are laid out anew. What is kept between calls is put
+    down apart.
     """
-    n, m, rows = pattern.n, pattern.m, min(pattern.n, linear.block_size(sizes.heads, pattern.m))
+    m, rows = pattern.m, min(pattern.n, linear.block_size(sizes.heads, pattern.m))
     on_cpu = call.setting.device == "cpu"
     room = linear.WEIGHTS if on_cpu else linear.WEIGHTS_ON_GPU
-    examples = min(sizes.batch, max(1, room // (sizes.heads * rows * m)))
-    laid_out = examples * ((n + m) * sizes.relation_width + n * sizes.heads * sizes.width)
+    examples = relation_tiles.even_part(sizes.batch, max(1, room // (sizes.heads * rows * m)))
+    of_keys = examples * m * sizes.relation_width
     weights = examples * sizes.heads * rows * m
+    fresh = 0
     if prefers_tiles(sizes.heads, sizes.p):
         most = relation_tiles.TILE if on_cpu else relation_tiles.TILE_ON_GPU
         tile = min(most, examples * rows * m * sizes.relations)
-        return laid_out + 3 * weights + tile, laid_out + 4 * weights + 3 * tile
-    keys = examples * sizes.heads * rows * sizes.relation_width
-    return laid_out + 2 * weights + keys, laid_out + 4 * weights + 3 * keys
+        fresh = (m + rows) * sizes.relation_width if examples == 1 else 0
+        forward = [weights, weights, tile]
+        backward = [*forward, weights, tile, tile * sizes.heads // sizes.relations]
+    else:
+        keys = examples * sizes.heads * rows * sizes.relation_width
+        forward = [weights, weights, keys]
+        backward = [*forward, weights, weights, keys]
+    fresh_forward, call.kept_forward = kept_between_calls(forward, call.setting)
+    fresh_backward, call.kept_backward = kept_between_calls(backward, call.setting)
+    return fresh + fresh_forward, fresh + of_keys + fresh_backward
+
+
+def kept_between_calls(tensors: list[int], setting: Setting) -> tuple[int, int]:
+    """Of a workspace's tensors, given as numbers: the numbers of those that go with the call, bytes of the others."""
+    itemsize = setting.dtype.itemsize
+    most = workspace.LARGEST_KEPT // itemsize if setting.device == "cpu" else 0
+    kept = sum(numbers for numbers in tensors if numbers <= most)
+    return sum(tensors) - kept, kept * itemsize
 
 
 def library_of(symbols: Any) -> torch.Tensor:

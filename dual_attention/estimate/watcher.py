@@ -24,7 +24,8 @@ class Visit:
     Attributes:
         name: of the module in its model.
         part: heading of its figures.
-        flops, saved, casts, tail, workspace, cached, context_cached: as in :class:`.registry.Call`.
+        flops, saved, casts, tail, workspace, kept_forward, kept_backward, cached, context_cached: as in
+            :class:`.registry.Call`.
         gradients: bytes of the gradients that live in its backward pass: within, of its result and beside it, and of
             its largest parameter.
         held: tensors that live while it runs: its arguments and those of the modules around it, and what these have
@@ -39,6 +40,8 @@ class Visit:
     casts: list[Tensor] = field(default_factory=list)
     tail: int = 0
     workspace: int = 0
+    kept_forward: int = 0
+    kept_backward: int = 0
     gradients: int = 0
     held: list[Tensor] = field(default_factory=list)
     cached: list[tuple[int, int | None]] = field(default_factory=list)
@@ -184,6 +187,7 @@ class Watcher:
         if entry.whole:
             self.part_of.update({id(child): part for child in module.modules()})
         visit = Visit(frame.name, part, call.flops, call.saved, call.casts, call.tail, call.workspace)
+        visit.kept_forward, visit.kept_backward = call.kept_forward, call.kept_backward
         weights = [storage_bytes(weight) for weight in module.parameters() if weight.requires_grad]
         visit.gradients = (call.gradients or call.workspace) + 2 * call.result_bytes + max(weights, default=0)
         visit.held = [t for f in self.frames for t in tensors_in(f.args, f.kwargs, f.results)]

@@ -56,6 +56,7 @@ from .scores import (
     trilinear_score,
 )
 from .symbols import OffsetSymbols, RelativeSymbols
+from .workspace import free_workspace
 
 __all__ = [
     "ACTIVATIONS",
@@ -84,6 +85,7 @@ __all__ = [
     "doubly_stochastic_penalty",
     "entmax",
     "euclidean_score",
+    "free_workspace",
     "general_score",
     "hard_alignment",
     "key_score",

@@ -22,11 +22,13 @@ from torch import Tensor
 
 from .attention import narrow
 from .checks import is_open
+from .head_products import add_head_products, multiply_heads
 from .masks import MaskPattern
 from .pair_symbols import PairSymbols, pair_symbols
-from .relation_tiles import RelationKeys, RelationTiles, Workspace, prefers_tiles
+from .relation_tiles import even_part, relations_under_weights
 from .shared_symbols import summed_by_symbol
 from .symbols import RelativeSymbols
+from .workspace import Workspace
 
 BLOCK = 128
 """Receivers in a block. Larger blocks make larger products and hold more weights at a time."""
@@ -100,7 +102,11 @@ def block_size(heads: int, m: int) -> int:
 
 
 class _Blocks:
-    """One call's tensors, and the sums over blocks of receivers that forward and backward are made of."""
+    """One call's tensors, and the sums over blocks of receivers that forward and backward are made of.
+
+    Heads come first here, before examples: products then take views of the tensors as they are, and weights of all
+    examples or of all heads of a group lie in a row.
+    """
 
     def __init__(
         self,
@@ -127,20 +133,16 @@ class _Blocks:
         pairs: PairSymbols | None,
     ) -> None:
         self.batch, self.heads, self.n, _ = q.shape
-        self.groups, self.m = k.shape[1:3]
-        self.rep = self.heads // self.groups
+        self.m = k.shape[2]
         self.pattern = MaskPattern(
             self.n, self.m, attn_mask, padding, receiver_segments, sender_segments, causal, window, offset
         )
-        self.q, self.k, self.scale = q, k, scale
+        self.q, self.k, self.scale = q.transpose(0, 1), k.transpose(0, 1), scale
         self.workspace = workspace
-        form = RelationTiles if prefers_tiles(self.heads, u.shape[3]) else RelationKeys
-        self.relations = form(u, w, rel_scale, self.workspace)
+        self.relations = relations_under_weights(self.heads, u, w, rel_scale, self.pattern, workspace)
         self.index, self.bias = index, bias
-        # (1, G, K, d_h), or shared symbols (B or 1, G, M, d_h)
-        self.table = by_group(table) if index is not None else table
-        if self.batch > 1:  # else products take them as they are
-            self.k, self.table = self.k.contiguous(), self.table.contiguous()
+        # (G, 1, K, d_h), or shared symbols (G, B or 1, M, d_h)
+        self.table = by_group(table) if index is not None else table.transpose(0, 1)
         self.dropout, self.block, self.seed, self.pairs = dropout, block, seed, pairs
         self.wide = torch.promote_types(q.dtype, torch.float32)  # of softmax and of sums over blocks
 
@@ -149,33 +151,31 @@ class _Blocks:
 
         With a causal mask the last block is the largest, whose memory serves the others.
         """
-        spans = []
-        for start in reversed(range(0, self.n if self.batch else 0, self.block)):
-            stop = min(start + self.block, self.n)
-            first, last = self.pattern.senders(start, stop)
-            if first < last:
-                spans.append((slice(start, stop), slice(first, last)))
-        return spans
+        starts = reversed(range(0, self.n if self.batch else 0, self.block))
+        blocks = [(start, min(start + self.block, self.n)) for start in starts]
+        return [(slice(*block), slice(*self.pattern.senders(*block))) for block in blocks]
 
     def weights(self, rows: slice, columns: slice) -> Tensor:
-        """Attention weights before dropout, ``(B, H, C, J)``; zero in rows that have nothing to attend."""
-        k = self.k[:, :, columns].transpose(-2, -1)
-        scores = self.workspace.product("scores", self.queries(rows).flatten(0, 1), k.flatten(0, 1))
-        scores = scores.view(self.batch, self.heads, rows.stop - rows.start, -1).to(self.wide)
+        """Attention weights before dropout, ``(H, B, C, J)``; zero in rows that have nothing to attend."""
+        scores = self.memory("scores", rows, columns)
+        multiply_heads(self.q[:, :, rows], self.k[:, :, columns].transpose(-2, -1), scores, self.scale)
+        scores = scores.to(self.wide)
+        by_example = scores.transpose(0, 1)
         if self.bias is not None:
-            scores += narrow(self.bias, rows, columns)
-        self.pattern.hide_(scores, rows, columns)
+            by_example += narrow(self.bias, rows, columns)
+        self.pattern.hide_(by_example, rows, columns)
         if scores.dtype == self.q.dtype:
-            alpha = torch.softmax(scores, dim=-1, out=self.workspace.tensor("weights", *scores.shape))
+            alpha = torch.softmax(scores, dim=-1, out=self.memory("weights", rows, columns))
         else:
             alpha = torch.softmax(scores, dim=-1)
         if self.bias is not None or self.pattern.may_hide_all:
             alpha.masked_fill_(scores.amax(dim=-1, keepdim=True) == -torch.inf, 0.0)
         return alpha
 
-    def queries(self, rows: slice) -> Tensor:
-        """Scaled, ``(B, G, rep * C, D)``."""
-        return self.grouped(self.q[:, :, rows] * self.scale)
+    def memory(self, name: str, rows: slice, columns: slice) -> Tensor:
+        """For numbers as many as a block's weights, ``(H, B, C, J)``."""
+        shape = (self.heads, self.batch, rows.stop - rows.start, columns.stop - columns.start)
+        return self.workspace.tensor(name, *shape)
 
     def kept(self, rows: slice, shape: torch.Size) -> Tensor | None:
         """Dropout factors of the weights of a block: zero, or one over the rate of what is kept."""
@@ -186,93 +186,76 @@ class _Blocks:
         return kept.bernoulli_(1.0 - self.dropout, generator=generator).div_(1.0 - self.dropout)
 
     def attend_symbols(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
-        """``(B, H, C, J) -> (B, H, C, d_h)``."""
+        """``(H, B, C, J) -> (H, B, C, d_h)``."""
         if self.pairs is not None:
-            return self.by_example(self.by_receiver(alpha) @ self.pairs.of_block(rows, columns))
+            return self.pairs.attend(alpha, rows, columns)
         if self.index is not None:
             alpha, columns = self.shared(alpha, rows, columns), slice(None)
-        return self.ungrouped(self.grouped(alpha) @ self.table[:, :, columns])
+        attended = alpha.new_empty(*alpha.shape[:3], self.table.shape[-1])
+        return multiply_heads(alpha, self.table[:, :, columns], attended)
 
     def shared(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
-        """Weights summed over the senders that have the same relative symbol: ``(B, H, C, K)``."""
+        """Weights summed over the senders that have the same relative symbol: ``(H, B, C, K)``."""
         assert self.index is not None
         return summed_by_symbol(alpha, self.index[rows, columns], self.table.shape[-2])
 
-    def by_receiver(self, x: Tensor) -> Tensor:
-        """``(B, H, C, ...) -> (G * C, B * rep, ...)``."""
-        return x.unflatten(1, (self.groups, self.rep)).permute(1, 3, 0, 2, 4).flatten(2, 3).flatten(0, 1)
-
-    def by_example(self, x: Tensor) -> Tensor:
-        """``(G * C, B * rep, ...) -> (B, H, C, ...)``."""
-        x = x.unflatten(1, (self.batch, self.rep)).unflatten(0, (self.groups, -1))
-        return x.permute(2, 0, 3, 1, 4).flatten(1, 2)
-
-    def grouped(self, x: Tensor) -> Tensor:
-        """``(B, H, C, ...) -> (B, G, rep * C, ...)``."""
-        return x.unflatten(1, (self.groups, self.rep)).flatten(2, 3)
-
-    def ungrouped(self, x: Tensor) -> Tensor:
-        """``(B, G, rep * C, ...) -> (B, H, C, ...)``."""
-        return x.unflatten(2, (self.rep, -1)).flatten(1, 2)
-
     def forward(self, symbols: Tensor, relations: Tensor) -> None:
-        """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)`` into zeros."""
+        """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``."""
+        symbols, relations = symbols.transpose(0, 1), relations.transpose(1, 2)
         for rows, columns in self.spans():
+            if columns.start >= columns.stop:
+                symbols[:, :, rows], relations[:, rows] = 0.0, 0.0
+                continue
             alpha = self.weights(rows, columns)
             kept = self.kept(rows, alpha.shape)
             alpha = (alpha if kept is None else alpha.mul_(kept)).to(self.q.dtype)
             symbols[:, :, rows] = self.attend_symbols(alpha, rows, columns)
-            relations[:, :, rows] = self.relations.attend(alpha, rows, columns).transpose(1, 2)
+            relations[:, rows] = self.relations.attend(alpha, rows, columns)
 
     def backward(self, grad_symbols: Tensor, grad_relations: Tensor, into: _Gradients) -> None:
         """Write the gradients of q, k, u and w, and add those of the table and the bias, from those of the results."""
         wide = self.wide
         dk = into.k.zero_() if into.k.dtype == wide else torch.zeros_like(into.k, dtype=wide)
-        dw = self.relations.sum_of_keys()
-        into.q.zero_()
-        into.u.zero_()
-        dtable = by_group(into.table) if self.index is not None else into.table
+        dq, dk, du, dw = into.q.transpose(0, 1), dk.transpose(0, 1), into.u, self.relations.sum_of_keys()
+        grad_symbols = grad_symbols.transpose(0, 1)
+        dtable = by_group(into.table) if self.index is not None else into.table.transpose(0, 1)
         for rows, columns in self.spans():
+            if columns.start >= columns.stop:
+                dq[:, :, rows], du[:, rows] = 0.0, 0.0
+                continue
             probabilities = self.weights(rows, columns)
             kept = self.kept(rows, probabilities.shape)
             alpha = (probabilities if kept is None else probabilities * kept).to(self.q.dtype)
-            g_s, g_a = grad_symbols[:, :, rows], grad_relations[:, :, rows].transpose(1, 2).contiguous()
+            g_s, g_a = grad_symbols[:, :, rows].contiguous(), grad_relations[:, :, rows].transpose(1, 2).contiguous()
             dalpha = self.symbols_backward(g_s, alpha, rows, columns, dtable)
-            into.u[:, rows] = self.relations.backward_(g_a, alpha, rows, columns, dalpha, dw)
+            self.relations.backward_(g_a, alpha, rows, columns, dalpha, du[:, rows], dw)
             dalpha = dalpha.to(wide) if kept is None else dalpha.to(wide).mul_(kept)
             # Math: dS = alpha * (dalpha - <alpha, dalpha>)
-            dscores = (
-                self.workspace.tensor("scores", *dalpha.shape) if wide == self.q.dtype else torch.empty_like(dalpha)
-            )
+            dscores = self.memory("scores", rows, columns) if wide == self.q.dtype else torch.empty_like(dalpha)
             torch.ops.aten._softmax_backward_data.out(dalpha, probabilities, -1, wide, grad_input=dscores)
             if into.bias is not None:
-                add_reduced(into.bias, dscores, rows, columns)
-            dscores = self.grouped(dscores.to(self.q.dtype))
-            into.q[:, :, rows] = self.ungrouped(dscores @ self.k[:, :, columns]).mul_(self.scale)
-            dk[:, :, columns] += dscores.transpose(-2, -1) @ self.queries(rows)
-        if dk is not into.k:
-            into.k.copy_(dk)
+                add_reduced(into.bias, dscores.transpose(0, 1), rows, columns)
+            dscores = dscores.to(self.q.dtype)
+            part = dscores.new_empty(*dscores.shape[:3], self.q.shape[-1])
+            dq[:, :, rows] = multiply_heads(dscores, self.k[:, :, columns], part, self.scale)
+            add_head_products(dscores, self.q[:, :, rows], dk[:, :, columns], self.scale)
+        if into.k.dtype != wide:
+            into.k.copy_(dk.transpose(0, 1))
         into.w.copy_(self.relations.gradient_of_keys(dw))
 
     def symbols_backward(self, g: Tensor, alpha: Tensor, rows: slice, columns: slice, dtable: Tensor) -> Tensor:
         """Gradient of a block's weights through the symbols; that of the symbols is added to ``dtable``."""
+        dalpha = self.memory("dalpha", rows, columns)
         if self.pairs is not None:
-            g, symbols = self.by_receiver(g), self.pairs.of_block(rows, columns)
-            self.pairs.add_gradient(self.by_receiver(alpha).transpose(1, 2) @ g, rows, columns)
-            return self.by_example(g @ symbols.transpose(1, 2)).contiguous()
-        g = self.grouped(g)
-        if self.index is not None:
-            alpha = self.shared(alpha, rows, columns)
-        into = slice(None) if self.index is not None else columns
-        of_table = self.grouped(alpha).transpose(-2, -1) @ g
-        dtable[:, :, into] += of_table if dtable.shape[0] == self.batch else of_table.sum(0, keepdim=True)
-        table = self.table[:, :, into].transpose(-2, -1).expand(self.batch, -1, -1, -1).flatten(0, 1)
-        dalpha = self.workspace.product("dalpha", g.flatten(0, 1), table)
-        dalpha = dalpha.view(self.batch, self.heads, rows.stop - rows.start, -1)
+            return self.pairs.backward_(g, alpha, rows, columns, dalpha)
         if self.index is None:
-            return dalpha
+            add_head_products(alpha, g, dtable[:, :, columns])
+            return multiply_heads(g, self.table[:, :, columns].transpose(-2, -1), dalpha)
+        add_head_products(self.shared(alpha, rows, columns), g, dtable)
+        shared = g.new_empty(*g.shape[:3], self.table.shape[-2])
+        multiply_heads(g, self.table.transpose(-2, -1), shared)
         index = self.index[rows, columns]
-        return dalpha.gather(-1, index.expand(*dalpha.shape[:-1], index.shape[-1]))
+        return torch.gather(shared, -1, index.expand(dalpha.shape), out=dalpha)
 
 
 @dataclass
@@ -288,14 +271,20 @@ class _Gradients:
 
 
 def by_group(table: Tensor) -> Tensor:
-    """A library of relative symbols ``(K, G, d_h)`` as ``(1, G, K, d_h)``."""
-    return table.transpose(0, 1)[None]
+    """A library of relative symbols ``(K, G, d_h)`` as ``(G, 1, K, d_h)``."""
+    return table.transpose(0, 1)[:, None]
 
 
 def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:
     """Add a block ``(B, H, C, J)`` to a tensor that broadcasts to ``(B, H, N, M)``, summed where it broadcasts."""
     over = [axis for axis in range(4) if total.shape[axis] == 1]
     narrow(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
+
+
+def side_by_side(x: Tensor, width: int) -> Tensor:
+    """Empty, ``(B, H, N, width)``, with the heads of a token side by side in memory as in projections."""
+    batch, heads, n, _ = x.shape
+    return x.new_empty(batch, n, heads, width).transpose(1, 2)
 
 
 def _some_examples_at_a_time(
@@ -306,7 +295,7 @@ def _some_examples_at_a_time(
     assert q is not None and k is not None and u is not None and w is not None and table is not None
     batch, heads, n, _ = q.shape
     room = WEIGHTS if q.is_cpu else WEIGHTS_ON_GPU
-    step = max(1, room // max(1, heads * min(n, numbers[-1]) * k.shape[2]))
+    step = even_part(batch, max(1, room // max(1, heads * min(n, numbers[-1]) * k.shape[2])))
     first, workspace = 0 if seed is None else int(seed), Workspace(q)
     for start in range(0, batch, step):
         some = slice(start, min(start + step, batch))
@@ -344,8 +333,7 @@ def _forward_op(
     dropout: float,
     block: int,
 ) -> tuple[Tensor, Tensor]:
-    symbols = q.new_zeros(*q.shape[:3], table.shape[-1])
-    relations = q.new_zeros(*q.shape[:3], u.shape[2])
+    symbols, relations = side_by_side(q, table.shape[-1]), q.new_empty(*q.shape[:3], u.shape[2])
     tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
     numbers = (causal, window, offset, scale, rel_scale, dropout, block)
     pairs = pair_symbols(table, index)
@@ -356,8 +344,7 @@ def _forward_op(
 
 @_forward_op.register_fake
 def _(q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    shape = q.shape[:3]
-    return q.new_empty(*shape, table.shape[-1]), q.new_empty(*shape, u.shape[2])
+    return side_by_side(q, table.shape[-1]), q.new_empty(*q.shape[:3], u.shape[2])
 
 
 @torch.library.custom_op("dual_attention::linear_relational_attention_backward", mutates_args=())
@@ -387,7 +374,8 @@ def _backward_op(
     tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
     numbers = (causal, window, offset, scale, rel_scale, dropout, block)
     wide = torch.promote_types(q.dtype, torch.float32)
-    dq, dk, du, dw = (x.new_empty(x.shape) for x in (q, k, u, w))
+    dq, dk = side_by_side(q, q.shape[-1]), side_by_side(k, k.shape[-1])
+    du, dw = u.new_empty(u.shape), w.new_empty(w.shape)
     dtable = table.new_zeros(table.shape, dtype=wide)
     dbias = q.new_zeros(0 if bias is None else bias.shape, dtype=wide)
     pairs = pair_symbols(table, index)
@@ -405,7 +393,8 @@ def _backward_op(
 def _(*args: Any) -> tuple[Tensor, ...]:
     q, k, u, w, table, _, bias = args[2:9]
     empty = q.new_empty(0) if bias is None else q.new_empty(bias.shape)
-    return (*(x.new_empty(x.shape) for x in (q, k, u, w, table)), empty)
+    narrow_ones = (side_by_side(x, x.shape[-1]) for x in (q, k))
+    return (*narrow_ones, *(x.new_empty(x.shape) for x in (u, w, table)), empty)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

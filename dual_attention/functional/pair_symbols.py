@@ -29,17 +29,37 @@ class PairSymbols:
         self.symbols = table[index].permute(2, 0, 1, 3).contiguous()  # (G, N, M, d_h)
         self.gradient: Tensor | None = None
 
-    def of_block(self, rows: slice, columns: slice) -> Tensor:
-        """Those of a block, ``(G * C, J, d_h)``."""
-        return self.symbols[:, rows, columns].flatten(0, 1)
+    def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Symbols of a block under weights ``(H, B, C, J)``, contiguous: ``(H, B, C, d_h)``."""
+        attended = alpha.new_empty(*alpha.shape[:3], self.symbols.shape[-1])
+        for into, weights, symbols in zip(
+            *map(self.by_group, (attended, alpha)), self.block(rows, columns), strict=True
+        ):
+            into.copy_(weights @ symbols)
+        return attended
 
-    def add_gradient(self, gradient: Tensor, rows: slice, columns: slice) -> None:
-        """Add the gradient of a block's, ``(G * C, J, d_h)``."""
+    def backward_(self, g: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor) -> Tensor:
+        """Write the gradient of a block's weights, from that of what they attend, and keep that of the symbols.
+
+        Args:
+            g: ``(H, B, C, d_h)``; alpha: ``(H, B, C, J)``; dalpha: the same; all contiguous.
+        """
         if self.gradient is None:
             wide = torch.promote_types(self.symbols.dtype, torch.float32)
             self.gradient = torch.zeros_like(self.symbols, dtype=wide)
-        into = self.gradient[:, rows, columns]
-        into += gradient.view(into.shape)
+        tensors = (*map(self.by_group, (dalpha, g, alpha)), self.block(rows, columns), self.gradient[:, rows, columns])
+        for into, g_i, weights, symbols, gradient in zip(*tensors, strict=True):
+            into.copy_(g_i @ symbols.transpose(1, 2))
+            gradient += weights.transpose(1, 2) @ g_i
+        return dalpha
+
+    def block(self, rows: slice, columns: slice) -> Tensor:
+        """Those of a block, ``(G, C, J, d_h)``."""
+        return self.symbols[:, rows, columns]
+
+    def by_group(self, x: Tensor) -> Tensor:
+        """``(H, B, C, ...)`` as a matrix for each receiver of each group of heads, ``(G, C, H / G * B, ...)``."""
+        return x.unflatten(0, (self.symbols.shape[0], -1)).flatten(1, 2).transpose(1, 2)
 
     def table_gradient(self) -> Tensor:
         """Gradient of the table, ``(K, G, d_h)``, in a type wide enough for sums."""

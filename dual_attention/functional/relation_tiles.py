@@ -15,12 +15,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-TILE = 2**20
-"""Relations in a tile, about: 4 MB of float32."""
+from .head_products import add_head_products, multiply_heads
+from .masks import MaskPattern
+from .workspace import Workspace
+
+TILE = 2**21
+"""Relations in a tile, about: 8 MB of float32."""
 TILE_ON_GPU = 2**26
 """The same on a GPU, where small operations wait for one another."""
 
@@ -37,23 +42,13 @@ def prefers_tiles(heads: int, p: int) -> bool:
     return heads * p > TILES_SAVE * (heads + p)
 
 
-class Workspace:
-    """Memory that is taken once and used again: fresh memory costs the system more than the sums that fill it."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.like = like
-        self.taken: dict[str, Tensor] = {}
-
-    def tensor(self, name: str, *shape: int) -> Tensor:
-        """A tensor of that shape with whatever was left in it; it takes the memory of the last one of that name."""
-        size = math.prod(shape)
-        if name not in self.taken or self.taken[name].numel() < size:
-            self.taken[name] = self.like.new_empty(size)
-        return self.taken[name][:size].view(shape)
-
-    def product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
-        """The product of two stacks of matrices, ``torch.bmm(a, b)``."""
-        return torch.bmm(a, b, out=self.tensor(name, a.shape[0], a.shape[1], b.shape[2]))
+def relations_under_weights(
+    heads: int, u: Tensor, w: Tensor, scale: float, pattern: MaskPattern, workspace: Workspace
+) -> Relations:
+    """The form that suits these sizes; arguments as :class:`RelationTiles`."""
+    if prefers_tiles(heads, u.shape[3]):
+        return RelationTiles(u, w, scale, pattern, workspace)
+    return RelationKeys(u, w, scale, workspace)
 
 
 class Relations(ABC):
@@ -71,19 +66,19 @@ class Relations(ABC):
 
     @abstractmethod
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
-        """Attended relations of a block with weights ``(B, H, C, J)``: ``(B, C, H, R)``."""
+        """Attended relations of a block with weights ``(H, B, C, J)``, contiguous: ``(B, C, H, R)``."""
 
     @abstractmethod
-    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, dw: Tensor) -> Tensor:
-        """Add to the gradients of the weights and of ``w`` through a block's attended relations.
+    def backward_(
+        self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, du: Tensor, dw: Tensor
+    ) -> None:
+        """Gradients through a block's attended relations.
 
         Args:
-            grad: of the attended relations, ``(B, C, H, R)``.
-            alpha: ``(B, H, C, J)``; dalpha: the same, contiguous.
-            dw: sum over blocks, of :meth:`sum_of_keys`.
-
-        Returns:
-            The gradient of the block's ``u``, ``(B, C, R, p)``.
+            grad: of the attended relations, ``(B, C, H, R)``, contiguous.
+            alpha: ``(H, B, C, J)``, contiguous; dalpha: the same, added to.
+            du: ``(B, C, R, p)``, written.
+            dw: sum over blocks, of :meth:`sum_of_keys`, added to.
         """
 
     @abstractmethod
@@ -101,118 +96,167 @@ class Relations(ABC):
 
 
 class RelationKeys(Relations):
-    """Relation keys under the weights, one product for all heads, and inner products with the queries."""
+    """Relation keys under the weights, and inner products with the queries."""
 
     def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
         super().__init__(u, w, scale, workspace)
-        self.w = w.flatten(2)  # (B, M, R * p)
+        self.w = w.flatten(2)[None]  # (1, B, M, R * p)
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         keys = self.keys(alpha, columns)
-        return keys.mul_(self.queries(rows)).sum(-1).transpose(1, 2)
+        return keys.mul_(self.queries(rows)).sum(-1).permute(1, 2, 0, 3)
 
-    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, dw: Tensor) -> Tensor:
-        g = grad.transpose(1, 2)[..., None]  # (B, H, C, R, 1)
+    def backward_(
+        self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, du: Tensor, dw: Tensor
+    ) -> None:
+        g = grad.permute(2, 0, 1, 3)[..., None]  # (H, B, C, R, 1)
         of_keys = self.workspace.tensor("gradients of keys", *alpha.shape[:3], *self.u.shape[2:])
         # Math: G_i^h = [g^h_i,l u_i^l]_l
-        of_keys = torch.mul(g, self.queries(rows), out=of_keys).flatten(3).flatten(1, 2)  # (B, H * C, R * p)
-        dalpha += self.workspace.product("part", of_keys, self.w[:, columns].transpose(1, 2)).view(dalpha.shape)
-        dw[:, columns] += self.workspace.product("part", alpha.flatten(1, 2).transpose(1, 2), of_keys)
+        of_keys = torch.mul(g, self.queries(rows), out=of_keys).flatten(3)  # (H, B, C, R * p)
+        keys = self.w[:, :, columns].transpose(2, 3)
+        dalpha += multiply_heads(of_keys, keys, self.workspace.tensor("part", *alpha.shape))
+        add_head_products(alpha, of_keys, dw[:, :, columns])
         # Math: du_i^l = sum_h g^h_i,l c^h_i,l
-        return self.keys(alpha, columns).mul_(g).sum(1).mul_(self.scale)
+        torch.mul(self.keys(alpha, columns).mul_(g).sum(0), self.scale, out=du)
 
     def sum_of_keys(self) -> Tensor:
-        return self.w.new_zeros(self.w.shape, dtype=self.wide)
+        return torch.zeros_like(self.w, dtype=self.wide, memory_format=torch.contiguous_format)
 
     def gradient_of_keys(self, dw: Tensor) -> Tensor:
-        return dw.view(*dw.shape[:2], *self.u.shape[2:])
+        return dw[0].unflatten(2, self.u.shape[2:])
 
     def queries(self, rows: slice) -> Tensor:
-        """Scaled, ``(B, 1, C, R, p)``."""
-        return (self.u[:, rows] * self.scale)[:, None]
+        """Scaled, ``(B, C, R, p)``."""
+        return self.u[:, rows] * self.scale
 
     def keys(self, alpha: Tensor, columns: slice) -> Tensor:
-        """c, relation keys under the weights, ``(B, H, C, R, p)``."""
-        keys = self.workspace.product("keys", alpha.flatten(1, 2), self.w[:, columns])
-        return keys.view(*alpha.shape[:3], *self.u.shape[2:])
+        """c, relation keys under the weights, ``(H, B, C, R, p)``."""
+        into = self.workspace.tensor("keys", *alpha.shape[:3], self.w.shape[-1])
+        return multiply_heads(alpha, self.w[:, :, columns], into).unflatten(3, self.u.shape[2:])
 
 
 class RelationTiles(Relations):
-    """A tile of relations at a time."""
+    """A tile of relations at a time.
 
-    def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
+    Args:
+        u, w, scale, workspace: as :class:`Relations`.
+        pattern: of the weights. Tiles in which nothing may be attended, by order alone, are left out.
+    """
+
+    def __init__(self, u: Tensor, w: Tensor, scale: float, pattern: MaskPattern, workspace: Workspace) -> None:
         super().__init__(u, w, scale, workspace)
-        self.w = w.permute(2, 0, 3, 1).contiguous()  # (R, B, p, M)
+        self.pattern = pattern
+        self.one_example = u.shape[0] == 1
+        self.w = w.permute(2, 0, 1, 3)  # (R, B, M, p)
+        if self.one_example:  # products are faster where senders lie in a row
+            self.w = self.w.transpose(2, 3).contiguous().transpose(2, 3)
 
     def attend(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
-        batch, heads, n, _ = alpha.shape
-        attended = alpha.new_zeros(batch, n, heads, self.w.shape[0])
-        u, w, alpha = self.queries(rows), self.w[..., columns], alpha.transpose(1, 2)
-        b, c, j = self.sizes(alpha)
-        for of_examples in zip(u.split(b, 1), w.split(b, 1), alpha.split(b), attended.split(b), strict=True):
-            u_b, w_b, alpha_b, into_b = of_examples
-            w_b = w_b.flatten(0, 1).split(j, -1)
-            for u_i, alpha_i, into in zip(u_b.split(c, 2), alpha_b.split(c, 1), into_b.split(c, 1), strict=True):
-                u_i = u_i.flatten(0, 1)
-                for w_j, alpha_ij in zip(w_b, alpha_i.split(j, -1), strict=True):
-                    r = self.relations(u_i, w_j, alpha_ij.shape)
-                    into += torch.bmm(alpha_ij.flatten(0, 1), r.transpose(1, 2)).view(into.shape)
+        heads, batch, n, _ = alpha.shape
+        attended = alpha.new_empty(batch, n, heads, self.w.shape[0])
+        u, w = self.queries(rows), self.w[:, :, columns]
+        for some, i, senders in self.tiles(alpha.shape, rows, columns):
+            into = attended[some, i].zero_()
+            for j in senders:
+                r = self.relations(u[:, some, i], w[:, some, j])
+                into += torch.bmm(by_receiver(alpha[:, some, i, j]), r.permute(1, 2, 0)).view(into.shape)
         return attended
 
-    def backward_(self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, dw: Tensor) -> Tensor:
+    def backward_(
+        self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, du: Tensor, dw: Tensor
+    ) -> None:
         # Math: dalpha^h_ij += <g^h_i, r_ij>,  dr_ij = sum_h alpha^h_ij g^h_i,  du_i = sum_j dr_ij w_j,
         # dw_j += sum_i dr_ij u_i
-        alpha, dalpha = alpha.transpose(1, 2), dalpha.transpose(1, 2)
-        u, w, dw = self.queries(rows), self.w[..., columns], dw[..., columns]
-        du = torch.zeros_like(u.transpose(2, 3), dtype=self.wide, memory_format=torch.contiguous_format)
-        b, c, j = self.sizes(alpha)
-        examples = zip(
-            *(x.split(b, 1) for x in (u, w, du, dw)), *(x.split(b) for x in (alpha, dalpha, grad)), strict=True
-        )
-        for u_b, w_b, du_b, dw_b, alpha_b, dalpha_b, g_b in examples:
-            w_b, dw_b = w_b.flatten(0, 1).split(j, -1), dw_b.split(j, -1)
-            receivers = zip(
-                u_b.split(c, 2), du_b.split(c, -1), *(x.split(c, 1) for x in (alpha_b, dalpha_b, g_b)), strict=True
-            )
-            for u_i, du_i, alpha_i, dalpha_i, g in receivers:
-                u_i, g = u_i.flatten(0, 1), g.flatten(0, 1)
-                u_transposed, g_transposed = u_i.transpose(1, 2), g.transpose(1, 2)
-                senders = zip(w_b, dw_b, alpha_i.split(j, -1), dalpha_i.split(j, -1), strict=True)
-                for w_j, dw_j, alpha_ij, dalpha_ij in senders:
-                    r = self.relations(u_i, w_j, alpha_ij.shape)
-                    dalpha_ij += self.workspace.product("part", g, r).view(dalpha_ij.shape)
-                    dr = self.workspace.product("dr", g_transposed, alpha_ij.flatten(0, 1))  # (b * c, R, j)
-                    dr = dr.view(*alpha_ij.shape[:2], *dr.shape[1:]).permute(2, 0, 1, 3).flatten(0, 1)  # (R * b, c, j)
-                    du_i += self.workspace.product("part", w_j, dr.transpose(1, 2)).view(du_i.shape)
-                    dw_j += self.workspace.product("part", u_transposed, dr).view(dw_j.shape)
-        return du.mul_(self.scale).permute(1, 3, 0, 2)
+        u, w, dw = self.queries(rows), self.w[:, :, columns], dw[:, :, columns]
+        for some, i, senders in self.tiles(alpha.shape, rows, columns):
+            g, u_i = grad[some, i].flatten(0, 1), u[:, some, i]
+            du_i = self.sums(u_i.shape).zero_()
+            for j in senders:
+                w_j, into = w[:, some, j], dalpha[:, some, i, j]
+                r = self.relations(u_i, w_j)
+                part = self.workspace.product("part", g, r.transpose(0, 1))  # (b * c, H, j)
+                into += part.unflatten(0, into.shape[1:3]).permute(2, 0, 1, 3)
+                dr = self.workspace.product("dr", g.transpose(1, 2), by_receiver(alpha[:, some, i, j]))
+                dr = dr.unflatten(0, into.shape[1:3]).permute(2, 0, 1, 3)  # (b * c, R, j) -> (R, b, c, j)
+                self.add_product(du_i, dr, w_j)
+                self.add_product(dw[:, some, j], dr.transpose(2, 3), u_i)
+            du[some, i] = du_i.permute(1, 2, 0, 3)
 
     def sum_of_keys(self) -> Tensor:
-        return torch.zeros_like(self.w, dtype=self.wide)
+        return self.sums(self.w.shape, fresh=True).zero_()
 
     def gradient_of_keys(self, dw: Tensor) -> Tensor:
-        return dw.permute(1, 3, 0, 2)
+        return dw.permute(1, 2, 0, 3)
 
     def queries(self, rows: slice) -> Tensor:
-        """Scaled, ``(R, B, C, p)``, contiguous."""
+        """``(R, B, C, p)``."""
         u = self.u[:, rows].permute(2, 0, 1, 3)
-        return torch.mul(u, self.scale, out=torch.empty(u.shape, dtype=u.dtype, device=u.device))
+        return u.contiguous() if self.one_example else u
 
-    def sizes(self, alpha: Tensor) -> tuple[int, int, int]:
-        """How many examples, receivers and senders make a tile of a block with weights ``(B, C, H, J)``."""
-        batch, n, _, m = alpha.shape
-        n_relations = self.w.shape[0]
-        room = max(1, (TILE if alpha.is_cpu else TILE_ON_GPU) // n_relations)
+    def tiles(self, shape: torch.Size, rows: slice, columns: slice) -> Iterator[tuple[slice, slice, list[slice]]]:
+        """Examples and receivers of the tiles of a block with weights ``(H, B, C, J)``, with the senders of each.
+
+        All are counted from the beginning of the block.
+        """
+        _, batch, n, m = shape
+        room = max(1, (TILE if self.u.is_cpu else TILE_ON_GPU) // self.w.shape[0])
         c = min(n, max(8, room // 512))
         j = even_part(m, max(128, room // c))
-        return max(1, min(batch, room // (c * j))), c, j
+        c = even_part(n, max(c, room // j))
+        b = even_part(batch, max(1, room // (c * j))) if c == n else 1
+        for some in parts(0, batch, b):
+            for receivers in parts(0, n, c):
+                first, last = self.pattern.senders(rows.start + receivers.start, rows.start + receivers.stop)
+                first, last = max(first, columns.start), min(last, columns.stop)
+                yield some, receivers, parts(first - columns.start, last - columns.start, j)
 
-    def relations(self, u: Tensor, w: Tensor, shape: torch.Size) -> Tensor:
-        """The relations of a tile with weights of that shape ``(b, c, H, j)``: ``(b * c, R, j)``."""
-        r = self.workspace.product("r", u, w)  # (R * b, c, j)
-        return r.view(-1, shape[0] * shape[1], shape[3]).transpose(0, 1)
+    def relations(self, u: Tensor, w: Tensor) -> Tensor:
+        """The relations of a tile, from ``(R, b, c, p)`` and ``(R, b, j, p)``: ``(R, b * c, j)``."""
+        r = self.workspace.tensor("r", *u.shape[:3], w.shape[2])
+        for into, u_s, w_s in zip(*map(self.stacks, (r, u, w)), strict=True):
+            into.baddbmm_(u_s, w_s.transpose(1, 2), beta=0, alpha=self.scale)
+        return r.flatten(1, 2)
+
+    def add_product(self, total: Tensor, dr: Tensor, x: Tensor) -> None:
+        """Add a tile's gradient of queries or keys, ``(R, b, n, m)`` times ``(R, b, m, p)``, to ``(R, b, n, p)``."""
+        for into, a, b in zip(*map(self.stacks, (total, dr, x)), strict=True):
+            if self.one_example:  # as sums() are laid out
+                into, a, b = into.transpose(1, 2), b.transpose(1, 2), a.transpose(1, 2)
+            if into.dtype == a.dtype and into.is_contiguous():
+                into.baddbmm_(a, b, alpha=self.scale)
+            else:
+                into.add_(self.workspace.product("part", a, b), alpha=self.scale)
+
+    def stacks(self, x: Tensor) -> tuple[Tensor, ...]:
+        """``(R, b, ...)`` as stacks of matrices, each for one product: of all relations, or of a relation's examples.
+
+        Both axes together would not be one in memory, and a product of them would copy its factors.
+        """
+        return (x[:, 0],) if self.one_example else x.unbind(0)
+
+    def sums(self, shape: torch.Size, *, fresh: bool = False) -> Tensor:
+        """Memory for sums ``(R, b, n, p)``, in the order that suits the products; fresh, or that of the last ones."""
+        n_relations, batch, n, p = shape
+        if self.one_example:
+            n, p = p, n
+        if fresh or self.wide != self.w.dtype:
+            sums = self.w.new_empty(n_relations, batch, n, p, dtype=self.wide)
+        else:
+            sums = self.workspace.tensor("sums", n_relations, batch, n, p)
+        return sums.transpose(2, 3) if self.one_example else sums
+
+
+def by_receiver(alpha: Tensor) -> Tensor:
+    """Weights of a tile ``(H, b, c, j)`` as a matrix for each receiver, ``(b * c, H, j)``."""
+    return alpha.flatten(1, 2).transpose(0, 1)
 
 
 def even_part(length: int, most: int) -> int:
     """The size of the parts when a length is cut in as few equal parts as ``most`` allows."""
-    return math.ceil(length / math.ceil(length / most)) if length else 1
+    return math.ceil(length / math.ceil(length / most)) if length > 0 else 1
+
+
+def parts(start: int, stop: int, size: int) -> list[slice]:
+    """A range as slices of about the same length, ``size`` at most."""
+    step = even_part(stop - start, size)
+    return [slice(first, min(first + step, stop)) for first in range(start, stop, step)]

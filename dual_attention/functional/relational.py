@@ -240,7 +240,7 @@ def _linear(
     if rel_activation != "identity":
         operation, arguments["rel_activation"] = blockwise_relational_attention, rel_activation
     attended_symbols, attended_relations = operation(q, k, u, w, symbols, **arguments)
-    return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
+    return attended_symbols + attended_relations @ w_r.transpose(-2, -1)
 
 
 def _triton(

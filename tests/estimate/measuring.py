@@ -12,6 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.estimate import counter_formulas
+from dual_attention.functional import free_workspace
 
 
 @dataclass
@@ -68,7 +69,8 @@ def storage(tensor: Tensor) -> int:
 
 
 def peak(function: Callable[[], Any]) -> int:
-    """Most bytes allocated at a time while a function runs, beyond those before it."""
+    """Most bytes allocated at a time while a function runs, beyond those before it; what is kept between calls too."""
+    free_workspace()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = function()
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,0 +1,46 @@
+"""Products of the matrices of each head, where a group of heads shares one factor.
+
+Axes begin with the heads: a head's matrices of all examples then lie in a row, and views of what projections make, in
+which heads lie side by side, are multiplied as they are.
+
+Shapes: H heads, G key/value heads (H = G * rep), B batch; a factor that is shared has B examples or one for all.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def multiply_heads(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) -> Tensor:
+    """``into = scale * a @ b`` for each head and example.
+
+    Args:
+        a: ``(H, B, n, k)``; b: ``(G, B or 1, k, m)``.
+        into: ``(H, B, n, m)``, contiguous; what it holds is not read.
+    """
+    heads, (groups, batch) = a.shape[0], b.shape[:2]
+    if batch == 1:  # the heads of a group and all examples are rows of one matrix
+        rows = into.view(groups, -1, into.shape[-1])
+        rows.baddbmm_(a.reshape(groups, -1, a.shape[-1]), b[:, 0], beta=0, alpha=scale)
+        return into
+    for head in range(heads):
+        into[head].baddbmm_(a[head], b[head // (heads // groups)], beta=0, alpha=scale)
+    return into
+
+
+def add_head_products(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) -> None:
+    """``into += scale * sum a^T @ b``, over the heads of a group and, where ``into`` has one for all, over examples.
+
+    Args:
+        a: ``(H, B, n, k)``; b: ``(H, B, n, m)``.
+        into: ``(G, B or 1, k, m)``, of a type at least as wide.
+    """
+    heads, (groups, batch) = a.shape[0], into.shape[:2]
+    if batch == 1:
+        rows, others = (x.reshape(groups, -1, x.shape[-1]) for x in (a, b))
+        into[:, 0].add_(torch.bmm(rows.transpose(1, 2), others), alpha=scale)
+        return
+    for head in range(heads):
+        part = torch.bmm(a[head].transpose(1, 2), b[head])
+        into[head // (heads // groups)].add_(part, alpha=scale)

@@ -1,0 +1,60 @@
+"""Memory for what an operation builds on the way.
+
+Memory fresh from the system costs more than the sums that fill it. An operation on the CPU therefore keeps its
+workspace for the next call of the same thread; on a GPU the caching allocator of PyTorch does as much.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import torch
+from torch import Tensor
+
+LARGEST_KEPT = 2**23
+"""Bytes of one tensor, at most, that are kept after a call. A thread keeps up to ten for each type that it has used."""
+
+_OF_THREAD = threading.local()
+
+
+class Workspace:
+    """Tensors by name, with whatever was left in them, each on the memory of the last one of that name.
+
+    Args:
+        like: whose type and device they have.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self.like = like
+        self.taken: dict[str, Tensor] = {}
+        self.kept = _kept(like.dtype) if like.is_cpu else self.taken
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """A contiguous tensor of that shape."""
+        size = math.prod(shape)
+        memory = self.kept if size * self.like.itemsize <= LARGEST_KEPT else self.taken
+        if name not in memory or memory[name].numel() < size:
+            with torch.inference_mode(False):  # a tensor made under inference mode serves nothing else
+                memory[name] = self.like.new_empty(size)
+        return memory[name][:size].view(shape)
+
+    def product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+        """The product of two stacks of matrices, ``torch.bmm(a, b)``."""
+        return torch.bmm(a, b, out=self.tensor(name, a.shape[0], a.shape[1], b.shape[2]))
+
+
+def free_workspace() -> None:
+    """Give back the memory that relational attention on the CPU keeps between calls, in this thread.
+
+    Nothing is lost but a little time in the next call. The caching allocator's counterpart on a GPU is
+    :func:`torch.cuda.empty_cache`.
+    """
+    vars(_OF_THREAD).clear()
+
+
+def _kept(dtype: torch.dtype) -> dict[str, Tensor]:
+    """What this thread keeps for tensors of that type."""
+    if not hasattr(_OF_THREAD, "memory"):
+        _OF_THREAD.memory = {}
+    return _OF_THREAD.memory.setdefault(dtype, {})
