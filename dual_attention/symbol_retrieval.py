@@ -194,7 +194,7 @@ class PositionRelativeSymbolRetriever(nn.Module):
     @leaves_cache_whole
     def forward(
         self, x: Tensor, y: Tensor | None = None, *, cache: Cache | None = None, positions: Tensor | None = None
-    ) -> RelativeSymbols:
+    ) -> OffsetSymbols:
         """Symbols for receivers ``x`` ``(B, N, ...)`` and senders ``y`` ``(B, M, ...)``, by default ``x``.
 
         Args:
@@ -202,8 +202,8 @@ class PositionRelativeSymbolRetriever(nn.Module):
             positions: do not matter, since left padding moves receiver and sender alike.
 
         Returns:
-            :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``; after t tokens in a cache,
-            :class:`RelativeSymbols` of shape ``(N, t + N, symbol_dim)``. ``.dense()`` builds the tensor.
+            :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``, or ``(N, t + N, symbol_dim)`` after t tokens in a
+            cache. ``.dense()`` builds the tensor.
 
         Raises:
             ValueError: if both senders and a cache are given.
@@ -212,10 +212,7 @@ class PositionRelativeSymbolRetriever(nn.Module):
             raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
         seen = _count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
-        library = self.rel_pos_enc.rel_pos_embeddings
-        if not seen:
-            return OffsetSymbols(library, x.shape[1], senders)
-        return RelativeSymbols(library, self.rel_pos_enc.index(x.shape[1], senders, offset=seen))
+        return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):

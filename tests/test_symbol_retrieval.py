@@ -61,6 +61,16 @@ def test_position_relative_symbols_of_receivers_and_senders():
     assert layer(torch.randn(2, 4, 7)).shape == (4, 4, 3)
 
 
+def test_position_relative_symbols_after_tokens_in_a_cache():
+    layer, x = PositionRelativeSymbolRetriever(3, 2), torch.randn(2, 6, 7)
+    cache = layer.new_cache()
+    parts = [layer(chunk, cache=cache) for chunk in x.split([3, 1, 2], dim=1)]
+    assert [(part.shape[:2], part.offset) for part in parts] == [((3, 3), 0), ((1, 4), 3), ((2, 6), 4)]
+    for part, start in zip(parts, (0, 3, 4), strict=True):
+        n, m = part.shape[:2]
+        torch.testing.assert_close(part.dense(), layer(x).dense()[start : start + n, :m])
+
+
 @pytest.mark.parametrize("prefix", [0, 1, 2])
 @pytest.mark.parametrize("reach", [1, (2, 1), 5])
 def test_two_dimensional_offsets(prefix, reach):

@@ -98,8 +98,9 @@ def relational_attention(
         impl: ``"reference"`` is the paper's equation as it stands. ``"dense"`` builds the weights, and the relations if
             they are asked for or activated. ``"linear"`` builds neither whole, but for a block of receivers at a time,
             and again in the backward pass, so that memory grows with N alone. ``"triton"`` fuses the same mathematics
-            in kernels for CUDA: the identity activation, masks in parts, shared symbols or :class:`OffsetSymbols`, no
-            bias and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
+            in kernels for CUDA: the identity activation, masks in parts (a cache's earlier senders included; tiles
+            that order or packed segments leave empty are skipped), shared symbols or :class:`OffsetSymbols`, no bias
+            and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
             and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
             bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if relative symbols have about
             a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise sdpa on CUDA in

@@ -64,7 +64,7 @@ class RelativeSymbols:
 
 @dataclass(frozen=True, init=False)
 class OffsetSymbols(RelativeSymbols):
-    """Symbols that depend on the clipped offset alone: ``s_ij = library[clip(j - i, -P, P) + P]``.
+    """Symbols that depend on the clipped offset alone: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
 
     The structure is known, not read off an index: kernels that compute the row of a pair need no ``N x M`` tensor, and
     none is built unless it is asked for.
@@ -72,6 +72,8 @@ class OffsetSymbols(RelativeSymbols):
     Args:
         library: ``(2 P + 1, d)``, P the largest offset.
         receivers, senders: N and M.
+        offset: place of the first receiver among the senders, as in :class:`.masks.MaskPattern`: with a cache of
+            earlier senders, M - N.
 
     Raises:
         ValueError: if the library has an even number of rows.
@@ -79,13 +81,15 @@ class OffsetSymbols(RelativeSymbols):
 
     receivers: int
     senders: int
+    offset: int
 
-    def __init__(self, library: Tensor, receivers: int, senders: int) -> None:
+    def __init__(self, library: Tensor, receivers: int, senders: int, offset: int = 0) -> None:
         if library.dim() < 2 or library.shape[0] % 2 == 0:
             raise ValueError(f"library: expected shape (2 P + 1, symbol width), got {tuple(library.shape)}")
         object.__setattr__(self, "library", library)
         object.__setattr__(self, "receivers", receivers)
         object.__setattr__(self, "senders", senders)
+        object.__setattr__(self, "offset", offset)
 
     @property
     def max_offset(self) -> int:
@@ -96,7 +100,8 @@ class OffsetSymbols(RelativeSymbols):
     def index(self) -> Tensor:  # type: ignore[override]
         """Rows of all pairs, integers of shape ``(N, M)``, built at each call."""
         device, reach = self.library.device, self.max_offset
-        offsets = torch.arange(self.senders, device=device) - torch.arange(self.receivers, device=device)[:, None]
+        places = torch.arange(self.receivers, device=device) + self.offset
+        offsets = torch.arange(self.senders, device=device) - places[:, None]
         return offsets.clamp(-reach, reach) + reach
 
     @property
@@ -106,10 +111,8 @@ class OffsetSymbols(RelativeSymbols):
 
     def with_library(self, library: Tensor) -> OffsetSymbols:
         """The same pairs under another library of as many rows."""
-        return OffsetSymbols(library, self.receivers, self.senders)
+        return OffsetSymbols(library, self.receivers, self.senders, self.offset)
 
-    def last_senders(self, m: int) -> RelativeSymbols:
-        """The symbols of the last ``m`` senders alone; of fewer than all, with an index."""
-        if m == self.senders:
-            return self
-        return RelativeSymbols(self.library, self.index[:, self.senders - m :])
+    def last_senders(self, m: int) -> OffsetSymbols:
+        """The symbols of the last ``m`` senders alone."""
+        return OffsetSymbols(self.library, self.receivers, m, self.offset - (self.senders - m))

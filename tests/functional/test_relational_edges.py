@@ -67,14 +67,18 @@ def test_dense_symbols_round_trip():
     assert symbols.shape == (3, 4, 2) and torch.equal(symbols.dense(), dense)
 
 
-def test_symbols_of_offsets():
+@pytest.mark.parametrize("offset", [0, 2, -1])
+def test_symbols_of_offsets(offset):
     """The index that is never built when a kernel computes it, and the symbols that it stands for."""
     library = torch.randn(5, 3, dtype=torch.float64)
-    symbols = OffsetSymbols(library, 4, 6)
+    symbols = OffsetSymbols(library, 4, 6, offset)
     assert symbols.shape == (4, 6, 3) and symbols.max_offset == 2
     for i in range(4):
         for j in range(6):
-            assert torch.equal(symbols.dense()[i, j], library[max(-2, min(2, j - i)) + 2])
+            assert torch.equal(symbols.dense()[i, j], library[max(-2, min(2, j - i - offset)) + 2])
+    for m in (6, 4, 1):
+        last = symbols.last_senders(m)
+        assert isinstance(last, OffsetSymbols) and torch.equal(last.dense(), symbols.dense()[:, 6 - m :])
     projected = symbols.with_library(2 * library)
     assert isinstance(projected, OffsetSymbols) and torch.equal(projected.dense(), 2 * symbols.dense())
     plain = RelativeSymbols(library, symbols.index).with_library(2 * library)

@@ -1,11 +1,10 @@
 """The fused kernels against the reference, forward and every gradient.
 
-Without a GPU they run in Triton's interpreter, which must be asked for before Triton is first imported: hence here,
-when tests are collected. On a GPU the same tests run them compiled.
+Without a GPU they run in Triton's interpreter, which :mod:`.fused_problems` asks for. On a GPU the same tests run them
+compiled.
 """
 
 import importlib
-import os
 import subprocess
 import sys
 
@@ -13,22 +12,23 @@ import pytest
 import torch
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
-from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, relational, relational_attention
+from dual_attention.functional import MaskPattern, RelativeSymbols, relational, relational_attention
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, floors, tuning
 
-CUDA = torch.cuda.is_available()
-if not CUDA:
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-launch = pytest.importorskip("dual_attention.functional.triton.launch", reason="triton is not installed")
-
-pytestmark = pytest.mark.skipif(
-    not CUDA and not launch.INTERPRETED, reason="no GPU, and Triton was imported before its interpreter was asked for"
+from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
+    DEVICE,
+    SCALES,
+    TINY,
+    Problem,
+    assert_as_reference,
+    launch,
+    needs_kernels,
+    tiny_tiles_and_poisoned_memory,
 )
 
-DEVICE = "cuda" if CUDA else "cpu"
-SCALES = {"scale": 0.7, "rel_scale": 0.4}
-TINY = Tuning.uniform(Tile(16, 16, 16, 4, 1))._replace(programs=1)
+pytestmark = needs_kernels
+
 UNEQUAL = Tuning(
     Tile(32, 16, 32, 4, 1),
     Tile(16, 32, 16, 4, 1),
@@ -38,88 +38,6 @@ UNEQUAL = Tuning(
     Tile(16, 32, 16, 4, 1),
     programs=99,
 )
-
-
-@pytest.fixture(autouse=True)
-def tiny_tiles_and_poisoned_memory(monkeypatch):
-    """Several tiles along every side of a small problem; memory that no kernel fills holds NaN."""
-    monkeypatch.setattr(launch, "tuning", lambda *_: TINY)
-    if CUDA:
-        yield
-        return
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-class Problem:
-    """Inputs in float64, drawn from a seed, on the device."""
-
-    def __init__(
-        self,
-        batch=2,
-        groups=1,
-        rep=2,
-        n=18,
-        m=None,
-        key_dim=5,
-        width=6,
-        n_relations=3,
-        p=3,
-        symbols="shared",
-        max_offset=4,
-        causal=False,
-        window=None,
-        padded=False,
-        packed=False,
-    ):
-        m = n if m is None else m
-        generator = torch.Generator().manual_seed(0)
-
-        def normal(*shape):
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-        heads = groups * rep
-        self.relative = symbols == "offsets"
-        of_senders = (1 if symbols == "one batch" else batch, groups, m, width)
-        self.leaves = [
-            normal(batch, heads, n, key_dim),
-            normal(batch, groups, m, key_dim),
-            normal(batch, n, n_relations, p),
-            normal(batch, m, n_relations, p),
-            normal(2 * max_offset + 1, groups, width) if self.relative else normal(*of_senders),
-            normal(heads, width, n_relations),
-        ]
-        self.cotangent = normal(batch, heads, n, width)
-        padding = receivers = senders = None
-        if padded:
-            padding = torch.rand(batch, m, generator=generator) < 0.7
-            padding[0] = False  # nothing to attend in the whole first example
-        if packed:
-            receivers = torch.arange(n)[None] * 3 // n
-            senders = torch.arange(m).flip(0).expand(batch, m) * 4 // m  # the last segment has no receiver
-        parts = [None if part is None else part.to(DEVICE) for part in (padding, receivers, senders)]
-        self.pattern = MaskPattern(n, m, None, *parts, causal, window)
-        self.sides = n, m
-
-    def results(self, impl, dtype=torch.float32):
-        """The output and the gradients of all leaves, in float64 on the CPU."""
-        leaves = [x.to(DEVICE, dtype).detach().requires_grad_() for x in self.leaves]
-        out = self.run(leaves, impl)
-        grads = torch.autograd.grad(out, leaves, self.cotangent.to(DEVICE, dtype))
-        return [x.detach().double().cpu() for x in (out, *grads)]
-
-    def run(self, leaves, impl):
-        q, k, u, w, s, w_r = leaves
-        symbols = OffsetSymbols(s, *self.sides) if self.relative else s
-        return relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=self.pattern, impl=impl).output
-
-
-def assert_as_reference(problem, tolerance=1e-5):
-    ours, theirs = problem.results("triton"), problem.results("reference", torch.float64)
-    for a, b in zip(ours, theirs, strict=True):
-        assert a.shape == b.shape
-        torch.testing.assert_close(a, b, atol=tolerance * max(1.0, float(b.abs().max())), rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +166,7 @@ def test_registered_operation(symbols):
     problem = Problem(n=4, rep=1, symbols=symbols)
     leaves = [x.to(DEVICE, torch.float32).requires_grad_() for x in problem.leaves[:5]]
     max_offset = 4 if problem.relative else None
-    arguments = (*leaves, None, None, None, max_offset, True, None, 0.5, 0.5, TINY.numbers())
+    arguments = (*leaves, None, None, None, max_offset, 2, True, None, 3, 0.5, 0.5, TINY.numbers())
     importlib.import_module("dual_attention.functional.triton.operation")  # registers it
     torch.library.opcheck(torch.ops.dual_attention.fused_relational_attention.default, arguments)
 
@@ -325,13 +243,6 @@ def test_version_is_that_of_the_module():
     assert support.installed_version() == tuple(int(part) for part in triton.__version__.split(".")[:2])
 
 
-def test_receivers_that_continue_from_a_cache_are_refused():
-    given = dict(zip(("q", "k", "u", "w", "symbols", "w_r"), (x.float() for x in Problem(n=4).leaves), strict=True))
-    pattern = MaskPattern(4, 4, causal=True, offset=2)
-    with pytest.raises(ValueError, match="continue after 2 senders"):
-        relational_attention(**given, **SCALES, mask=pattern, impl="triton")
-
-
 def test_float64_is_refused():
     problem = Problem(n=4)
     with pytest.raises(ValueError, match="needs bfloat16, float16 or float32"):
@@ -362,6 +273,10 @@ def test_sizes_are_powers_of_two_that_products_can_take(dtype, width, columns, s
     sizes = tuning(width, columns, relative, dtype, shared_memory)
     for tile in sizes[:-1]:
         assert all(side >= 16 and side & (side - 1) == 0 for side in tile[:3])
+    for n in (0, 1, 16, 17, 60, 10**6):
+        side, changed = sizes.forward.receivers, sizes.for_receivers(n)
+        assert changed.forward.receivers == next(rows for rows in (16, 32, 64, 128) if rows >= min(n, side))
+        assert changed._replace(forward=sizes.forward) == sizes
     assert Tuning.from_numbers(sizes.numbers()) == sizes
 
 

@@ -8,6 +8,7 @@
 :mod:`.forward`       kernel of the forward pass
 :mod:`.backward_receivers`, :mod:`.backward_senders`, :mod:`.backward_table`  kernels of the backward pass
 :mod:`.tiles`, :mod:`.offsets`  what the kernels share
+:mod:`.segments`      which tiles packed segments leave empty
 ====================  ==================================================================================
 
 Importing this package imports no Triton; :mod:`.operation` and the kernels do. With ``TRITON_INTERPRET=1`` in the
@@ -17,7 +18,8 @@ For whoever has a GPU next. Time against :func:`.tuning.floors`, arithmetic at t
 measured bandwidth. Five kernels make a backward pass, because every sum has one owner: scores are computed five times
 and the gradient of the weights twice (queries, keys). Summing dq by atomics would save the second, a quarter of the
 backward arithmetic where R p is large, at the price of gradients that differ from run to run. Things to try first:
-the sizes in :mod:`.tuning` (never timed yet); tiles that need no mask in a loop of their own; ranges of senders that
-share no segment skipped; the gathers of relative symbols near the diagonal (:func:`.offsets.onto_diagonals`), if they
-show in a profile, as a matrix product with the tile's own shifts.
+the sizes in :mod:`.tuning` (never timed yet); tiles that need no mask in a loop of their own; the senders of a step of
+decoding, which one program of each head walks from first to last, split among several; the gathers of relative symbols
+near the diagonal (:func:`.offsets.onto_diagonals`), if they show in a profile, as a matrix product with the tile's own
+shifts; the table's loop over packed segments, whose skipped tiles keep it from being pipelined.
 """

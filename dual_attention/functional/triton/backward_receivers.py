@@ -15,6 +15,7 @@ import triton.language as tl
 
 from .offsets import products_with_offsets
 from .tiles import (
+    PLACES,
     gradient_of_keys,
     load_of_relations,
     load_relations,
@@ -28,7 +29,7 @@ from .tiles import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLACES)
 def q_kernel(
     q,
     k,
@@ -38,6 +39,7 @@ def q_kernel(
     padding,
     receiver_segments,
     sender_segments,
+    reach,
     out_symbols,
     out_relations,
     log_sum,
@@ -61,12 +63,15 @@ def q_kernel(
     w_row,
     rseg_batch,
     sseg_batch,
+    reach_batch,
     n,
     m,
     heads,
     rows,  # B * H * N
+    offset,
     window,
     max_offset,
+    symbol_offset,
     log2_scale,
     scale,
     rel_scale,
@@ -104,6 +109,7 @@ def q_kernel(
     padding += batch * m
     receiver_segments += batch * rseg_batch
     sender_segments += batch * sseg_batch
+    reach += batch * reach_batch
     grad_relations += row * n * R
 
     q_tile = load_rows(q + batch * q_batch + head * q_head, i, q_row, n, D, D_PAD)
@@ -121,24 +127,24 @@ def q_kernel(
     total = tl.zeros((I, D_PAD), tl.float32)
     before = tl.zeros((I,), tl.float32)
     after = tl.zeros((I,), tl.float32)
-    begin, end = sender_range(first_i, n, m, window, CAUSAL, WINDOW, I, J)
+    begin, end = sender_range(first_i, n, m, offset, window, reach, CAUSAL, WINDOW, SEGMENTS, I, J)
     for first_j in range(begin, end, J):
         j = first_j + tl.arange(0, J)
         k_tile = load_rows(k, j, k_row, m, D, D_PAD)
         scores = product(q_tile, tl.trans(k_tile), tl.zeros((I, J), tl.float32), PRECISION, WIDEN) * log2_scale
         allowed = may_attend(
-            i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, window,
+            i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, offset, window,
             CAUSAL, WINDOW, PADDING, SEGMENTS,
         )  # fmt: skip
         alpha = tl.exp2(tl.where(allowed, scores, float("-inf")) - row_log_sum[:, None])
         dalpha = tl.zeros((I, J), tl.float32)
         if RELATIVE:
             dalpha += products_with_offsets(
-                g_s, s, first_i, first_j, s_row, max_offset, DH, DH_PAD, I, J, T, PRECISION, WIDEN
+                g_s, s, first_i + symbol_offset, first_j, s_row, max_offset, DH, DH_PAD, I, J, T, PRECISION, WIDEN
             )
-            offset = j[None, :] - i[:, None]
-            before += tl.sum(tl.where(offset <= -max_offset, alpha, 0.0), 1)
-            after += tl.sum(tl.where((offset >= max_offset) & (offset > -max_offset), alpha, 0.0), 1)
+            apart = j[None, :] - (i[:, None] + symbol_offset)
+            before += tl.sum(tl.where(apart <= -max_offset, alpha, 0.0), 1)
+            after += tl.sum(tl.where((apart >= max_offset) & (apart > -max_offset), alpha, 0.0), 1)
         else:
             s_tile = load_rows(s, j, s_row, m, DH, DH_PAD)
             dalpha = product(g_s, tl.trans(s_tile), dalpha, PRECISION, WIDEN)
@@ -158,7 +164,7 @@ def q_kernel(
         tl.store(tails + rows + row * n + i, after, mask=i < n)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLACES)
 def u_kernel(
     q,
     k,
@@ -166,6 +172,7 @@ def u_kernel(
     padding,
     receiver_segments,
     sender_segments,
+    reach,
     log_sum,
     grad_relations,
     du,
@@ -179,9 +186,11 @@ def u_kernel(
     w_row,
     rseg_batch,
     sseg_batch,
+    reach_batch,
     n,
     m,
     heads,
+    offset,
     window,
     log2_scale,
     rel_scale,
@@ -211,9 +220,10 @@ def u_kernel(
     padding += batch * m
     receiver_segments += batch * rseg_batch
     sender_segments += batch * sseg_batch
+    reach += batch * reach_batch
 
     total = tl.zeros((I, GROUP * P_PAD), tl.float32)
-    begin, end = sender_range(first_i, n, m, window, CAUSAL, WINDOW, I, J)
+    begin, end = sender_range(first_i, n, m, offset, window, reach, CAUSAL, WINDOW, SEGMENTS, I, J)
     for head in range(0, heads):
         row = batch * heads + head
         k_head_start = k + batch * k_batch + (head // REP) * k_head
@@ -225,7 +235,7 @@ def u_kernel(
             k_tile = load_rows(k_head_start, j, k_row, m, D, D_PAD)
             scores = product(q_tile, tl.trans(k_tile), tl.zeros((I, J), tl.float32), PRECISION, WIDEN) * log2_scale
             allowed = may_attend(
-                i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, window,
+                i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, offset, window,
                 CAUSAL, WINDOW, PADDING, SEGMENTS,
             )  # fmt: skip
             alpha = tl.exp2(tl.where(allowed, scores, float("-inf")) - row_log_sum[:, None])

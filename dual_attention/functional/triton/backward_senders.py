@@ -14,6 +14,7 @@ import triton.language as tl
 
 from .offsets import products_with_offsets
 from .tiles import (
+    PLACES,
     gradient_of_keys,
     load_relations,
     load_rows,
@@ -25,7 +26,7 @@ from .tiles import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLACES)
 def k_kernel(
     q,
     k,
@@ -35,6 +36,7 @@ def k_kernel(
     padding,
     receiver_segments,
     sender_segments,
+    reach,
     log_sum,
     grad_symbols,
     grad_relations,
@@ -56,11 +58,14 @@ def k_kernel(
     w_row,
     rseg_batch,
     sseg_batch,
+    reach_batch,
     n,
     m,
     heads,
+    offset,
     window,
     max_offset,
+    symbol_offset,
     log2_scale,
     scale,
     rel_scale,
@@ -96,6 +101,7 @@ def k_kernel(
     padding += batch * m
     receiver_segments += batch * rseg_batch
     sender_segments += batch * sseg_batch
+    reach += batch * reach_batch
 
     k_tile = load_rows(k + batch * k_batch + group_of_heads * k_head, j, k_row, m, D, D_PAD)
     if not RELATIVE:
@@ -106,7 +112,7 @@ def k_kernel(
 
     total_k = tl.zeros((J, D_PAD), tl.float32)
     total_s = tl.zeros((J, DH_PAD), tl.float32)
-    begin, end = receiver_range(first_j, n, m, window, CAUSAL, WINDOW, J, I)
+    begin, end = receiver_range(first_j, n, m, offset, window, reach, CAUSAL, WINDOW, SEGMENTS, J, I)
     for member in range(0, REP):
         head = group_of_heads * REP + member
         row = batch * heads + head
@@ -118,15 +124,16 @@ def k_kernel(
             g_s = load_rows(grad_symbols + row * n * DH, i, DH, n, DH, DH_PAD)
             scores = product(k_tile, tl.trans(q_tile), tl.zeros((J, I), tl.float32), PRECISION, WIDEN) * log2_scale
             allowed = may_attend(
-                i[None, :], j[:, None], n, m, padding, receiver_segments, sender_segments, window,
+                i[None, :], j[:, None], n, m, padding, receiver_segments, sender_segments, offset, window,
                 CAUSAL, WINDOW, PADDING, SEGMENTS,
             )  # fmt: skip
             alpha = tl.exp2(tl.where(allowed, scores, float("-inf")) - row_log_sum[None, :])
             dalpha = tl.zeros((J, I), tl.float32)
             if RELATIVE:
+                first_place = first_i + symbol_offset
                 dalpha += tl.trans(
                     products_with_offsets(
-                        g_s, s, first_i, first_j, s_row, max_offset, DH, DH_PAD, I, J, T, PRECISION, WIDEN
+                        g_s, s, first_place, first_j, s_row, max_offset, DH, DH_PAD, I, J, T, PRECISION, WIDEN
                     )
                 )
             else:
@@ -148,7 +155,7 @@ def k_kernel(
         store_rows(ds + of_group * m * DH, j, DH, m, total_s, DH, DH_PAD)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLACES)
 def w_kernel(
     q,
     k,
@@ -156,6 +163,7 @@ def w_kernel(
     padding,
     receiver_segments,
     sender_segments,
+    reach,
     log_sum,
     grad_relations,
     dw,  # (splits, B, M, R, p)
@@ -169,12 +177,14 @@ def w_kernel(
     u_row,
     rseg_batch,
     sseg_batch,
+    reach_batch,
     n,
     m,
     heads,
     batches,
     groups,  # of relations
     heads_of_split,
+    offset,
     window,
     log2_scale,
     rel_scale,
@@ -205,9 +215,10 @@ def w_kernel(
     padding += batch * m
     receiver_segments += batch * rseg_batch
     sender_segments += batch * sseg_batch
+    reach += batch * reach_batch
 
     total = tl.zeros((J, GROUP * P_PAD), tl.float32)
-    begin, end = receiver_range(first_j, n, m, window, CAUSAL, WINDOW, J, I)
+    begin, end = receiver_range(first_j, n, m, offset, window, reach, CAUSAL, WINDOW, SEGMENTS, J, I)
     for head in range(split * heads_of_split, tl.minimum((split + 1) * heads_of_split, heads)):
         row = batch * heads + head
         k_tile = load_rows(k + batch * k_batch + (head // REP) * k_head, j, k_row, m, D, D_PAD)
@@ -217,7 +228,7 @@ def w_kernel(
             row_log_sum = tl.load(log_sum + row * n + i, mask=i < n, other=0.0)
             scores = product(k_tile, tl.trans(q_tile), tl.zeros((J, I), tl.float32), PRECISION, WIDEN) * log2_scale
             allowed = may_attend(
-                i[None, :], j[:, None], n, m, padding, receiver_segments, sender_segments, window,
+                i[None, :], j[:, None], n, m, padding, receiver_segments, sender_segments, offset, window,
                 CAUSAL, WINDOW, PADDING, SEGMENTS,
             )  # fmt: skip
             alpha = tl.exp2(tl.where(allowed, scores, float("-inf")) - row_log_sum[None, :])

@@ -10,16 +10,17 @@ Math: dT_t = sum_i beta_it g^s_i,  beta_it = alpha_i,i+t
 import triton
 import triton.language as tl
 
-from .tiles import load_rows, may_attend, product, store_rows
+from .tiles import PLACES, load_rows, may_attend, product, store_rows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLACES)
 def table_kernel(
     q,
     k,
     padding,
     receiver_segments,
     sender_segments,
+    reach,
     log_sum,
     grad_symbols,
     dtable,  # (B * REP, G, K, d_h), float32
@@ -31,11 +32,14 @@ def table_kernel(
     k_row,
     rseg_batch,
     sseg_batch,
+    reach_batch,
     n,
     m,
     heads,
+    offset,
     window,
     max_offset,
+    symbol_offset,
     log2_scale,
     REP: tl.constexpr,
     D: tl.constexpr,
@@ -62,31 +66,40 @@ def table_kernel(
     padding += batch * m
     receiver_segments += batch * rseg_batch
     sender_segments += batch * sseg_batch
+    reach += batch * reach_batch
 
     first_offset = first_row - max_offset
     total = tl.zeros((O, DH_PAD), tl.float32)
-    # Receivers that reach a sender: 0 <= i + offset < m for some offset of the block.
-    begin = tl.maximum(0, -(first_offset + O - 1)) // I * I
-    end = tl.minimum(n, m - first_offset)
+    # Receivers that reach a sender: 0 <= i + ahead < m for some offset of the block.
+    ahead = first_offset + symbol_offset
+    begin = tl.maximum(0, -(ahead + O - 1)) // I * I
+    end = tl.minimum(n, m - ahead)
     if CAUSAL:
-        end = tl.where(first_offset > 0, 0, end)
+        end = tl.where(ahead > offset, 0, end)
+    if WINDOW:
+        end = tl.where((ahead - offset >= window) | (ahead + O - 1 - offset <= -window), 0, end)
     for first_i in range(begin, end, I):
-        i = first_i + tl.arange(0, I)
-        j = first_i + first_offset + tl.arange(0, T)
-        q_tile = load_rows(q, i, q_row, n, D, D_PAD)
-        feature = tl.arange(0, D_PAD)
-        inside = (j[:, None] >= 0) & (j[:, None] < m) & (feature[None, :] < D)
-        k_tile = tl.load(k + j[:, None] * k_row + feature[None, :], mask=inside, other=0.0)
-        g_s = load_rows(grad_symbols + row * n * DH, i, DH, n, DH, DH_PAD)
-        row_log_sum = tl.load(log_sum + row * n + i, mask=i < n, other=0.0)
-        scores = product(q_tile, tl.trans(k_tile), tl.zeros((I, T), tl.float32), PRECISION, WIDEN) * log2_scale
-        allowed = may_attend(
-            i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, window,
-            CAUSAL, WINDOW, PADDING, SEGMENTS,
-        )  # fmt: skip
-        alpha = tl.exp2(tl.where(allowed, scores, float("-inf")) - row_log_sum[:, None])
-        beta = tl.gather(alpha, tl.arange(0, I)[:, None] + tl.arange(0, O)[None, :], 1)
-        total = product(tl.trans(beta).to(g_s.dtype), g_s, total, PRECISION, WIDEN)
+        some = True
+        if SEGMENTS:
+            block = reach + first_i // I * 2
+            some = (first_i + ahead < tl.load(block + 1)) & (first_i + ahead + I + O - 1 > tl.load(block))
+        if some:
+            i = first_i + tl.arange(0, I)
+            j = first_i + ahead + tl.arange(0, T)
+            q_tile = load_rows(q, i, q_row, n, D, D_PAD)
+            feature = tl.arange(0, D_PAD)
+            inside = (j[:, None] >= 0) & (j[:, None] < m) & (feature[None, :] < D)
+            k_tile = tl.load(k + j[:, None] * k_row + feature[None, :], mask=inside, other=0.0)
+            g_s = load_rows(grad_symbols + row * n * DH, i, DH, n, DH, DH_PAD)
+            row_log_sum = tl.load(log_sum + row * n + i, mask=i < n, other=0.0)
+            scores = product(q_tile, tl.trans(k_tile), tl.zeros((I, T), tl.float32), PRECISION, WIDEN) * log2_scale
+            allowed = may_attend(
+                i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, offset, window,
+                CAUSAL, WINDOW, PADDING, SEGMENTS,
+            )  # fmt: skip
+            alpha = tl.exp2(tl.where(allowed, scores, float("-inf")) - row_log_sum[:, None])
+            beta = tl.gather(alpha, tl.arange(0, I)[:, None] + tl.arange(0, O)[None, :], 1)
+            total = product(tl.trans(beta).to(g_s.dtype), g_s, total, PRECISION, WIDEN)
     t = first_row + tl.arange(0, O)
     interior = (t > 0) & (t < 2 * max_offset)
     rows_of_table = 2 * max_offset + 1

@@ -22,6 +22,7 @@ import triton.language as tl
 
 from .offsets import attend_offsets
 from .tiles import (
+    PLACES,
     load_relations,
     load_rows,
     may_attend,
@@ -32,7 +33,7 @@ from .tiles import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLACES)
 def forward_kernel(
     q,
     k,
@@ -42,6 +43,7 @@ def forward_kernel(
     padding,
     receiver_segments,
     sender_segments,
+    reach,
     out_symbols,
     out_relations,
     log_sum,
@@ -60,13 +62,16 @@ def forward_kernel(
     w_row,
     rseg_batch,
     sseg_batch,
+    reach_batch,
     n,
     m,
     heads,
     groups,  # of relations in this launch
     first_group,
+    offset,
     window,
     max_offset,
+    symbol_offset,
     log2_scale,  # of the scores, times log2(e): exponentials are powers of two
     rel_scale,
     REP: tl.constexpr,
@@ -105,19 +110,21 @@ def forward_kernel(
     padding += batch * m
     receiver_segments += batch * rseg_batch
     sender_segments += batch * sseg_batch
+    reach += batch * reach_batch
 
     q_tile = load_rows(q + batch * q_batch + head * q_head, i, q_row, n, D, D_PAD)
     top = tl.full((I,), float("-inf"), tl.float32)
     total = tl.zeros((I,), tl.float32)
     attended = tl.zeros((I, GROUP * P_PAD), tl.float32)
     symbols = tl.zeros((I, DH_PAD), tl.float32)
-    begin, end = sender_range(first_i, n, m, window, CAUSAL, WINDOW, I, J)
+    first_place = first_i + symbol_offset
+    begin, end = sender_range(first_i, n, m, offset, window, reach, CAUSAL, WINDOW, SEGMENTS, I, J)
     for first_j in range(begin, end, J):
         j = first_j + tl.arange(0, J)
         k_tile = load_rows(k, j, k_row, m, D, D_PAD)
         scores = product(q_tile, tl.trans(k_tile), tl.zeros((I, J), tl.float32), PRECISION, WIDEN) * log2_scale
         allowed = may_attend(
-            i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, window,
+            i[:, None], j[None, :], n, m, padding, receiver_segments, sender_segments, offset, window,
             CAUSAL, WINDOW, PADDING, SEGMENTS,
         )  # fmt: skip
         scores = tl.where(allowed, scores, float("-inf"))
@@ -135,7 +142,7 @@ def forward_kernel(
             symbols = symbols * shrink[:, None]
             if RELATIVE:
                 symbols = attend_offsets(
-                    symbols, weights, s, first_i, first_j, s_row, max_offset, DH, DH_PAD, I, J, T, PRECISION, WIDEN
+                    symbols, weights, s, first_place, first_j, s_row, max_offset, DH, DH_PAD, I, J, T, PRECISION, WIDEN
                 )
             else:
                 s_tile = load_rows(s, j, s_row, m, DH, DH_PAD)

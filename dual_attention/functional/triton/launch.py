@@ -19,6 +19,7 @@ from .backward_receivers import q_kernel, u_kernel
 from .backward_senders import k_kernel, w_kernel
 from .backward_table import table_kernel
 from .forward import forward_kernel
+from .segments import batch_stride, segment_reach
 from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
@@ -38,8 +39,10 @@ class Call:
         receiver_segments: Tensor | None,
         sender_segments: Tensor | None,
         max_offset: int | None,
+        symbol_offset: int,
         causal: bool,
         window: int | None,
+        offset: int,
         scale: float,
         rel_scale: float,
         sizes: list[int] | None,
@@ -49,6 +52,7 @@ class Call:
         self.n_relations, self.p = u.shape[2:]
         self.relative = max_offset is not None
         self.max_offset = max_offset or 0
+        self.symbol_offset = symbol_offset
         self.head_width = table.shape[-1]
         self.table = table
         self.like = q
@@ -57,11 +61,15 @@ class Call:
         u, w = (x if x.stride()[2:] == (self.p, 1) else x.contiguous() for x in (u, w))
         strides = table.stride()
         of_symbols = (0, strides[1], strides[0]) if self.relative else (strides[0] * (len(table) > 1), *strides[1:3])
+        self.segments = None
+        if receiver_segments is not None and sender_segments is not None:
+            self.segments = receiver_segments.contiguous(), sender_segments.contiguous()
+        self.reaches: dict[tuple[bool, int], Tensor] = {}
         flags = {
             "CAUSAL": causal,
             "WINDOW": window is not None,
             "PADDING": padding is not None,
-            "SEGMENTS": receiver_segments is not None,
+            "SEGMENTS": self.segments is not None,
         }
         exact = q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
         # What every kernel takes; then what only those take that know symbols, or both relation queries and keys.
@@ -69,16 +77,15 @@ class Call:
             "q": q,
             "k": k,
             "padding": q if padding is None else padding.contiguous().view(torch.uint8),
-            "receiver_segments": q if receiver_segments is None else receiver_segments.contiguous(),
-            "sender_segments": q if sender_segments is None else sender_segments.contiguous(),
+            **dict(zip(("receiver_segments", "sender_segments"), self.segments or (q, q), strict=True)),
             **dict(zip(("q_batch", "q_head", "q_row"), q.stride(), strict=False)),
             **dict(zip(("k_batch", "k_head", "k_row"), k.stride(), strict=False)),
-            "rseg_batch": _batch_stride(receiver_segments),
-            "sseg_batch": _batch_stride(sender_segments),
+            **dict(zip(("rseg_batch", "sseg_batch"), map(batch_stride, self.segments or (None, None)), strict=True)),
             "n": self.n,
             "m": self.m,
             "heads": self.heads,
-            "window": window or 0,
+            "offset": offset,
+            "window": min(window or 0, self.n + self.m + abs(offset)),  # far enough, and sums of it stay small
             "log2_scale": scale * math.log2(math.e),
             "REP": self.heads // self.groups,
             "D": width,
@@ -94,6 +101,7 @@ class Call:
             "s": table,
             **dict(zip(("s_batch", "s_head", "s_row"), of_symbols, strict=True)),
             "max_offset": self.max_offset,
+            "symbol_offset": symbol_offset,
             "DH": self.head_width,
             "DH_PAD": _padded(self.head_width),
             "RELATIVE": self.relative,
@@ -106,16 +114,30 @@ class Call:
             shared_memory = torch.cuda.get_device_properties(self.like.device).shared_memory_per_block_optin
         columns = self.n_relations * triton.next_power_of_2(self.p)
         width = max(self.like.shape[-1], self.head_width)
-        return tuning(width, columns, self.relative, self.like.dtype, shared_memory)
+        return tuning(width, columns, self.relative, self.like.dtype, shared_memory).for_receivers(self.n)
 
-    def launch(self, kernel: Any, grid: tuple[int, int, int], tile: Tile, **arguments: Any) -> None:
+    def launch(
+        self, kernel: Any, grid: tuple[int, int, int], tile: Tile, *, owns_senders: bool = False, **arguments: Any
+    ) -> None:
+        """Run a kernel whose programs own blocks of receivers, or of senders."""
         if 0 in grid:
             return
         on_device = torch.cuda.device(self.like.device) if self.like.is_cuda else contextlib.nullcontext()
         with on_device:
+            arguments |= self.reach(owns_senders, tile.senders if owns_senders else tile.receivers)
             kernel[grid](**self.common, **arguments, I=tile.receivers, num_warps=tile.warps, num_stages=tile.stages)
 
-    def group(self, tile: Tile) -> tuple[dict[str, int], int]:
+    def reach(self, of_senders: bool, block: int) -> dict[str, Any]:
+        """Where the segments of each block lie on the other side, as arguments."""
+        if self.segments is None:
+            return {"reach": self.like, "reach_batch": 0}
+        if (of_senders, block) not in self.reaches:
+            own, other = reversed(self.segments) if of_senders else self.segments
+            self.reaches[of_senders, block] = segment_reach(own, other, block)
+        reach = self.reaches[of_senders, block]
+        return {"reach": reach, "reach_batch": batch_stride(reach)}
+
+    def group(self, tile: Tile) -> tuple[dict[str, Any], int]:
         """Relations in a tile, as arguments, and how many groups of them there are."""
         padded = triton.next_power_of_2(self.p)
         least = max(1, 16 // padded)  # the narrowest product
@@ -222,6 +244,7 @@ class Call:
             k_kernel,
             (self.groups, triton.cdiv(self.m, tile.senders), self.batch),
             tile,
+            owns_senders=True,
             **saved,
             **saved_symbols,
             **self.relation_queries,
@@ -253,6 +276,7 @@ class Call:
             w_kernel,
             (groups * splits, blocks, self.batch),
             tile,
+            owns_senders=True,
             **saved,
             **self.relation_queries,
             **self.relations,
@@ -278,6 +302,7 @@ class Call:
             grad_symbols=grad_symbols,
             dtable=dtable,
             max_offset=self.max_offset,
+            symbol_offset=self.symbol_offset,
             DH=self.head_width,
             DH_PAD=_padded(self.head_width),
             O=tile.senders,
@@ -298,7 +323,3 @@ def _padded(width: int) -> int:
 
 def _diagonals(tile: Tile) -> int:
     return triton.next_power_of_2(tile.receivers + tile.senders - 1)
-
-
-def _batch_stride(segments: Tensor | None) -> int:
-    return 0 if segments is None or segments.shape[0] == 1 else segments.shape[1]

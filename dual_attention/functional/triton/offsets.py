@@ -3,7 +3,8 @@
 A tile of I x J pairs has but I + J - 1 offsets, one for each diagonal, so that many rows of the table are all that it
 reads. Far from the main diagonal clipping leaves one symbol for all pairs, and the tile's products become sums.
 
-Shapes: I receivers, J senders, T diagonals (a power of two, at least I + J - 1).
+Shapes: I receivers, J senders, T diagonals (a power of two, at least I + J - 1). Places are among the senders: that of
+receiver ``i`` is ``i + symbol_offset``, and ``first_place`` that of a tile's first.
 """
 
 # Checkers see neither that a branch on a constexpr is taken at compile time, nor that reductions return tensors.
@@ -22,10 +23,10 @@ def clip(offset, max_offset):
 
 
 @triton.jit
-def table_rows(first_i, first_j, max_offset, I: tl.constexpr, T: tl.constexpr):  # noqa: E741
+def table_rows(first_place, first_j, max_offset, I: tl.constexpr, T: tl.constexpr):  # noqa: E741
     """Rows of the table that a tile reads: diagonal ``t`` holds the pairs with the offset
-    ``first_j - first_i - (I - 1) + t``."""
-    return clip(first_j - first_i - (I - 1) + tl.arange(0, T), max_offset)
+    ``first_j - first_place - (I - 1) + t``."""
+    return clip(first_j - first_place - (I - 1) + tl.arange(0, T), max_offset)
 
 
 @triton.jit
@@ -43,16 +44,16 @@ def off_diagonals(tile, I: tl.constexpr, J: tl.constexpr):  # noqa: E741
 
 
 @triton.jit
-def is_far(first_i, first_j, max_offset, I: tl.constexpr, J: tl.constexpr):  # noqa: E741
+def is_far(first_place, first_j, max_offset, I: tl.constexpr, J: tl.constexpr):  # noqa: E741
     """Whether all pairs of a tile share the first symbol, or the last."""
-    return (first_j + J - 1 - first_i <= -max_offset) | (first_j - first_i - I + 1 >= max_offset)
+    return (first_j + J - 1 - first_place <= -max_offset) | (first_j - first_place - I + 1 >= max_offset)
 
 
 @triton.jit
-def load_far(table, first_i, first_j, stride, max_offset, DH: tl.constexpr, DH_PAD: tl.constexpr):
+def load_far(table, first_place, first_j, stride, max_offset, DH: tl.constexpr, DH_PAD: tl.constexpr):
     """The symbol that all pairs of a far tile share, ``(DH_PAD,)``, in float32."""
     columns = tl.arange(0, DH_PAD)
-    row = clip(first_j - first_i, max_offset)
+    row = clip(first_j - first_place, max_offset)
     return tl.load(table + row * stride + columns, mask=columns < DH, other=0.0).to(tl.float32)
 
 
@@ -61,7 +62,7 @@ def attend_offsets(
     symbols,
     weights,
     table,
-    first_i,
+    first_place,
     first_j,
     stride,
     max_offset,
@@ -75,13 +76,13 @@ def attend_offsets(
 ):
     """Add the symbols of a tile under its weights to ``symbols``, ``(I, DH_PAD)``.
 
-    Math: sum_j alpha_ij T[clip(j - i)] = sum_t beta_it T_t,  beta_it the weight on diagonal t
+    Math: sum_j alpha_ij T[clip(j - place_i)] = sum_t beta_it T_t,  beta_it the weight on diagonal t
     """
-    if is_far(first_i, first_j, max_offset, I, J):
-        symbol = load_far(table, first_i, first_j, stride, max_offset, DH, DH_PAD)
+    if is_far(first_place, first_j, max_offset, I, J):
+        symbol = load_far(table, first_place, first_j, stride, max_offset, DH, DH_PAD)
         symbols += tl.sum(weights, 1)[:, None] * symbol[None, :]
     else:
-        rows = table_rows(first_i, first_j, max_offset, I, T)
+        rows = table_rows(first_place, first_j, max_offset, I, T)
         tile = load_rows(table, rows, stride, 2 * max_offset + 1, DH, DH_PAD)
         beta = onto_diagonals(weights, I, J, T).to(table.dtype.element_ty)
         symbols = product(beta, tile, symbols, PRECISION, WIDEN)
@@ -92,7 +93,7 @@ def attend_offsets(
 def products_with_offsets(
     g,
     table,
-    first_i,
+    first_place,
     first_j,
     stride,
     max_offset,
@@ -106,13 +107,13 @@ def products_with_offsets(
 ):
     """Products of the receivers' rows ``g`` ``(I, DH_PAD)`` with the symbols of their pairs: ``(I, J)``.
 
-    Math: <g_i, T[clip(j - i)]>
+    Math: <g_i, T[clip(j - place_i)]>
     """
-    if is_far(first_i, first_j, max_offset, I, J):
-        symbol = load_far(table, first_i, first_j, stride, max_offset, DH, DH_PAD)
+    if is_far(first_place, first_j, max_offset, I, J):
+        symbol = load_far(table, first_place, first_j, stride, max_offset, DH, DH_PAD)
         products = tl.zeros((I, J), tl.float32) + tl.sum(g.to(tl.float32) * symbol[None, :], 1)[:, None]
     else:
-        rows = table_rows(first_i, first_j, max_offset, I, T)
+        rows = table_rows(first_place, first_j, max_offset, I, T)
         tile = load_rows(table, rows, stride, 2 * max_offset + 1, DH, DH_PAD)
         of_diagonals = product(g, tl.trans(tile), tl.zeros((I, T), tl.float32), PRECISION, WIDEN)
         products = off_diagonals(of_diagonals, I, J)

@@ -53,8 +53,10 @@ def fused_relational_attention(
         pattern.receiver_segments,
         pattern.sender_segments,
         symbols.max_offset if relative else None,
+        symbols.offset if relative else 0,
         pattern.causal,
         pattern.window,
+        pattern.offset,
         scale,
         rel_scale,
         None if sizes is None else sizes.numbers(),
@@ -73,14 +75,16 @@ def _forward_op(
     receiver_segments: Tensor | None,
     sender_segments: Tensor | None,
     max_offset: int | None,
+    symbol_offset: int,
     causal: bool,
     window: int | None,
+    offset: int,
     scale: float,
     rel_scale: float,
     sizes: list[int] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     tensors = (q, k, u, w, table, padding, receiver_segments, sender_segments)
-    return Call(*tensors, max_offset, causal, window, scale, rel_scale, sizes).forward()
+    return Call(*tensors, max_offset, symbol_offset, causal, window, offset, scale, rel_scale, sizes).forward()
 
 
 @_forward_op.register_fake
@@ -106,14 +110,16 @@ def _backward_op(
     receiver_segments: Tensor | None,
     sender_segments: Tensor | None,
     max_offset: int | None,
+    symbol_offset: int,
     causal: bool,
     window: int | None,
+    offset: int,
     scale: float,
     rel_scale: float,
     sizes: list[int] | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     tensors = (q, k, u, w, table, padding, receiver_segments, sender_segments)
-    call = Call(*tensors, max_offset, causal, window, scale, rel_scale, sizes)
+    call = Call(*tensors, max_offset, symbol_offset, causal, window, offset, scale, rel_scale, sizes)
     return call.backward(grad_symbols, grad_relations, out_symbols, out_relations, log_sum)
 
 
@@ -129,7 +135,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor, _: Any) -> tuple[Tensor | None, ...]:
     grads = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
-    return (*grads, *[None] * 9)
+    return (*grads, *[None] * 11)
 
 
 _forward_op.register_autograd(_backward, setup_context=_setup_context)

@@ -56,8 +56,6 @@ def obstacle(
         return "it adds no bias to the scores"
     if pattern.attn_mask is not None:
         return "masks must be given in parts (causal, window, padding, segments), not as a tensor of pairs"
-    if pattern.offset:
-        return f"receivers must begin where senders do, got receivers that continue after {pattern.offset} senders"
     if isinstance(symbols, RelativeSymbols) and not isinstance(symbols, OffsetSymbols):
         return "relative symbols must be OffsetSymbols, whose index it computes and need not read"
     if q.dtype not in DTYPES:

@@ -6,6 +6,9 @@ Shapes: in a tile I receivers, J senders, C columns of relation keys (relations 
 import triton
 import triton.language as tl
 
+PLACES = ("offset", "symbol_offset")
+"""Arguments that grow with every step of decoding: a kernel is not compiled anew for what divides them."""
+
 
 @triton.jit
 def product(a, b, total, PRECISION: tl.constexpr, WIDEN: tl.constexpr):
@@ -109,6 +112,7 @@ def may_attend(
     padding,
     receiver_segments,
     sender_segments,
+    offset,
     window,
     CAUSAL: tl.constexpr,
     WINDOW: tl.constexpr,
@@ -117,10 +121,11 @@ def may_attend(
 ):
     """The mask of a tile, for receivers ``(I, 1)`` and senders ``(1, J)``, or ``(1, I)`` and ``(J, 1)``."""
     allowed = (i < n) & (j >= 0) & (j < m)
+    place = i + offset
     if CAUSAL:
-        allowed = allowed & (j <= i)
+        allowed = allowed & (j <= place)
     if WINDOW:
-        allowed = allowed & (j - i < window) & (i - j < window)
+        allowed = allowed & (j - place < window) & (place - j < window)
     if PADDING:
         allowed = allowed & (tl.load(padding + j, mask=(j >= 0) & (j < m), other=0) != 0)
     if SEGMENTS:
@@ -132,29 +137,62 @@ def may_attend(
 
 @triton.jit
 def sender_range(
-    first, n, m, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr
+    first,
+    n,
+    m,
+    offset,
+    window,
+    reach,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    SEGMENTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    STEP: tl.constexpr,
 ):
-    """Senders that some receiver in ``[first, first + ROWS)`` may attend by order; the start is a multiple of STEP."""
+    """Senders that some receiver in ``[first, first + ROWS)`` may attend by order and segments; the start is a multiple
+    of STEP. ``reach`` points to the :func:`.segments.segment_reach` of the receivers."""
     begin = first * 0
     end = m
     if CAUSAL:
-        end = tl.minimum(end, first + ROWS)
+        end = tl.minimum(end, first + offset + ROWS)
     if WINDOW:
-        begin = tl.maximum(begin, first - window + 1) // STEP * STEP
-        end = tl.minimum(end, first + ROWS + window - 1)
+        begin = tl.maximum(begin, first + offset - window + 1) // STEP * STEP
+        end = tl.minimum(end, first + offset + ROWS + window - 1)
+    if SEGMENTS:
+        begin, end = within_reach(begin, end, reach, first, ROWS, STEP)
     return begin, end
 
 
 @triton.jit
 def receiver_range(
-    first, n, m, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr
+    first,
+    n,
+    m,
+    offset,
+    window,
+    reach,
+    CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    SEGMENTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    STEP: tl.constexpr,
 ):
-    """Receivers that may attend some sender in ``[first, first + ROWS)`` by order; the start is a multiple of STEP."""
+    """Receivers that may attend some sender in ``[first, first + ROWS)`` by order and segments; the start is a multiple
+    of STEP. ``reach`` points to the :func:`.segments.segment_reach` of the senders."""
     begin = first * 0
     end = n
     if CAUSAL:
-        begin = first // STEP * STEP
+        begin = tl.maximum(begin, first - offset) // STEP * STEP
     if WINDOW:
-        begin = tl.maximum(begin, tl.maximum(first - window + 1, 0) // STEP * STEP)
-        end = tl.minimum(end, first + ROWS + window - 1)
+        begin = tl.maximum(begin, tl.maximum(first - offset - window + 1, 0) // STEP * STEP)
+        end = tl.minimum(end, first - offset + ROWS + window - 1)
+    if SEGMENTS:
+        begin, end = within_reach(begin, end, reach, first, ROWS, STEP)
     return begin, end
+
+
+@triton.jit
+def within_reach(begin, end, reach, first, ROWS: tl.constexpr, STEP: tl.constexpr):
+    """A range narrowed to where the segments of rows ``[first, first + ROWS)`` lie; ``first`` is a multiple of ROWS."""
+    block = reach + first // ROWS * 2
+    return tl.maximum(begin, tl.load(block) // STEP * STEP), tl.minimum(end, tl.load(block + 1))

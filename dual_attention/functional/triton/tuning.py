@@ -49,6 +49,11 @@ class Tuning(NamedTuple):
         """As integers, which is what a registered operation takes."""
         return [number for tile in self[:-1] for number in tile] + [self.programs]
 
+    def for_receivers(self, n: int) -> Tuning:
+        """With a forward pass whose tiles are no taller than n receivers need: a step of decoding has one."""
+        needed = max(1 << (n - 1).bit_length(), 16)
+        return self._replace(forward=self.forward._replace(receivers=min(self.forward.receivers, needed)))
+
     @classmethod
     def uniform(cls, tile: Tile) -> Tuning:
         """One size for every kernel."""
