@@ -102,12 +102,12 @@ def relational_attention(
             that order or packed segments leave empty are skipped), shared symbols or :class:`OffsetSymbols`, no bias
             and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
             and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
-            bfloat16 and float16 where it can run; otherwise dense if maps are asked for, if relative symbols have about
-            a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says; otherwise sdpa on CUDA in
-            bfloat16 and float16 where it can run without a mask but the causal one, for which the library has fused
-            kernels (a choice that is not measured yet); otherwise linear. Where ``torch.export`` leaves lengths open it
-            is linear, and dense for activated relations. All agree to rounding; under dropout linear draws another mask
-            than the others.
+            bfloat16 and float16 where it can run, but for a step of decoding; otherwise dense if maps are asked for, if
+            relative symbols have about a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says;
+            otherwise sdpa on CUDA in bfloat16 and float16 where it can run without a mask but the causal one, for which
+            the library has fused kernels; otherwise linear. Its choices on a GPU are not measured yet. Where
+            ``torch.export`` leaves lengths open it is linear, and dense for activated relations. All agree to rounding;
+            under dropout linear draws another mask than the others.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -130,7 +130,7 @@ def relational_attention(
         (symbols,) = zero_padding(mask, symbols)
     if rel_activation != "softmax" and rel_activation != "identity":
         rel_activation = activation_function(rel_activation)
-    if impl == "triton" or (impl == "auto" and preferred(q)):
+    if impl == "triton" or (impl == "auto" and _fuses(q, mask)):
         wishes: dict[str, Any] = {"bias": bias, "dropout": dropout, "need_weights": need_weights}
         against = obstacle(q, u, symbols, mask, rel_activation=rel_activation, **wishes)
         if impl == "triton" and against is not None:
@@ -164,6 +164,14 @@ def relational_attention(
     else:
         raise ValueError(f"impl: expected one of {', '.join(get_args(Implementation))}, got {impl!r}")
     return RelationalAttentionOutput(*maps) if need_weights else RelationalAttentionOutput(maps[0])
+
+
+def _fuses(q: Tensor, pattern: MaskPattern) -> bool:
+    """Whether to take the fused kernels where they can run.
+
+    Not for a step of decoding, of which one program for each head would walk all senders.
+    """
+    return preferred(q) and not (pattern.offset and q.shape[2] < FEWEST_RECEIVERS)
 
 
 def _fits_library(

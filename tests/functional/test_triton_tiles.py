@@ -94,21 +94,24 @@ def test_receivers_that_see_nothing_give_zeros_and_zero_gradients():
 @torch.no_grad()
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("window", [None, 5])
-def test_a_layer_with_a_cache_uses_the_kernels(relative, window, monkeypatch):
-    """Token by token and in chunks, as ``impl="auto"`` does on a GPU."""
+@pytest.mark.parametrize("steps_too", [False, True])
+def test_a_layer_with_a_cache_uses_the_kernels(relative, window, steps_too, monkeypatch):
+    """In chunks, as ``impl="auto"`` does on a GPU; and token by token, which it does not."""
     calls = []
     fused = launch.Call.forward
     monkeypatch.setattr("dual_attention.functional.relational.preferred", lambda q: True)
+    if steps_too:
+        monkeypatch.setattr("dual_attention.functional.relational._fuses", lambda q, pattern: True)
     monkeypatch.setattr(launch.Call, "forward", lambda call: calls.append(1) or fused(call))
     layer = RelationalAttention(8, 2, use_relative_positional_symbols=relative, n_kv_heads=1, window=window)
     layer = layer.to(DEVICE).eval()
     retriever = PositionRelativeSymbolRetriever(8, 3).to(DEVICE)
-    x = torch.randn(2, 20, 8, device=DEVICE)
+    x = torch.randn(2, 29, 8, device=DEVICE)
     cache, symbols_cache, outputs = layer.new_cache(), retriever.new_cache(), []
-    for chunk in x.split([11, 1, 1, 7], dim=1):
+    for chunk in x.split([11, 1, 1, 16], dim=1):
         symbols = retriever(chunk, cache=symbols_cache) if relative else chunk
         outputs.append(layer(chunk, symbols, is_causal=True, cache=cache).output)
-    assert len(calls) == 4
+    assert len(calls) == (4 if steps_too else 2)
     monkeypatch.undo()
     whole = layer(x, retriever(x) if relative else x, is_causal=True).output
     torch.testing.assert_close(torch.cat(outputs, dim=1), whole, atol=1e-5, rtol=1e-5)
