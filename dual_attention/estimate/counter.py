@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..functional import linear  # noqa: F401 (registers its operations)
-from ..functional.pair_symbols import LARGEST_PAIRS
+from ..functional.pair_symbols import worth_writing_out
 from ..functional.relation_tiles import prefers_tiles
 from ..functional.triton.support import INSTALLED
 from .flops import Flops, block_pairs, fused_attention, fused_form, linear_form, pairs
@@ -67,18 +67,19 @@ def _linear(
     batch, heads, n, key_width = q
     computed = block_pairs(n, k[2], block, causal=causal, window=window, offset=offset)
     rows = 0 if index is None else table[0]
-    symbol_pairs = pairs_with_symbols(n, k[2], k[1], rows, table[-1], computed)
+    symbol_pairs = pairs_with_symbols(n, k[2], k[1], rows, table[-1], computed, maps=batch * heads)
     sizes = (key_width, table[-1], *u[2:])
     return linear_form(batch, heads, computed, symbol_pairs, *sizes, tiles=prefers_tiles(heads, u[3]))
 
 
-def pairs_with_symbols(n: int, m: int, groups: int, rows: int, head_width: int, computed: int) -> int:
+def pairs_with_symbols(n: int, m: int, groups: int, rows: int, head_width: int, computed: int, *, maps: int) -> int:
     """Pairs of receiver and symbol in a product: those computed, or N K if weights of the same symbol are summed first.
 
     Args:
         rows: K of relative symbols, or 0.
+        maps: batch times heads.
     """
-    summed = rows > 0 and n * m * groups * head_width > LARGEST_PAIRS
+    summed = rows > 0 and not worth_writing_out(n * m, groups * head_width, maps)
     return n * rows if summed else computed
 
 

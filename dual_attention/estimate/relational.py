@@ -202,21 +202,11 @@ def implementation(call: Call, pattern: Pattern, sizes: Sizes, symbols: Any, rat
         return setting.impl
     if setting.device == "cuda" and setting.dtype in (torch.bfloat16, torch.float16) and not against:
         return "triton"
-    if symbol_for_each_pair(pattern, sizes) or dense_is_faster(call, pattern, sizes):
-        return "dense"
-    return "linear"
-
-
-def dense_is_faster(call: Call, pattern: Pattern, sizes: Sizes) -> bool:
-    """Whether there are so few pairs that it is best to build all weights at once."""
-    if pattern.n * pattern.m > operation.LARGEST_DENSE:
-        return False
-    if call.setting.device != "cpu" or pattern.n < operation.FEWEST_RECEIVERS:
-        return True
-    if call.module.rel_activation != "identity":
-        return True
-    weights = sizes.batch * sizes.heads * pattern.n * pattern.m
-    return weights <= operation.MOST_WEIGHTS and not prefers_tiles(sizes.heads, sizes.p)
+    activated, on_cpu = layer.rel_activation != "identity", setting.device == "cpu"
+    dense = operation.dense_is_faster(
+        sizes.batch, sizes.heads, pattern.n, pattern.m, sizes.p, on_cpu=on_cpu, activated=activated
+    )
+    return "dense" if dense or symbol_for_each_pair(pattern, sizes) else "linear"
 
 
 def symbol_for_each_pair(pattern: Pattern, sizes: Sizes) -> bool:
@@ -308,7 +298,14 @@ def linear_in_blocks(call: Call, pattern: Pattern, sizes: Sizes, symbols: Any, r
         return
     computed = pattern.sender_ranges(linear.block_size(sizes.heads, pattern.m))
     of_symbols = (pattern.n, pattern.m, sizes.groups, sizes.rows, sizes.head_width, computed)
-    widths = (computed, pairs_with_symbols(*of_symbols), sizes.width, sizes.head_width, sizes.relations, sizes.p)
+    widths = (
+        computed,
+        pairs_with_symbols(*of_symbols, maps=sizes.batch * sizes.heads),
+        sizes.width,
+        sizes.head_width,
+        sizes.relations,
+        sizes.p,
+    )
     tiles = prefers_tiles(sizes.heads, sizes.p)
     call.add(linear_form(sizes.batch, sizes.heads, *widths, tiles=tiles).with_least(0))
     add_scores_least(call, pattern, sizes)

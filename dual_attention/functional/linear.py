@@ -139,7 +139,7 @@ class _Blocks:
         )
         self.q, self.k, self.scale = q.transpose(0, 1), k.transpose(0, 1), scale
         self.workspace = workspace
-        self.relations = relations_under_weights(self.heads, u, w, rel_scale, self.pattern, workspace)
+        self.relations = relations_under_weights(self.heads, u, w, rel_scale, workspace)
         self.index, self.bias = index, bias
         # (G, 1, K, d_h), or shared symbols (G, B or 1, M, d_h)
         self.table = by_group(table) if index is not None else table.transpose(0, 1)
@@ -336,7 +336,7 @@ def _forward_op(
     symbols, relations = side_by_side(q, table.shape[-1]), q.new_empty(*q.shape[:3], u.shape[2])
     tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
     numbers = (causal, window, offset, scale, rel_scale, dropout, block)
-    pairs = pair_symbols(table, index)
+    pairs = pair_symbols(table, index, q.shape[0] * q.shape[1])
     for examples, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
         blocks.forward(symbols[examples], relations[examples])
     return symbols, relations
@@ -378,7 +378,7 @@ def _backward_op(
     du, dw = u.new_empty(u.shape), w.new_empty(w.shape)
     dtable = table.new_zeros(table.shape, dtype=wide)
     dbias = q.new_zeros(0 if bias is None else bias.shape, dtype=wide)
-    pairs = pair_symbols(table, index)
+    pairs = pair_symbols(table, index, q.shape[0] * q.shape[1])
     for some, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
         of_table = dtable if index is not None else _of_examples(dtable, some)
         of_bias = None if bias is None else _of_examples(dbias, some)

@@ -15,6 +15,10 @@ from torch import Tensor
 LARGEST_PAIRS = 2**22
 """Entries of all pairs together, at most: 16 MB of float32."""
 
+SHARING = 2
+"""Weights for each entry of a pair's symbols, at least. With as many, both ways take about the same time; with a
+quarter of that, as with a single example, writing symbols out took twice to twenty times as long."""
+
 
 class PairSymbols:
     """Relative symbols written out, one for each pair, for all examples of a call.
@@ -70,8 +74,18 @@ class PairSymbols:
         return total.index_add_(0, self.index.flatten(), of_pairs)
 
 
-def pair_symbols(table: Tensor, index: Tensor | None) -> PairSymbols | None:
-    """Relative symbols written out, if that takes little memory."""
-    if index is None or index.numel() * table[0].numel() > LARGEST_PAIRS:
+def pair_symbols(table: Tensor, index: Tensor | None, maps: int) -> PairSymbols | None:
+    """Relative symbols written out, if that is worth its memory.
+
+    Args:
+        table, index: as :class:`PairSymbols`; no index with other symbols.
+        maps: batch times heads.
+    """
+    if index is None or not worth_writing_out(index.numel(), table[0].numel(), maps):
         return None
     return PairSymbols(table, index)
+
+
+def worth_writing_out(pairs: int, entries: int, maps: int) -> bool:
+    """Whether symbols of so many entries take little memory for all pairs, and enough weights share them."""
+    return pairs * entries <= LARGEST_PAIRS and maps >= SHARING * entries

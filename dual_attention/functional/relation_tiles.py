@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from .head_products import add_head_products, multiply_heads
-from .masks import MaskPattern
 from .workspace import Workspace
 
 TILE = 2**21
@@ -42,13 +41,10 @@ def prefers_tiles(heads: int, p: int) -> bool:
     return heads * p > TILES_SAVE * (heads + p)
 
 
-def relations_under_weights(
-    heads: int, u: Tensor, w: Tensor, scale: float, pattern: MaskPattern, workspace: Workspace
-) -> Relations:
-    """The form that suits these sizes; arguments as :class:`RelationTiles`."""
-    if prefers_tiles(heads, u.shape[3]):
-        return RelationTiles(u, w, scale, pattern, workspace)
-    return RelationKeys(u, w, scale, workspace)
+def relations_under_weights(heads: int, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> Relations:
+    """The form that suits these sizes; arguments as :class:`Relations`."""
+    form = RelationTiles if prefers_tiles(heads, u.shape[3]) else RelationKeys
+    return form(u, w, scale, workspace)
 
 
 class Relations(ABC):
@@ -136,16 +132,10 @@ class RelationKeys(Relations):
 
 
 class RelationTiles(Relations):
-    """A tile of relations at a time.
+    """A tile of relations at a time."""
 
-    Args:
-        u, w, scale, workspace: as :class:`Relations`.
-        pattern: of the weights. Tiles in which nothing may be attended, by order alone, are left out.
-    """
-
-    def __init__(self, u: Tensor, w: Tensor, scale: float, pattern: MaskPattern, workspace: Workspace) -> None:
+    def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
         super().__init__(u, w, scale, workspace)
-        self.pattern = pattern
         self.one_example = u.shape[0] == 1
         self.w = w.permute(2, 0, 1, 3)  # (R, B, M, p)
         if self.one_example:  # products are faster where senders lie in a row
@@ -155,7 +145,7 @@ class RelationTiles(Relations):
         heads, batch, n, _ = alpha.shape
         attended = alpha.new_empty(batch, n, heads, self.w.shape[0])
         u, w = self.queries(rows), self.w[:, :, columns]
-        for some, i, senders in self.tiles(alpha.shape, rows, columns):
+        for some, i, senders in self.tiles(alpha.shape):
             into = attended[some, i].zero_()
             for j in senders:
                 r = self.relations(u[:, some, i], w[:, some, j])
@@ -168,7 +158,7 @@ class RelationTiles(Relations):
         # Math: dalpha^h_ij += <g^h_i, r_ij>,  dr_ij = sum_h alpha^h_ij g^h_i,  du_i = sum_j dr_ij w_j,
         # dw_j += sum_i dr_ij u_i
         u, w, dw = self.queries(rows), self.w[:, :, columns], dw[:, :, columns]
-        for some, i, senders in self.tiles(alpha.shape, rows, columns):
+        for some, i, senders in self.tiles(alpha.shape):
             g, u_i = grad[some, i].flatten(0, 1), u[:, some, i]
             du_i = self.sums(u_i.shape).zero_()
             for j in senders:
@@ -193,22 +183,17 @@ class RelationTiles(Relations):
         u = self.u[:, rows].permute(2, 0, 1, 3)
         return u.contiguous() if self.one_example else u
 
-    def tiles(self, shape: torch.Size, rows: slice, columns: slice) -> Iterator[tuple[slice, slice, list[slice]]]:
-        """Examples and receivers of the tiles of a block with weights ``(H, B, C, J)``, with the senders of each.
-
-        All are counted from the beginning of the block.
-        """
+    def tiles(self, shape: torch.Size) -> Iterator[tuple[slice, slice, list[slice]]]:
+        """Examples and receivers of the tiles of a block with weights ``(H, B, C, J)``, with the senders of each."""
         _, batch, n, m = shape
         room = max(1, (TILE if self.u.is_cpu else TILE_ON_GPU) // self.w.shape[0])
         c = min(n, max(8, room // 512))
         j = even_part(m, max(128, room // c))
         c = even_part(n, max(c, room // j))
         b = even_part(batch, max(1, room // (c * j))) if c == n else 1
-        for some in parts(0, batch, b):
-            for receivers in parts(0, n, c):
-                first, last = self.pattern.senders(rows.start + receivers.start, rows.start + receivers.stop)
-                first, last = max(first, columns.start), min(last, columns.stop)
-                yield some, receivers, parts(first - columns.start, last - columns.start, j)
+        for some in parts(batch, b):
+            for receivers in parts(n, c):
+                yield some, receivers, parts(m, j)
 
     def relations(self, u: Tensor, w: Tensor) -> Tensor:
         """The relations of a tile, from ``(R, b, c, p)`` and ``(R, b, j, p)``: ``(R, b * c, j)``."""
@@ -253,10 +238,9 @@ def by_receiver(alpha: Tensor) -> Tensor:
 
 def even_part(length: int, most: int) -> int:
     """The size of the parts when a length is cut in as few equal parts as ``most`` allows."""
-    return math.ceil(length / math.ceil(length / most)) if length > 0 else 1
+    return math.ceil(length / math.ceil(length / most)) if length else 1
 
 
-def parts(start: int, stop: int, size: int) -> list[slice]:
-    """A range as slices of about the same length, ``size`` at most."""
-    step = even_part(stop - start, size)
-    return [slice(first, min(first + step, stop)) for first in range(start, stop, step)]
+def parts(length: int, size: int) -> list[slice]:
+    """Slices of that size, the last perhaps smaller."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]

@@ -31,16 +31,18 @@ Implementation = Literal["auto", "reference", "dense", "linear", "sdpa", "triton
 LARGEST_DENSE = 256 * 256
 """Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
 
-On a CPU it does so only while they are few (:data:`MOST_WEIGHTS`) and tiles of relations would not save much
-(:func:`.relation_tiles.prefers_tiles`), from :data:`FEWEST_RECEIVERS` on. Measured forward and backward on two cores,
-32 to 256 objects, linear was 1.9 to 2.2 times as fast where tiles take 7 times fewer multiplications (8 heads, p = 64),
-1.0 to 1.7 times where they take 4 to 5 times fewer (8 heads, p = 8; 6 heads, p = 32), and 0.5 to 1.0 times where they
-take fewer; there 1.4 to 2.0 times with more than ``MOST_WEIGHTS``, which take fresh memory in every step.
-``benchmarks/run.py --suite crossing`` measures it anew.
+On a CPU it does so only while they are few (:data:`MOST_WEIGHTS`; :data:`FEWEST_WEIGHTS` where tiles of relations save
+much, :func:`.relation_tiles.prefers_tiles`), or in a step of decoding (:data:`FEWEST_RECEIVERS`). Measured forward and
+backward on two cores, 16 to 256 objects, linear was 1.0 to 2.8 times as fast with at least ``FEWEST_WEIGHTS`` where
+tiles save much, and 1.0 to 1.8 times with fewer in dense form; elsewhere dense was up to 1.9 times as fast with fewer
+than ``MOST_WEIGHTS``, linear 1.1 to 3 times with more. ``benchmarks/run.py --suite crossing`` measures it anew.
 """
 
-MOST_WEIGHTS = 2**23
-"""Weights of all examples and heads, about: 32 MB of float32."""
+MOST_WEIGHTS = 2**22
+"""Weights of all examples and heads, about: 16 MB of float32."""
+
+FEWEST_WEIGHTS = 2**17
+"""The same where tiles of relations save much."""
 
 FEWEST_RECEIVERS = 16
 """A step of decoding has one."""
@@ -317,16 +319,23 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
 
 
 def _dense_is_faster(q: Tensor, u: Tensor, m: int, rel_activation: str | Activation) -> bool:
-    """Whether there are so few pairs that it is best to build all weights at once."""
+    """:func:`dense_is_faster`, also while an export leaves sizes open."""
     batch, heads, n, _ = q.shape
+    activated = rel_activation != "identity"
     if is_open(n, m):
-        return rel_activation != "identity"
+        return activated
+    return dense_is_faster(
+        1 if is_open(batch) else batch, heads, n, m, u.shape[3], on_cpu=q.is_cpu, activated=activated
+    )
+
+
+def dense_is_faster(batch: int, heads: int, n: int, m: int, p: int, *, on_cpu: bool, activated: bool) -> bool:
+    """Whether there are so few pairs that it is best to build all weights at once, see :data:`LARGEST_DENSE`."""
     if n * m > LARGEST_DENSE:
         return False
-    if not q.is_cpu or n < FEWEST_RECEIVERS or rel_activation != "identity":
+    if not on_cpu or activated or n < FEWEST_RECEIVERS:
         return True
-    few = is_open(batch) or batch * heads * n * m <= MOST_WEIGHTS
-    return few and not prefers_tiles(heads, u.shape[3])
+    return batch * heads * n * m < (FEWEST_WEIGHTS if prefers_tiles(heads, p) else MOST_WEIGHTS)
 
 
 def _check_tensors(
