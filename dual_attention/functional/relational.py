@@ -33,9 +33,9 @@ LARGEST_DENSE = 256 * 256
 
 On a CPU it does so only while they are few (:data:`MOST_WEIGHTS`; :data:`FEWEST_WEIGHTS` where tiles of relations save
 much, :func:`.relation_tiles.prefers_tiles`), or in a step of decoding (:data:`FEWEST_RECEIVERS`). Measured forward and
-backward on two cores, 16 to 256 objects, linear was 1.0 to 2.8 times as fast with at least ``FEWEST_WEIGHTS`` where
-tiles save much, and 1.0 to 1.8 times with fewer in dense form; elsewhere dense was up to 1.9 times as fast with fewer
-than ``MOST_WEIGHTS``, linear 1.1 to 3 times with more. ``benchmarks/run.py --suite crossing`` measures it anew.
+backward on two cores, 16 to 256 objects: where tiles save much, dense was 1.0 to 1.8 times as fast with fewer weights
+than ``FEWEST_WEIGHTS``, linear 0.9 to 2.8 times with more; elsewhere dense was 1.0 to 2.1 times as fast with fewer than
+``MOST_WEIGHTS``, linear 1.0 to 3.2 times with more. ``benchmarks/run.py --suite crossing`` measures it anew.
 """
 
 MOST_WEIGHTS = 2**22

@@ -9,6 +9,7 @@ from dual_attention.functional import (
     MaskPattern,
     OffsetSymbols,
     RelativeSymbols,
+    pair_symbols,
     reference,
     relational,
     relational_attention,
@@ -276,3 +277,32 @@ def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
     assert bool(calls) == taken
     if "dropout" not in arguments:
         assert_same_with_gradients(out, run(relational_attention, leaves, None, impl="reference", **arguments), leaves)
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "n", "p", "dense"),
+    [
+        (1, 8, 64, 64, True),  # few weights
+        (1, 8, 128, 64, False),  # tiles of relations save much
+        (1, 8, 128, 1, True),  # they save nothing
+        (64, 4, 128, 16, False),  # many weights
+        (1, 8, 257, 1, False),  # too many pairs
+        (4096, 8, 15, 64, True),  # few receivers
+    ],
+)
+def test_where_dense_is_faster(batch, heads, n, p, dense):
+    sizes = (batch, heads, n, n, p)
+    assert relational.dense_is_faster(*sizes, on_cpu=True, activated=False) == dense
+    whole = n * n <= relational.LARGEST_DENSE
+    assert relational.dense_is_faster(*sizes, on_cpu=False, activated=False) == whole
+    assert relational.dense_is_faster(*sizes, on_cpu=True, activated=True) == whole
+
+
+def test_symbols_are_written_out_where_many_weights_share_them():
+    assert pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=128 * 6)
+    assert not pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=6)
+    assert not pair_symbols.worth_writing_out(1024 * 1024, 3 * 32, maps=128 * 6)
+    table, index = torch.randn(9, 2, 3), torch.randint(9, (4, 5))
+    assert pair_symbols.pair_symbols(table, index, maps=12) is not None
+    assert pair_symbols.pair_symbols(table, index, maps=11) is None
+    assert pair_symbols.pair_symbols(table, None, maps=12) is None
