@@ -147,7 +147,7 @@ def in_blocks(call: Call, pattern: Pattern, sizes: Sizes) -> tuple[int, int]:
         tile = min(most, examples * rows * m * sizes.relations)
         fresh = (m + rows) * sizes.relation_width if examples == 1 else 0
         forward = [weights, weights, tile]
-        backward = [*forward, weights, tile, tile * sizes.heads // sizes.relations]
+        backward = [*forward, weights, tile * sizes.heads // sizes.relations]
     else:
         keys = examples * sizes.heads * rows * sizes.relation_width
         forward = [weights, weights, keys]

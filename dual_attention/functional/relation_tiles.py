@@ -166,7 +166,8 @@ class RelationTiles(Relations):
                 r = self.relations(u_i, w_j)
                 part = self.workspace.product("part", g, r.transpose(0, 1))  # (b * c, H, j)
                 into += part.unflatten(0, into.shape[1:3]).permute(2, 0, 1, 3)
-                dr = self.workspace.product("dr", g.transpose(1, 2), by_receiver(alpha[:, some, i, j]))
+                # The tile of relations has served, and its memory is still in the cache.
+                dr = self.workspace.product("r", g.transpose(1, 2), by_receiver(alpha[:, some, i, j]))
                 dr = dr.unflatten(0, into.shape[1:3]).permute(2, 0, 1, 3)  # (b * c, R, j) -> (R, b, c, j)
                 self.add_product(du_i, dr, w_j)
                 self.add_product(dw[:, some, j], dr.transpose(2, 3), u_i)
