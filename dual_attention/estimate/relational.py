@@ -137,14 +137,13 @@ def in_blocks(call: Call, pattern: Pattern, sizes: Sizes) -> tuple[int, int]:
     """
     m, rows = pattern.m, min(pattern.n, linear.block_size(sizes.heads, pattern.m))
     on_cpu = call.setting.device == "cpu"
-    room = linear.WEIGHTS if on_cpu else linear.WEIGHTS_ON_GPU
-    examples = relation_tiles.even_part(sizes.batch, max(1, room // (sizes.heads * rows * m)))
+    of_form = (sizes.relations, sizes.p)
+    examples = linear.examples_at_a_time(sizes.batch, sizes.heads, rows, m, *of_form, on_cpu=on_cpu)
     of_keys = examples * m * sizes.relation_width
     weights = examples * sizes.heads * rows * m
     fresh = 0
     if prefers_tiles(sizes.heads, sizes.p):
-        most = relation_tiles.TILE if on_cpu else relation_tiles.TILE_ON_GPU
-        tile = min(most, examples * rows * m * sizes.relations)
+        tile = min(relation_tiles.tile_size(on_cpu), examples * rows * m * sizes.relations)
         fresh = (m + rows) * sizes.relation_width if examples == 1 else 0
         forward = [weights, weights, tile]
         backward = [*forward, weights, tile * sizes.heads // sizes.relations]

@@ -25,7 +25,7 @@ from .checks import is_open
 from .head_products import add_head_products, multiply_heads
 from .masks import MaskPattern
 from .pair_symbols import PairSymbols, pair_symbols
-from .relation_tiles import even_part, relations_under_weights
+from .relation_tiles import even_part, prefers_tiles, relations_under_weights, tile_size
 from .shared_symbols import summed_by_symbol
 from .symbols import RelativeSymbols
 from .workspace import Workspace
@@ -99,6 +99,17 @@ def linear_relational_attention(
 def block_size(heads: int, m: int) -> int:
     """Receivers handled at a time: fewer with more senders, so that a block's weights take no more memory."""
     return BLOCK if is_open(m) else min(BLOCK, max(SMALLEST_BLOCK, 2 * WEIGHTS // max(1, heads * m)))
+
+
+def examples_at_a_time(batch: int, heads: int, rows: int, m: int, n_relations: int, p: int, *, on_cpu: bool) -> int:
+    """Examples handled at a time: as many as have the weights of a block, of that many receivers.
+
+    One, if a tile has no room for the relations of two: tiles multiply many examples or the relations of one at once.
+    """
+    if prefers_tiles(heads, p) and 2 * rows * m * n_relations > tile_size(on_cpu):
+        return 1
+    room = WEIGHTS if on_cpu else WEIGHTS_ON_GPU
+    return even_part(batch, max(1, room // max(1, heads * rows * m)))
 
 
 class _Blocks:
@@ -294,8 +305,8 @@ def _some_examples_at_a_time(
     q, k, u, w, table, index, *masks = tensors
     assert q is not None and k is not None and u is not None and w is not None and table is not None
     batch, heads, n, _ = q.shape
-    room = WEIGHTS if q.is_cpu else WEIGHTS_ON_GPU
-    step = even_part(batch, max(1, room // max(1, heads * min(n, numbers[-1]) * k.shape[2])))
+    sizes = (batch, heads, min(n, numbers[-1]), k.shape[2], *u.shape[2:])
+    step = examples_at_a_time(*sizes, on_cpu=q.is_cpu)
     first, workspace = 0 if seed is None else int(seed), Workspace(q)
     for start in range(0, batch, step):
         some = slice(start, min(start + step, batch))

@@ -33,6 +33,11 @@ TILES_SAVE = 3.5
 """How many times fewer multiplications tiles must take to be preferred; below, large products win."""
 
 
+def tile_size(on_cpu: bool) -> int:
+    """Relations in a tile, about."""
+    return TILE if on_cpu else TILE_ON_GPU
+
+
 def prefers_tiles(heads: int, p: int) -> bool:
     """Whether tiles compute relations of that many heads and of that width faster than products of keys.
 
@@ -187,7 +192,7 @@ class RelationTiles(Relations):
     def tiles(self, shape: torch.Size) -> Iterator[tuple[slice, slice, list[slice]]]:
         """Examples and receivers of the tiles of a block with weights ``(H, B, C, J)``, with the senders of each."""
         _, batch, n, m = shape
-        room = max(1, (TILE if self.u.is_cpu else TILE_ON_GPU) // self.w.shape[0])
+        room = max(1, tile_size(self.u.is_cpu) // self.w.shape[0])
         c = min(n, max(8, room // 512))
         j = even_part(m, max(128, room // c))
         c = even_part(n, max(c, room // j))
