@@ -137,8 +137,7 @@ def in_blocks(call: Call, pattern: Pattern, sizes: Sizes) -> tuple[int, int]:
     """
     m, rows = pattern.m, min(pattern.n, linear.block_size(sizes.heads, pattern.m))
     on_cpu = call.setting.device == "cpu"
-    of_form = (sizes.relations, sizes.p)
-    examples = linear.examples_at_a_time(sizes.batch, sizes.heads, rows, m, *of_form, on_cpu=on_cpu)
+    examples = linear.examples_at_a_time(sizes.batch, sizes.heads, rows, m, sizes.relations, sizes.p, on_cpu=on_cpu)
     of_keys = examples * m * sizes.relation_width
     weights = examples * sizes.heads * rows * m
     fresh = 0

@@ -404,8 +404,8 @@ def _backward_op(
 def _(*args: Any) -> tuple[Tensor, ...]:
     q, k, u, w, table, _, bias = args[2:9]
     empty = q.new_empty(0) if bias is None else q.new_empty(bias.shape)
-    narrow_ones = (side_by_side(x, x.shape[-1]) for x in (q, k))
-    return (*narrow_ones, *(x.new_empty(x.shape) for x in (u, w, table)), empty)
+    of_heads = (side_by_side(x, x.shape[-1]) for x in (q, k))
+    return (*of_heads, *(x.new_empty(x.shape) for x in (u, w, table)), empty)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dual_attention.functional import relation_tiles
+from dual_attention.functional import linear, relation_tiles
 from dual_attention.functional.relation_tiles import RelationKeys, RelationTiles, even_part, parts
 from dual_attention.functional.workspace import Workspace
 
@@ -68,3 +68,19 @@ def test_parts_cover_a_length(length: int, size: int):
     slices = parts(length, size)
     assert [place for part in slices for place in range(part.start, part.stop)] == list(range(length))
     assert all(part.stop - part.start <= size for part in slices)
+
+
+@pytest.mark.parametrize(
+    ("batch", "n_relations", "rows", "m", "p", "examples"),
+    [
+        (128, 6, 65, 65, 32, 32),  # as many as have the weights of a block, evenly
+        (8, 64, 64, 64, 8, 8),
+        (8, 64, 128, 256, 8, 1),  # a tile has no room for two
+        (8, 64, 128, 256, 1, 4),  # no tiles
+        (2, 1, 0, 5, 8, 2),
+    ],
+)
+def test_how_many_examples_are_taken_at_a_time(batch, n_relations, rows, m, p, examples):
+    heads = 6 if p == 32 else 8
+    assert linear.examples_at_a_time(batch, heads, rows, m, n_relations, p, on_cpu=True) == examples
+    assert linear.examples_at_a_time(batch, heads, rows, m, n_relations, p, on_cpu=False) == batch
