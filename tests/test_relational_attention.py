@@ -12,7 +12,9 @@ from dual_attention.relational_attention import (
     RelationalAttention,
     RelationalCrossAttention,
 )
+from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 
+from .estimate.measuring import peak
 from .layers import assert_later_tokens_do_not_matter, float64, normal
 
 LAYERS = [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]
@@ -373,3 +375,17 @@ def test_dropout_acts_in_training_alone_and_on_the_output_as_an_option(cls):
     assert not torch.equal(weights_alone(x, s)[0], weights_alone(x, s)[0])
     both.eval()
     assert torch.equal(both(x, s)[0], both(x, s)[0])
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_long_sequences_build_neither_weights_nor_relations(relative: bool):
+    """By default, forward and backward, workspace included: less than the weights of all pairs would take."""
+    n, heads, relations = 1500, 8, 8
+    layer = RelationalAttention(16, heads, relations, use_relative_positional_symbols=relative)
+    x = torch.randn(1, n, 16, requires_grad=True)
+    symbols = PositionRelativeSymbolRetriever(16, 20)(x) if relative else torch.randn(1, n, 16)
+    taken = peak(lambda: layer(x, symbols).output.sum().backward())
+    assert taken < 4 * heads * n * n / 2
+    with torch.no_grad():
+        maps = peak(lambda: layer(x, symbols, need_weights=True))
+    assert maps > 4 * (heads + relations) * n * n  # what is measured

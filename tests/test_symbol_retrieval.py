@@ -10,6 +10,7 @@ from dual_attention.symbol_retrieval import (
     SymbolicAttention,
 )
 
+from .largest_tensor import LargestTensor
 from .layers import float64, normal
 
 
@@ -31,6 +32,15 @@ def test_symbolic_attention_drops_nothing_in_evaluation():
     x = torch.randn(2, 3, 8)
     assert torch.equal(layer.eval()(x), layer(x))
     assert not torch.equal(layer.train()(x), layer(x))
+
+
+def test_all_examples_share_one_library():
+    """No copy for each example, forward and backward."""
+    batch, n_symbols, width = 64, 100, 8
+    layer = SymbolicAttention(width, 1, n_symbols)
+    with LargestTensor() as seen:
+        layer(torch.randn(batch, 1, width)).sum().backward()
+    assert n_symbols * width <= seen.numel < batch * n_symbols * width
 
 
 @pytest.mark.parametrize("trainable", [True, False])

@@ -52,7 +52,7 @@ def blockwise_relational_attention(
         alpha = F.dropout(reference.attention_weights(q[:, :, rows], k[:, :, columns], scale=scale, **masks), dropout)
         r = reference.relations(u[:, rows], w[:, columns], scale=rel_scale, activation=rel_activation, **masks)
         if isinstance(symbols, RelativeSymbols):
-            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index[rows, columns])
+            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index_of(rows, columns))
         else:
             here = table[:, :, columns]
         attended_symbols = attend_to_symbols(alpha, here, for_each_pair=False)  # the caller has looked at the whole

@@ -24,10 +24,10 @@ from .attention import narrow
 from .checks import is_open
 from .head_products import add_head_products, multiply_heads
 from .masks import MaskPattern
-from .pair_symbols import PairSymbols, pair_symbols
+from .pair_symbols import PairSymbols, pair_index, pair_symbols
 from .relation_tiles import even_part, prefers_tiles, relations_under_weights, tile_size
 from .shared_symbols import summed_by_symbol
-from .symbols import RelativeSymbols
+from .symbols import OffsetSymbols, RelativeSymbols
 from .workspace import Workspace
 
 BLOCK = 128
@@ -72,6 +72,7 @@ def linear_relational_attention(
         ``(B, H, N, d_h)`` and ``(B, H, N, R)``. Asking for a second derivative raises ``RuntimeError``.
     """
     relative = isinstance(symbols, RelativeSymbols)
+    index = symbols.diagonals if isinstance(symbols, OffsetSymbols) else symbols.index if relative else None
     seed = torch.randint(2**62, (1,)) if dropout else None
     return _forward_op(
         q,
@@ -79,7 +80,7 @@ def linear_relational_attention(
         u,
         w,
         symbols.library if relative else symbols,
-        symbols.index if relative else None,
+        index,
         bias,
         seed,
         pattern.attn_mask,
@@ -207,8 +208,12 @@ class _Blocks:
 
     def shared(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """Weights summed over the senders that have the same relative symbol: ``(H, B, C, K)``."""
+        return summed_by_symbol(alpha, self.index_of(rows, columns), self.table.shape[-2])
+
+    def index_of(self, rows: slice, columns: slice) -> Tensor:
+        """Rows of the library for the pairs of a block, ``(C, J)``."""
         assert self.index is not None
-        return summed_by_symbol(alpha, self.index[rows, columns], self.table.shape[-2])
+        return pair_index(self.index, self.n, rows, columns)
 
     def forward(self, symbols: Tensor, relations: Tensor) -> None:
         """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``."""
@@ -265,7 +270,7 @@ class _Blocks:
         add_head_products(self.shared(alpha, rows, columns), g, dtable)
         shared = g.new_empty(*g.shape[:3], self.table.shape[-2])
         multiply_heads(g, self.table.transpose(-2, -1), shared)
-        index = self.index[rows, columns]
+        index = self.index_of(rows, columns)
         return torch.gather(shared, -1, index.expand(dalpha.shape), out=dalpha)
 
 
@@ -347,7 +352,7 @@ def _forward_op(
     symbols, relations = side_by_side(q, table.shape[-1]), q.new_empty(*q.shape[:3], u.shape[2])
     tensors = (q, k, u, w, table, index, bias, attn_mask, padding, receiver_segments, sender_segments)
     numbers = (causal, window, offset, scale, rel_scale, dropout, block)
-    pairs = pair_symbols(table, index, q.shape[0] * q.shape[1])
+    pairs = pair_symbols(table, index, q.shape[2], k.shape[2], maps=q.shape[0] * q.shape[1])
     for examples, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
         blocks.forward(symbols[examples], relations[examples])
     return symbols, relations
@@ -389,7 +394,7 @@ def _backward_op(
     du, dw = u.new_empty(u.shape), w.new_empty(w.shape)
     dtable = table.new_zeros(table.shape, dtype=wide)
     dbias = q.new_zeros(0 if bias is None else bias.shape, dtype=wide)
-    pairs = pair_symbols(table, index, q.shape[0] * q.shape[1])
+    pairs = pair_symbols(table, index, q.shape[2], k.shape[2], maps=q.shape[0] * q.shape[1])
     for some, blocks in _some_examples_at_a_time(tensors, numbers, seed, pairs):
         of_table = dtable if index is not None else _of_examples(dtable, some)
         of_bias = None if bias is None else _of_examples(dbias, some)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .symbols import on_diagonals
+
 LARGEST_PAIRS = 2**22
 """Entries of all pairs together, at most: 16 MB of float32."""
 
@@ -74,16 +76,27 @@ class PairSymbols:
         return total.index_add_(0, self.index.flatten(), of_pairs)
 
 
-def pair_symbols(table: Tensor, index: Tensor | None, maps: int) -> PairSymbols | None:
+def pair_symbols(table: Tensor, index: Tensor | None, n: int, m: int, *, maps: int) -> PairSymbols | None:
     """Relative symbols written out, if that is worth its memory.
 
     Args:
-        table, index: as :class:`PairSymbols`; no index with other symbols.
+        table: as :class:`PairSymbols`; index: as :func:`pair_index`, or None with other symbols.
+        n, m: receivers and senders.
         maps: batch times heads.
     """
-    if index is None or not worth_writing_out(index.numel(), table[0].numel(), maps):
+    if index is None or not worth_writing_out(n * m, table[0].numel(), maps):
         return None
-    return PairSymbols(table, index)
+    return PairSymbols(table, pair_index(index, n, slice(0, n), slice(0, m)))
+
+
+def pair_index(index: Tensor, n: int, rows: slice, columns: slice) -> Tensor:
+    """Rows of the library for some pairs, ``(C, J)``.
+
+    Args:
+        index: of all pairs, ``(N, M)``, or along :attr:`.OffsetSymbols.diagonals`, which is N + M numbers alone.
+        n: receivers.
+    """
+    return index[rows, columns] if index.dim() == 2 else on_diagonals(index, n, rows, columns)
 
 
 def worth_writing_out(pairs: int, entries: int, maps: int) -> bool:

@@ -188,7 +188,7 @@ def _in_blocks(
     def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:
         columns = slice(*pattern.senders(rows.start, rows.stop))
         if isinstance(symbols, RelativeSymbols):
-            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index[rows, columns])
+            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index_of(rows, columns))
         else:
             here = table[:, :, columns]
         return attend(

@@ -41,6 +41,10 @@ class RelativeSymbols:
         """The same pairs under another library of as many rows, for instance a projected one."""
         return RelativeSymbols(library, self.index)
 
+    def index_of(self, rows: slice, columns: slice) -> Tensor:
+        """The part of the index for some receivers and senders."""
+        return self.index[rows, columns]
+
     def dense(self) -> Tensor:
         """The symbols of all pairs, shape ``(N, M, d)``."""
         return self.library[self.index]
@@ -99,10 +103,18 @@ class OffsetSymbols(RelativeSymbols):
     @property
     def index(self) -> Tensor:  # type: ignore[override]
         """Rows of all pairs, integers of shape ``(N, M)``, built at each call."""
-        device, reach = self.library.device, self.max_offset
-        places = torch.arange(self.receivers, device=device) + self.offset
-        offsets = torch.arange(self.senders, device=device) - places[:, None]
-        return offsets.clamp(-reach, reach) + reach
+        return self.index_of(slice(0, self.receivers), slice(0, self.senders))
+
+    def index_of(self, rows: slice, columns: slice) -> Tensor:
+        """The part of the index for some receivers and senders, computed without the whole."""
+        return on_diagonals(self.diagonals, self.receivers, rows, columns)
+
+    @property
+    def diagonals(self) -> Tensor:
+        """Rows of the pairs in which the sender stands ``-N`` to ``M - 1`` after the receiver, ``(N + M,)``."""
+        reach = self.max_offset
+        places = torch.arange(-self.receivers, self.senders, device=self.library.device)
+        return (places - self.offset).clamp(-reach, reach) + reach
 
     @property
     def shape(self) -> torch.Size:
@@ -116,3 +128,10 @@ class OffsetSymbols(RelativeSymbols):
     def last_senders(self, m: int) -> OffsetSymbols:
         """The symbols of the last ``m`` senders alone."""
         return OffsetSymbols(self.library, self.receivers, m, self.offset - (self.senders - m))
+
+
+def on_diagonals(diagonals: Tensor, receivers: int, rows: slice, columns: slice) -> Tensor:
+    """Spread what :attr:`OffsetSymbols.diagonals` tells of N receivers over the pairs of some of them, ``(C, J)``."""
+    i = torch.arange(rows.start, rows.stop, device=diagonals.device)[:, None]
+    j = torch.arange(columns.start, columns.stop, device=diagonals.device)
+    return diagonals[j - i + receivers]

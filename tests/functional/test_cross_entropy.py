@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dual_attention.functional import cross_entropy, linear_cross_entropy
+
+from ..largest_tensor import LargestTensor
 
 V, D = 7, 5
 
@@ -99,17 +100,6 @@ def test_another_index_is_ignored():
     targets[2] = -100
     found = linear_cross_entropy(hidden, weight, targets, ignore_index=-100, chunk_size=4)
     close(found, F.cross_entropy(hidden @ weight.t(), targets, ignore_index=-100))
-
-
-class LargestTensor(TorchDispatchMode):
-    numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(tensor, torch.Tensor):
-                self.numel = max(self.numel, tensor.numel())
-        return out
 
 
 def test_no_tensor_is_as_large_as_all_logits():

@@ -303,6 +303,6 @@ def test_symbols_are_written_out_where_many_weights_share_them():
     assert not pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=6)
     assert not pair_symbols.worth_writing_out(1024 * 1024, 3 * 32, maps=128 * 6)
     table, index = torch.randn(9, 2, 3), torch.randint(9, (4, 5))
-    assert pair_symbols.pair_symbols(table, index, maps=12) is not None
-    assert pair_symbols.pair_symbols(table, index, maps=11) is None
-    assert pair_symbols.pair_symbols(table, None, maps=12) is None
+    assert pair_symbols.pair_symbols(table, index, 4, 5, maps=12) is not None
+    assert pair_symbols.pair_symbols(table, index, 4, 5, maps=11) is None
+    assert pair_symbols.pair_symbols(table, None, 4, 5, maps=12) is None
