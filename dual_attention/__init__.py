@@ -1,7 +1,7 @@
 """Relational attention and the Dual Attention Transformer (Altabaa & Lafferty 2024, arXiv 2405.16727)."""
 
+from ._layers.cache import CacheGroup, ContextCache, TokenCache
 from .attention import Attention
-from .cache import CacheGroup, ContextCache, TokenCache
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .encoder_models import (
@@ -19,11 +19,7 @@ from .positional_encoding import (
     RotaryPositionalEncoding,
     SinusoidalPositionalEncoding,
 )
-from .relational_attention import (
-    DisentangledRelationalCrossAttention,
-    RelationalAttention,
-    RelationalCrossAttention,
-)
+from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 from .seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from .symbol_retrieval import (
     PositionalSymbolRetriever,

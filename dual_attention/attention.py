@@ -10,17 +10,15 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from ._continuation import Past, continue_from, continue_to_attend, leaves_cache_whole, who_sees_whom
-from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from .cache import Cache, ContextCache, TokenCache
+from ._layers.cache import Cache, ContextCache, TokenCache
+from ._layers.continuation import Past, continue_from, continue_to_attend, leaves_cache_whole, who_sees_whom
+from ._layers.heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .functional import apply_rotary, attention
 from .functional.checks import check_same_device
+from .functional.masks import Segments
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
-
-
-Segments = Tensor | tuple[Tensor, Tensor]
 
 
 class AttentionOutput(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from .data.text.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
 from .hf.files import CONFIG, CheckpointFiles
 from .hf.loading import language_config, load_model
 from .hf.weights import filled, read_weights
 from .training.checkpoint import WEIGHTS
 from .training.config_io import read_config
-from .training.language.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
 from .training.run_folder import RunFolder
 
 __all__ = ["Checkpoint", "open_checkpoint"]
@@ -178,8 +178,8 @@ def _weights_of_run(run: RunFolder) -> tuple[Path, str]:
 
 def _read_games(run: RunFolder) -> tuple[Any, nn.Module]:
     """The configuration of a run of Relational Games, and its model on the meta device."""
-    from .training.relational_games.config import RelationalGamesConfig
-    from .training.relational_games.model import empty_model
+    from .experiments.relational_games.config import RelationalGamesConfig
+    from .experiments.relational_games.model import empty_model
 
     config = read_config(RelationalGamesConfig, run.config)
     return config, empty_model(config.model, config.task)

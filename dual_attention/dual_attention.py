@@ -11,15 +11,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ._continuation import leaves_cache_whole, parts
-from ._symbols import Symbols
-from .attention import Attention, Segments
-from .cache import Cache, CacheGroup
-from .relational_attention import (
-    DisentangledRelationalCrossAttention,
-    RelationalAttention,
-    RelationalCrossAttention,
-)
+from ._layers.cache import Cache, CacheGroup
+from ._layers.continuation import leaves_cache_whole, parts
+from ._layers.symbols import Symbols
+from .attention import Attention
+from .functional.masks import Segments
+from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 
 __all__ = ["DualAttention", "DualAttentionOutput", "RelationalHeadType"]
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
-from ._continuation import leaves_cache_whole, parts
-from ._symbols import Symbols
-from .attention import Attention, Segments
-from .cache import Cache, CacheGroup
+from ._layers.cache import Cache, CacheGroup
+from ._layers.continuation import leaves_cache_whole, parts
+from ._layers.symbols import Symbols
+from .attention import Attention
 from .dual_attention import DualAttention, DualAttentionOutput, RelationalHeadType
+from .functional.masks import Segments
 from .transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
 
 __all__ = ["DualAttnDecoderBlock", "DualAttnEncoderBlock"]

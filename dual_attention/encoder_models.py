@@ -15,18 +15,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._encoder import EncoderModel
-from ._encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
-from ._heads import check_positive
-from ._passing import Trace
-from ._retrievers import (
+from ._layers.heads import check_positive
+from ._models.encoder import EncoderModel
+from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
+from ._models.passing import Trace
+from ._models.retrievers import (
     SequenceSymbolRetrieval,
     check_symbol_width,
     check_symbols_fit,
     create_symbol_retriever,
     retrieve_symbols,
 )
-from ._token_model import PositionEncoding, rotary_width
+from ._models.token_model import PositionEncoding, rotary_width
 from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock, NormType

@@ -12,15 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._heads import check_positive
-from ._language_base import (
-    BlockInputs,
-    LanguageModel,
-    LanguageModelOutput,
-    on_device,
-)
-from ._passing import Trace
-from ._retrievers import (
+from ._layers.cache import Cache
+from ._layers.heads import check_positive
+from ._models.language import BlockInputs, LanguageModel, LanguageModelOutput, on_device
+from ._models.passing import Trace
+from ._models.retrievers import (
     SequenceSymbolRetrieval,
     check_symbols_fit,
     create_retrievers,
@@ -28,8 +24,7 @@ from ._retrievers import (
     retriever_config,
     tie_symbol_libraries,
 )
-from ._token_model import PositionEncoding, rotary_width
-from .cache import Cache
+from ._models.token_model import PositionEncoding, rotary_width
 from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .relational_attention import Symbols

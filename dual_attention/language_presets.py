@@ -10,8 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
-from ._retrievers import SequenceSymbolRetrieval
-from ._token_model import PositionEncoding
+from ._models.retrievers import SequenceSymbolRetrieval
+from ._models.token_model import PositionEncoding
 from .dual_attention import RelationalHeadType
 from .language_models import DualAttnTransformerLM, TransformerLM
 from .transformer_blocks import NormType

@@ -11,14 +11,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ._continuation import leaves_cache_whole
-from ._heads import check_dropout, check_positive, merge_heads, split_heads
-from ._relational_base import RelationalHeads
-from ._symbols import Symbols
-from .attention import Segments, add_bias, rotate
-from .cache import Cache
+from ._layers.cache import Cache
+from ._layers.continuation import leaves_cache_whole
+from ._layers.heads import check_dropout, check_positive, merge_heads, split_heads
+from ._layers.relational_heads import RelationalHeads
+from ._layers.symbols import Symbols
+from .attention import add_bias, rotate
 from .functional import RelationalAttentionOutput, reference, relational_attention
 from .functional.activations import Activation, activation_function
+from .functional.masks import Segments
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 

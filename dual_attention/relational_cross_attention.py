@@ -9,18 +9,15 @@ import math
 
 from torch import Tensor, nn
 
-from ._continuation import leaves_cache_whole
-from ._heads import check_dropout, merge_heads, split_heads
-from ._relational_base import RelationalHeads
-from ._symbols import Symbols
-from .attention import AttentionOutput, Segments, rotate
-from .cache import Cache
-from .functional import (
-    RelationalAttentionOutput,
-    disentangled_relational_cross_attention,
-    relational_cross_attention,
-)
+from ._layers.cache import Cache
+from ._layers.continuation import leaves_cache_whole
+from ._layers.heads import check_dropout, merge_heads, split_heads
+from ._layers.relational_heads import RelationalHeads
+from ._layers.symbols import Symbols
+from .attention import AttentionOutput, rotate
+from .functional import RelationalAttentionOutput, disentangled_relational_cross_attention, relational_cross_attention
 from .functional.activations import Activation, activation_function
+from .functional.masks import Segments
 
 __all__ = ["DisentangledRelationalCrossAttention", "RelationalCrossAttention"]
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._retrievers import (
+from ._layers.cache import Cache
+from ._layers.symbols import Symbols
+from ._models.retrievers import (
     SequenceSymbolRetrieval,
     check_symbol_width,
     check_symbols_fit,
     create_symbol_retriever,
     retrieve_symbols,
 )
-from ._seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel, Side
-from ._symbols import Symbols
-from .cache import Cache
+from ._models.seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel, Side
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .language_models import configure_optimizers
 from .symbol_retrieval import RelationalSymbolicAttention

@@ -24,9 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._continuation import Past, continue_from, leaves_cache_whole
-from ._heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
-from .cache import Cache, TokenCache
+from ._layers.cache import Cache, TokenCache
+from ._layers.continuation import Past, continue_from, leaves_cache_whole
+from ._layers.heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import is_readable
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table

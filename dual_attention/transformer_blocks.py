@@ -12,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._continuation import leaves_cache_whole, parts
-from ._heads import check_dropout, check_sequence
-from .attention import Attention, Segments
-from .cache import Cache, CacheGroup, TokenCache
+from ._layers.cache import Cache, CacheGroup, TokenCache
+from ._layers.continuation import leaves_cache_whole, parts
+from ._layers.heads import check_dropout, check_sequence
+from .attention import Attention
 from .functional import activation_function
+from .functional.masks import Segments
 
 __all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
 

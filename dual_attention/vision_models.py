@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from ._heads import check_dropout
-from ._passing import Step, apply_blocks, trace_blocks
-from ._retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
+from ._layers.heads import check_dropout
+from ._models.passing import Step, apply_blocks, trace_blocks
+from ._models.retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
 from .dual_attention import DualAttentionOutput, RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .relational_attention import Symbols
@@ -114,7 +114,7 @@ class _VisionModel(nn.Module):
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
-        """One block on the tokens of a grid of patches, see :class:`~dual_attention._passing.Step`."""
+        """One block on the tokens of a grid of patches, see :class:`~dual_attention._models.passing.Step`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores of images.

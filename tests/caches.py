@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from dual_attention._layers.cache import CacheGroup
 from dual_attention.attention import Attention
-from dual_attention.cache import CacheGroup
 from dual_attention.dual_attention import DualAttention
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from dual_attention.functional import positions_from_padding
@@ -26,8 +26,7 @@ from dual_attention.symbol_retrieval import (
     SymbolicAttention,
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
-
-from .layers import float64, normal
+from tests.layers import float64, normal
 
 WIDTH, LONGEST, CONTEXT = 8, 12, 3
 COMMON = {"dff": 6, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True, "causal": True}

@@ -32,6 +32,14 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def restore_threads() -> Iterator[None]:
+    """Runs set the number of threads of the process."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_network() -> Iterator[None]:
     """Sockets reach this machine alone; looking up a foreign name, or connecting to one, fails the test."""

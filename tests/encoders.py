@@ -7,9 +7,8 @@ from dual_attention.encoder_models import (
     DualAttnTransformerEncoder,
     TransformerEncoder,
 )
-
-from .layers import float64
-from .symbols import symbols
+from tests.layers import float64
+from tests.symbols import symbols
 
 WIDTH, VOCABULARY, LONGEST = 8, 13, 10
 BLOCK = {"dff": 12, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "max_block_size": LONGEST}

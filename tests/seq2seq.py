@@ -4,9 +4,8 @@ import torch
 from hypothesis import settings
 
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
-
-from .layers import float64
-from .symbols import symbols
+from tests.layers import float64
+from tests.symbols import symbols
 
 WIDTH, SOURCE, TARGET = 8, 9, 7
 TOKENS = {

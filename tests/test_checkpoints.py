@@ -12,8 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file, save_model
 
-from dual_attention import LanguageModelConfig, cli
+from dual_attention import LanguageModelConfig
 from dual_attention.checkpoints import open_checkpoint
+from dual_attention.cli import main as cli
 from dual_attention.language_models import DualAttnTransformerLM
 from tests.language import KINDS, build, tokens
 
@@ -279,8 +280,8 @@ def test_what_is_read_without_the_extra(tmp_path, monkeypatch):
 
 
 def test_a_run_that_has_no_weights_yet(tmp_path):
+    from dual_attention.experiments.language.config import LanguageConfig
     from dual_attention.training.config_io import commented_yaml
-    from dual_attention.training.language.config import LanguageConfig
     from dual_attention.training.run_folder import RunFolder
 
     run = RunFolder.create(tmp_path / "run", commented_yaml(LanguageConfig()))

@@ -22,82 +22,75 @@ PACKAGE = "dual_attention"
 ROOT = Path(__file__).resolve().parent.parent
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The rooms, and the one direction of imports:
-#   functional -> layers -> {blocks, generation} -> models -> {hf, training, analysis} -> checkpoints -> cli
+# The rooms, and the one direction of imports
 # ---------------------------------------------------------------------------------------------------------------------
 
-# Every file or folder directly under dual_attention/ has a room. A new one fails until it is given one here.
+# From the bottom to the top: a room may import those above it in this table, and itself. Every file or folder directly
+# under dual_attention/ has a place here; a new one fails until it is given one.
 ROOMS = {
-    "__init__": "root",
-    "_extras": "utilities",
-    "functional": "functional",
-    "_continuation": "layers",
-    "_heads": "layers",
-    "_relational_base": "layers",
-    "_symbols": "layers",
-    "_retrievers": "layers",
-    "_losses": "layers",
-    "_model_inputs": "layers",
-    "_tying": "layers",
-    "_initialisation": "blocks",
-    "_flops": "models",
-    "_passing": "models",
-    "_token_model": "models",
-    "_encoder": "models",
-    "_encoder_heads": "models",
-    "_seq2seq": "models",
-    "_seq2seq_generation": "models",
-    "positional_encoding": "layers",
-    "attention": "layers",
-    "cache": "layers",
-    "relational_attention": "layers",
-    "relational_cross_attention": "layers",
-    "symbol_retrieval": "layers",
-    "dual_attention": "layers",
-    "transformer_blocks": "blocks",
-    "dual_attn_blocks": "blocks",
-    "vision_models": "models",
-    "_language_base": "models",
-    "_language_inputs": "models",
-    "language_models": "models",
-    "language_presets": "models",
-    "seq2seq_models": "models",
-    "encoder_models": "models",
-    "baselines": "models",
-    "mechanisms": "mechanisms",
-    "generation": "generation",
-    "estimate": "estimate",
-    "hf": "hf",
-    "data": "data",
-    "training": "training",
-    "checkpoints": "checkpoints",
-    "commands": "cli",
-    "cli": "cli",
-    "__main__": "cli",
+    "utilities": ("_extras", "_files"),
+    "functional": ("functional",),
+    "_layers": ("_layers",),
+    "layers": (
+        "positional_encoding",
+        "attention",
+        "relational_cross_attention",
+        "relational_attention",
+        "symbol_retrieval",
+        "dual_attention",
+        "transformer_blocks",
+        "dual_attn_blocks",
+    ),
+    "mechanisms": ("mechanisms",),
+    "generation": ("generation",),
+    "_models": ("_models",),
+    "models": ("language_models", "language_presets", "encoder_models", "seq2seq_models", "vision_models"),
+    "baselines": ("baselines",),
+    "root": ("__init__",),
+    "hf": ("hf",),
+    "estimate": ("estimate",),
+    "data": ("data",),
+    "training": ("training",),
+    "sweeps": ("sweeps",),
+    "experiments": ("experiments",),
+    "checkpoints": ("checkpoints",),
+    "model_analysis": ("model_analysis",),
+    "cli": ("cli", "__main__"),
 }
 
-LIBRARY = ("functional", "layers", "blocks", "models")
-
-# What a room may import beside itself. `root` is the package's own __init__ (for __version__, say).
-MAY_IMPORT = {
-    "utilities": (),
-    "data": ("utilities",),
-    "functional": ("utilities",),
-    "layers": ("utilities", *LIBRARY[:1]),
-    "blocks": ("utilities", *LIBRARY[:2]),
-    "mechanisms": ("utilities", *LIBRARY[:2]),
-    "models": ("utilities", *LIBRARY[:3], "mechanisms", "generation"),
-    "generation": ("utilities", *LIBRARY[:2]),
-    "estimate": ("utilities", *LIBRARY),
-    "hf": ("utilities", *LIBRARY, "root", "generation"),
-    "root": ("utilities", *LIBRARY, "mechanisms", "generation"),
-    "training": ("utilities", *LIBRARY, "root", "data", "generation"),
-    "checkpoints": ("utilities", *LIBRARY, "root", "data", "generation", "hf", "training"),
-    "cli": ("utilities", *LIBRARY, "root", "data", "generation", "estimate", "hf", "training", "checkpoints"),
+# What a room leaves alone although it is above it: rooms that stand side by side.
+APART = {
+    "generation": ("mechanisms",),
+    "estimate": ("hf",),
+    "root": ("baselines",),
+    "data": (
+        "functional",
+        "_layers",
+        "layers",
+        "mechanisms",
+        "generation",
+        "_models",
+        "models",
+        "baselines",
+        "root",
+        "hf",
+        "estimate",
+    ),
+    "training": ("hf", "estimate"),
+    "sweeps": ("hf", "estimate"),
+    "experiments": ("hf", "estimate"),
+    "checkpoints": ("estimate",),
 }
+
+ORDER = list(ROOMS)
+ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
+MAY_IMPORT = {room: {*ORDER[: ORDER.index(room)]} - {*APART.get(room, ())} for room in ORDER}
 
 # The extra that a room's modules may need already when they are imported; all other rooms need torch and einops alone.
-EXTRA_AT_IMPORT = {"data": "train", "training": "train", "checkpoints": "train", "hf": "hf"}
+EXTRA_AT_IMPORT = {
+    **dict.fromkeys(("data", "training", "sweeps", "experiments", "checkpoints", "model_analysis"), "train"),
+    "hf": "hf",
+}
 
 # Fused kernels, which are imported only when they are run, except for what decides whether they can be.
 KERNELS = f"{PACKAGE}.functional.triton"
@@ -125,7 +118,7 @@ def extra_at_import(module: str) -> str | None:
 
 def room_of(module: str) -> str | None:
     below = module.split(".")[1:]
-    return ROOMS.get(below[0] if below else "__init__")
+    return ROOM_OF.get(below[0] if below else "__init__")
 
 
 def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tuple[str, int]]:
@@ -179,10 +172,9 @@ def test_imports_follow_the_arrow(module: str):
         ("functional.masks", "def f():\n    from .. import attention"),
         ("functional.masks", "import dual_attention.training"),
         ("functional.masks", "import importlib\nimportlib.import_module('dual_attention.training')"),
-        ("attention", "from . import transformer_blocks"),
+        ("attention", "from . import mechanisms"),
         ("attention", "from . import __version__"),
         ("vision_models", "from .training.loop import train"),
-        ("generation.language", "from ..transformer_blocks import EncoderBlock"),
         ("generation.language", "from ..language_models import TransformerLM"),
         ("data.relational_games", "from ..functional import causal_mask"),
         ("a_module_without_a_room", ""),

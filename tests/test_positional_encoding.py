@@ -10,8 +10,7 @@ from dual_attention.positional_encoding import (
     SinusoidalPositionalEncoding,
     sinusoidal_table,
 )
-
-from .layers import normal
+from tests.layers import normal
 
 
 @pytest.mark.parametrize("dim", [6, 7])

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dual_attention.cli import COMMANDS, main
-
-from .documents import blocks, wrong_outputs
+from dual_attention.cli.main import COMMANDS, main
+from tests.documents import blocks, wrong_outputs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

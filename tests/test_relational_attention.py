@@ -13,9 +13,8 @@ from dual_attention.relational_attention import (
     RelationalCrossAttention,
 )
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
-
-from .estimate.measuring import peak
-from .layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.estimate.measuring import peak
+from tests.layers import assert_later_tokens_do_not_matter, float64, normal
 
 LAYERS = [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]
 

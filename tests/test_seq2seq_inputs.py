@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from dual_attention.seq2seq_models import Seq2SeqTransformer
-
-from .layers import normal
-from .seq2seq import (
+from tests.layers import normal
+from tests.seq2seq import (
     BLOCK,
     SIZES,
     SYMBOLS,

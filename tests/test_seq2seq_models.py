@@ -14,9 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from dual_attention.estimate import counter_formulas
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever, SymbolicAttention
-
-from .layers import assert_later_tokens_do_not_matter, normal
-from .seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, SYMBOLS, TARGET, TOKENS, VECTORS, WIDTH, build, close, words
+from tests.layers import assert_later_tokens_do_not_matter, normal
+from tests.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, SYMBOLS, TARGET, TOKENS, VECTORS, WIDTH, build, close, words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is calculated

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from dual_attention.seq2seq_models import Seq2SeqTransformer
-
-from .golden.loading import load
-from .seq2seq import (
+from tests.golden.loading import load
+from tests.seq2seq import (
     BLOCK,
     SIZES,
     TOKENS,

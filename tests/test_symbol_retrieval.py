@@ -9,9 +9,8 @@ from dual_attention.symbol_retrieval import (
     RelationalSymbolicAttention,
     SymbolicAttention,
 )
-
-from .largest_tensor import LargestTensor
-from .layers import float64, normal
+from tests.largest_tensor import LargestTensor
+from tests.layers import float64, normal
 
 
 @pytest.mark.parametrize("scale", [None, 0.3])

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from .._heads import check_positive, check_sequence
-from .._retrievers import create_symbol_retriever, retrieve_symbols
-from ..attention import Segments
+from .._layers.heads import check_positive, check_sequence
+from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..functional import positions_from_padding
 from ..functional.activations import Activation
+from ..functional.masks import Segments
 from ..transformer_blocks import NormType
 from .abstractor_blocks import AbstractorBlock, AbstractorMaps, ObjectStreamAbstractorBlock
 

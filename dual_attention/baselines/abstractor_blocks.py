@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from .._heads import check_sequence
-from ..attention import Attention, Segments
+from .._layers.heads import check_sequence
+from ..attention import Attention
 from ..functional.activations import Activation
+from ..functional.masks import Segments
 from ..relational_cross_attention import RelationalCrossAttention
 from ..transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
 

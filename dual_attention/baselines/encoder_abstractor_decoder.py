@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from .._continuation import leaves_cache_whole, parts
-from .._heads import check_positive, check_sequence
-from ..cache import Cache, CacheGroup
+from .._layers.cache import Cache, CacheGroup
+from .._layers.continuation import leaves_cache_whole, parts
+from .._layers.heads import check_positive, check_sequence
 from ..transformer_blocks import DecoderBlock, EncoderBlock, NormType
 from .abstractor import Abstractor, AbstractorSymbols
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._continuation import leaves_cache_whole, parts
-from .._heads import check_positive
-from .._retrievers import check_symbol_width
-from .._seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel
-from ..cache import Cache, CacheGroup
+from .._layers.cache import Cache, CacheGroup
+from .._layers.continuation import leaves_cache_whole, parts
+from .._layers.heads import check_positive
+from .._models.retrievers import check_symbol_width
+from .._models.seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorSymbols
 from .encoder_abstractor_decoder import check_arrangement

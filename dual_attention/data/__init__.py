@@ -1,5 +1,5 @@
 """Data for the experiments: one room per task. Nothing is downloaded or generated at import."""
 
-from dual_attention.data import masked_language, relational_games
+from . import masked_language, relational_games
 
 __all__ = ["masked_language", "relational_games"]

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from ..functional import linear  # noqa: F401 (registers its operations)
-from ..functional.pair_symbols import worth_writing_out
-from ..functional.relation_tiles import prefers_tiles
+from ..functional.relational import linear  # noqa: F401 (registers its operations)
+from ..functional.relational.pair_symbols import worth_writing_out
+from ..functional.relational.tiles import prefers_tiles
 from ..functional.triton.support import INSTALLED
 from .flops import Flops, block_pairs, fused_attention, fused_form, linear_form, pairs
 

@@ -21,7 +21,7 @@ from ..encoder_models import (
     TransformerEncoder,
 )
 from ..functional import OffsetSymbols, RelativeSymbols, cross_entropy
-from ..functional.cross_entropy import LOGITS_AT_A_TIME
+from ..functional.losses import LOGITS_AT_A_TIME
 from ..language_models import LanguageModel
 from ..seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from ..vision_models import VisionDualAttnTransformer, VisionTransformer

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..functional import OffsetSymbols, RelativeSymbols, blockwise, linear, relation_tiles, workspace
-from ..functional import relational as operation
-from ..functional.relation_tiles import prefers_tiles
+from ..functional import OffsetSymbols, RelativeSymbols
+from ..functional.relational import api as operation
+from ..functional.relational import blockwise, linear, workspace
+from ..functional.relational import tiles as relation_tiles
+from ..functional.relational.tiles import prefers_tiles
 from ..functional.triton.support import WIDEST
 from ..relational_attention import RelationalAttention
 from .attention import Pattern, learns, shaw_keys, softmax_weights

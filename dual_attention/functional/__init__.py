@@ -19,7 +19,10 @@ from .alignments import (
     uniform_alignment,
 )
 from .attention import attention
-from .attention_measures import (
+from .combination import combine, masked_mean
+from .losses import cross_entropy, linear_cross_entropy
+from .masks import MaskPattern, causal_mask, combine_masks, directional_mask, mask_pattern, padding_mask
+from .measures import (
     alignment_error_rate,
     attention_correctness,
     attention_entropy,
@@ -29,18 +32,9 @@ from .attention_measures import (
     structured_attention_penalty,
     supervised_attention_loss,
 )
-from .combination import combine, masked_mean
-from .cross_entropy import cross_entropy, linear_cross_entropy
-from .masks import (
-    MaskPattern,
-    causal_mask,
-    combine_masks,
-    directional_mask,
-    mask_pattern,
-    padding_mask,
-)
 from .positions import positions_from_padding, positions_from_segments, segments_from_lengths
-from .relational import RelationalAttentionOutput, relational_attention
+from .relational.api import RelationalAttentionOutput, relational_attention
+from .relational.workspace import free_workspace
 from .relational_cross import disentangled_relational_cross_attention, relational_cross_attention
 from .rotary import apply_rotary, rotary_tables
 from .scores import (
@@ -56,7 +50,6 @@ from .scores import (
     trilinear_score,
 )
 from .symbols import OffsetSymbols, RelativeSymbols
-from .workspace import free_workspace
 
 __all__ = [
     "ACTIVATIONS",

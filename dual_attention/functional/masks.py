@@ -25,6 +25,9 @@ from torch import Tensor
 
 from .checks import check_same_device
 
+Segments = Tensor | tuple[Tensor, Tensor]
+"""Sequences packed into one: their numbers, of receivers and senders alike or of each."""
+
 
 def causal_mask(length: int, *, device: torch.device | str | None = None) -> Tensor:
     """Boolean mask ``(length, length)``, ``True`` at ``[i, j]`` where ``j <= i``."""

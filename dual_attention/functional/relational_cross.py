@@ -22,7 +22,7 @@ from .attention import attention, narrow
 from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_open
 from .masks import MaskPattern, as_pattern, check_bias
 from .padding import zero_padding
-from .shared_symbols import attend_to_symbols, check_index, symbol_for_each_pair
+from .relational.shared_symbols import attend_to_symbols, check_index, symbol_for_each_pair
 from .symbols import RelativeSymbols
 
 __all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..cache import Cache
+from .._layers.cache import Cache
 from ._checks import check_integer
 
 __all__ = ["CausalLM", "LanguageModelDecoder", "dropped_tokens"]

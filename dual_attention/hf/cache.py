@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 
-from ..cache import CacheGroup
+from .._layers.cache import CacheGroup
 
 __all__ = ["DualAttnCache", "DualAttnCacheLayer", "cache_in"]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import Cache, GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from .._language_inputs import IGNORED, check_targets
+from .._models.inputs import IGNORED, check_targets
 from .cache import DualAttnCache, cache_in
 from .configuration import DualAttnConfig
 from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, relations_of, states_of

@@ -10,9 +10,9 @@ from typing import Any, cast
 from torch import Tensor, nn
 from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
 
-from .._encoder import EncoderModel
-from .._encoder_heads import pooled
-from .._initialisation import init_weights
+from .._models.encoder import EncoderModel
+from .._models.encoder_heads import pooled
+from .._models.weights import init_weights
 from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from .configuration import DualAttnEncoderConfig
 from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, states_of

@@ -23,12 +23,7 @@ from .coattention import (
     ParallelCoAttention,
     ScoreFactory,
 )
-from .directional import (
-    DirectionalSelfAttention,
-    FusionGate,
-    ReinforcedSelfAttention,
-    ReinforcedSelfAttentionOutput,
-)
+from .directional import DirectionalSelfAttention, FusionGate, ReinforcedSelfAttention, ReinforcedSelfAttentionOutput
 from .general import GeneralAttention, GeneralAttentionOutput
 from .hierarchical import (
     AttentionViaAttention,

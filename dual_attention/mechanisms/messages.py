@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._heads import check_positive, split_heads
-from .._symbols import project_symbols
+from .._layers.heads import check_positive, split_heads
+from .._layers.symbols import project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.reference import repeat_heads
-from ..functional.relational import attend_to_symbols
+from ..functional.relational.api import attend_to_symbols
 
 __all__ = [
     "FeatureMessage",

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._heads import check_positive
-from .._symbols import Symbols, project_symbols
+from .._layers.heads import check_positive
+from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
 from ..functional.reference import masked_softmax, repeat_heads
-from ..functional.relational import attend_to_relations, attend_to_symbols
+from ..functional.relational.api import attend_to_relations, attend_to_symbols
 from .messages import Message, Messages, rows_of
 from .scores import Dot, Score
 

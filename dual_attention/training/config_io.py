@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._extras import require
-from .files import write_atomically
+from .._files import write_atomically
 
 Config = TypeVar("Config")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import require
-from .files import write_atomically
+from .._files import write_atomically
 
 Row = dict[str, Any]
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from .._extras import require
+from .._files import read_json, write_atomically, write_json
 from .checkpoint import WEIGHTS, Checkpoints
-from .files import read_json, write_atomically, write_json
 
 
 class RunFolder:

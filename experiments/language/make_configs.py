@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dual_attention.training.config_io import commented_yaml
-from dual_attention.training.configs import StepLoopConfig
-from dual_attention.training.language.config import (
+from dual_attention.experiments.language.config import (
     DataConfig,
     LanguageConfig,
     LanguageMachineConfig,
     LanguageOptimConfig,
 )
-from dual_attention.training.language.model_config import model_preset
+from dual_attention.experiments.language.model_config import model_preset
+from dual_attention.training.config_io import commented_yaml
+from dual_attention.training.configs import StepLoopConfig
 
 HERE = Path(__file__).parent
 

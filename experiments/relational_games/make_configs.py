@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dual_attention.experiments.relational_games.config import RelationalGamesConfig
+from dual_attention.experiments.relational_games.grid import GridConfig
+from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, preset
 from dual_attention.training.config_io import commented_yaml
-from dual_attention.training.relational_games.config import RelationalGamesConfig
-from dual_attention.training.relational_games.grid import GridConfig
-from dual_attention.training.relational_games.presets import BASELINES, COMPARISON, preset
 
 HERE = Path(__file__).parent
 

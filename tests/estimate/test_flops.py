@@ -19,9 +19,10 @@ from dual_attention.estimate.flops import (
     pairs,
     product,
 )
-from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, attention, linear, pair_symbols
-from dual_attention.functional.linear import linear_relational_attention
-from dual_attention.functional.relation_tiles import prefers_tiles
+from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, attention
+from dual_attention.functional.relational import linear, pair_symbols
+from dual_attention.functional.relational.linear import linear_relational_attention
+from dual_attention.functional.relational.tiles import prefers_tiles
 
 
 @given(st.integers(1, 9), st.booleans(), st.none() | st.integers(1, 12))

@@ -25,7 +25,9 @@ from dual_attention import (
 )
 from dual_attention.estimate import attention as formulas_of_attention
 from dual_attention.estimate import estimate
-from dual_attention.functional import blockwise, linear, relational, relational_cross, rotary_tables
+from dual_attention.functional import relational_cross, rotary_tables
+from dual_attention.functional.relational import api as relational
+from dual_attention.functional.relational import blockwise, linear
 from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.estimate.measuring import measure, summed
 

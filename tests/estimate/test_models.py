@@ -23,8 +23,8 @@ from dual_attention import (
 )
 from dual_attention.baselines import EncoderAbstractorDecoder
 from dual_attention.estimate import Estimate, estimate
-from dual_attention.training.relational_games.model import build_model
-from dual_attention.training.relational_games.presets import PRESETS
+from dual_attention.experiments.relational_games.model import build_model
+from dual_attention.experiments.relational_games.presets import PRESETS
 from tests.estimate.measuring import Measured, measure, peak
 
 VOCABULARY = 50

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
-from dual_attention.functional import MaskPattern, RelativeSymbols, relational, relational_attention
+from dual_attention.functional import MaskPattern, RelativeSymbols, relational_attention
+from dual_attention.functional.relational import api as relational
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, floors, tuning
 

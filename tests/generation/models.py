@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from dual_attention.cache import CacheGroup
+from dual_attention._layers.cache import CacheGroup
 from dual_attention.dual_attn_blocks import DualAttnEncoderBlock
 from dual_attention.functional import positions_from_padding
 from dual_attention.generation import Generates

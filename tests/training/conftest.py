@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-import torch
-
+from dual_attention.experiments.relational_games.config import DataConfig, ModelConfig, RelationalGamesConfig
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig
-from dual_attention.training.relational_games.config import DataConfig, ModelConfig, RelationalGamesConfig
 
 TINY_MODEL = ModelConfig(name="tiny", d_model=16, dff=16, n_layers=1, n_relations=2, rel_proj_dim=4)
 
@@ -26,11 +23,3 @@ def tiny_config(folder: Path, name: str, **changes) -> RelationalGamesConfig:
         output=OutputConfig(folder=str(folder), name=name, tensorboard=False, progress=False),
     )
     return replace(config, **changes)
-
-
-@pytest.fixture(autouse=True)
-def restore_threads():
-    """Runs set the number of threads of the process."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from dual_attention.training import checkpoint, files
+from dual_attention import _files as files
+from dual_attention.training import checkpoint
 from dual_attention.training.checkpoint import (
     Checkpoints,
     load_weights,

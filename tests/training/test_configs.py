@@ -11,6 +11,23 @@ import pytest
 import yaml
 
 from dual_attention.data.relational_games import EXTRA_TASKS, TASKS
+from dual_attention.experiments.language.config import LanguageConfig
+from dual_attention.experiments.relational_games.baseline_config import (
+    AbstractorConfig,
+    CoRelNetConfig,
+    ESBNConfig,
+    PrediNetConfig,
+)
+from dual_attention.experiments.relational_games.config import (
+    TASK_NAMES,
+    DataConfig,
+    ModelConfig,
+    RelationalGamesConfig,
+    Task,
+)
+from dual_attention.experiments.relational_games.demo import DemoConfig
+from dual_attention.experiments.relational_games.grid import GridConfig
+from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.training.config_io import (
     build_parser,
     commented_yaml,
@@ -20,23 +37,6 @@ from dual_attention.training.config_io import (
     write_config,
 )
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig
-from dual_attention.training.language.config import LanguageConfig
-from dual_attention.training.relational_games.baseline_config import (
-    AbstractorConfig,
-    CoRelNetConfig,
-    ESBNConfig,
-    PrediNetConfig,
-)
-from dual_attention.training.relational_games.config import (
-    TASK_NAMES,
-    DataConfig,
-    ModelConfig,
-    RelationalGamesConfig,
-    Task,
-)
-from dual_attention.training.relational_games.demo import DemoConfig
-from dual_attention.training.relational_games.grid import GridConfig
-from dual_attention.training.relational_games.presets import PRESETS
 
 CONFIGS = (RelationalGamesConfig, GridConfig, DemoConfig, LanguageConfig)
 

@@ -9,19 +9,12 @@ same from the official files, and ``contact_sheet`` shows what the images look l
 how well it is known to agree with the official files.
 """
 
-from dual_attention.data.relational_games.dataset import RelationalGames, generate
-from dual_attention.data.relational_games.objects import OBJECT_SETS
-from dual_attention.data.relational_games.official import load_official, official_splits
-from dual_attention.data.relational_games.sheet import contact_sheet
-from dual_attention.data.relational_games.splits import make_splits
-from dual_attention.data.relational_games.tasks import (
-    EXTRA_TASKS,
-    TASKS,
-    asked_patterns,
-    class_names,
-    num_classes,
-    supported_objects,
-)
+from .dataset import RelationalGames, generate
+from .objects import OBJECT_SETS
+from .official import load_official, official_splits
+from .sheet import contact_sheet
+from .splits import make_splits
+from .tasks import EXTRA_TASKS, TASKS, asked_patterns, class_names, num_classes, supported_objects
 
 __all__ = [
     "EXTRA_TASKS",

@@ -3,8 +3,8 @@
 import operator
 from typing import SupportsIndex
 
-from dual_attention.data.relational_games.objects import OBJECT_SETS
-from dual_attention.data.relational_games.tasks import Task, get_task
+from .objects import OBJECT_SETS
+from .tasks import Task, get_task
 
 
 def check_integer(name: str, value: object, *, minimum: int | None = None) -> int:

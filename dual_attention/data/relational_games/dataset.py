@@ -5,11 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dual_attention.data.relational_games.arguments import check_integer, check_share, check_task_objects
-from dual_attention.data.relational_games.identity import stream_seed
-from dual_attention.data.relational_games.objects import object_set
-from dual_attention.data.relational_games.render import render
-from dual_attention.data.relational_games.tasks import Source
+from .arguments import check_integer, check_share, check_task_objects
+from .identity import stream_seed
+from .objects import object_set
+from .render import render
+from .tasks import Source
 
 
 class RelationalGames(NamedTuple):

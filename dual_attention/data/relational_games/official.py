@@ -17,12 +17,12 @@ from typing import IO, TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from dual_attention.data.relational_games.arguments import check_integer, check_shares, check_sizes
-from dual_attention.data.relational_games.dataset import RelationalGames
-from dual_attention.data.relational_games.identity import keys_of, stream_seed
-from dual_attention.data.relational_games.render import IMAGE_SIZE
-from dual_attention.data.relational_games.splits import SHARES, split_mask
-from dual_attention.data.relational_games.tasks import get_task
+from .arguments import check_integer, check_shares, check_sizes
+from .dataset import RelationalGames
+from .identity import keys_of, stream_seed
+from .render import IMAGE_SIZE
+from .splits import SHARES, split_mask
+from .tasks import get_task
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ that cuts the image into 12 x 12 patches sees one cell in each.
 import torch
 from torch import Tensor
 
-from dual_attention.data.relational_games.objects import SPRITE_SIZE, ObjectSet
+from .objects import SPRITE_SIZE, ObjectSet
 
 CELL_SIZE = 12
 MARGIN = 1

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from dual_attention.data.relational_games.arguments import check_integer
-from dual_attention.data.relational_games.dataset import RelationalGames, generate
-from dual_attention.data.relational_games.objects import OBJECT_SETS, object_set
-from dual_attention.data.relational_games.render import IMAGE_SIZE
-from dual_attention.data.relational_games.tasks import TASKS, get_task
+from .arguments import check_integer
+from .dataset import RelationalGames, generate
+from .objects import OBJECT_SETS, object_set
+from .render import IMAGE_SIZE
+from .tasks import TASKS, get_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

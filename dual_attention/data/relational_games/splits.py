@@ -10,24 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dual_attention.data.relational_games.arguments import (
-    check_integer,
-    check_share,
-    check_shares,
-    check_sizes,
-    check_task_objects,
-)
-from dual_attention.data.relational_games.dataset import RelationalGames, generate
-from dual_attention.data.relational_games.identity import (
-    counter_words,
-    first_occurrences,
-    keys_of,
-    stream_seed,
-    uniform_of,
-)
-from dual_attention.data.relational_games.objects import OBJECT_SETS, object_set
-from dual_attention.data.relational_games.render import render
-from dual_attention.data.relational_games.tasks import CELLS, Source, Task
+from .arguments import check_integer, check_share, check_shares, check_sizes, check_task_objects
+from .dataset import RelationalGames, generate
+from .identity import counter_words, first_occurrences, keys_of, stream_seed, uniform_of
+from .objects import OBJECT_SETS, object_set
+from .render import render
+from .tasks import CELLS, Source, Task
 
 SPLITS = ("train", "val", "test")
 

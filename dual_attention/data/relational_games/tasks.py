@@ -15,7 +15,7 @@ from itertools import combinations, permutations
 import torch
 from torch import Tensor
 
-from dual_attention.data.relational_games.objects import OBJECT_SETS, ObjectSet
+from .objects import OBJECT_SETS, ObjectSet
 
 CELLS = 9
 

@@ -21,16 +21,7 @@ import triton
 import triton.language as tl
 
 from .offsets import attend_offsets
-from .tiles import (
-    PLACES,
-    load_relations,
-    load_rows,
-    may_attend,
-    product,
-    relation_columns,
-    sender_range,
-    store_rows,
-)
+from .tiles import PLACES, load_relations, load_rows, may_attend, product, relation_columns, sender_range, store_rows
 
 
 @triton.jit(do_not_specialize=PLACES)

@@ -1,0 +1,1 @@
+"""What layers share: heads, masks and caches between calls, checks of inputs."""

@@ -1,0 +1,398 @@
+"""What decoding keeps of the tokens it has seen, so that a new token costs no second pass over the earlier ones.
+
+A layer that is given a cache takes the new tokens alone, one or several, and returns for them what it would return for
+them in one pass over all tokens::
+
+    cache = block.new_cache(max_length=1024)
+    with torch.no_grad():
+        block(prompt, symbols, cos, sin, cache=cache)  # cache.length == prompt.shape[1]
+        block(token, symbol, cos, sin, cache=cache)
+
+=====================  ================================================================================
+:class:`TokenCache`    one kind of head, or a symbol mechanism: tensors that grow with the tokens
+:class:`ContextCache`  a cross-attention: keys and values of the context, computed once
+:class:`CacheGroup`    the caches of a layer's parts, of a block's, or of a whole model's
+=====================  ================================================================================
+
+Caches are for inference. They keep no graph: keys that require gradients are refused, so that no gradient is silently
+partial. In training mode dropout acts as in one pass, since each token's weights are drawn once either way. A call that
+fails leaves the cache as it was.
+
+Shapes: B batch, L tokens held.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .heads import check_indices, check_no_gradient, check_positive
+
+__all__ = ["Cache", "CacheGroup", "ContextCache", "TokenCache"]
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""What is kept of one token: name to shape, ``(heads, width)`` or ``(width,)``."""
+
+
+class Cache(ABC):
+    """What all caches can do."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Tokens seen so far, padding and tokens dropped by a window included."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> int | None:
+        """Examples, or None while the cache is empty."""
+
+    @property
+    @abstractmethod
+    def numbers_per_token(self) -> int:
+        """Numbers kept of each token of each example."""
+
+    @abstractmethod
+    def numel(self) -> int:
+        """Numbers held now."""
+
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes allocated now, with what is reserved for tokens to come."""
+
+    @abstractmethod
+    def reorder(self, indices: Tensor) -> None:
+        """Let row ``b`` continue what row ``indices[b]`` was, as beam search does.
+
+        Args:
+            indices: integers ``(B',)`` below B; one example may be chosen often, so B' may be larger or smaller than B.
+
+        Raises:
+            TypeError, ValueError: if they are anything else.
+        """
+
+    @abstractmethod
+    def crop(self, length: int) -> None:
+        """Forget all but the first ``length`` tokens; a context is kept.
+
+        Raises:
+            ValueError: if ``length`` is negative or more than was seen, or if a window has already dropped tokens that
+                the next one would attend to.
+        """
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything, a context too, and free the memory."""
+
+    @abstractmethod
+    def _state(self) -> Any:
+        """What :meth:`_restore` needs to undo later appends; no tensor is copied."""
+
+    @abstractmethod
+    def _restore(self, state: Any) -> None: ...
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Undo what was appended within if an exception leaves the ``with`` block; crop before, not within."""
+        state = self._state()
+        try:
+            yield
+        except BaseException:
+            self._restore(state)
+            raise
+
+
+class TokenCache(Cache):
+    """Tensors that grow with the tokens; with no tensors at all, a count of tokens.
+
+    Memory is reserved ahead, so that appending does not copy what is held: for ``max_length`` tokens at once, or else
+    for as many again whenever it runs out. With a window, what no later token can attend to is dropped, and memory for
+    no more than ``2 * window`` tokens is kept.
+
+    Args:
+        shapes: what is kept of one token.
+        window: tokens a receiver sees, itself included; earlier ones are dropped.
+        max_length: most tokens that will ever be seen.
+    """
+
+    def __init__(self, shapes: Shapes, *, window: int | None = None, max_length: int | None = None) -> None:
+        check_positive(window=1 if window is None else window, max_length=1 if max_length is None else max_length)
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.window = window
+        self.max_length = max_length
+        self.reset()
+
+    def reset(self) -> None:
+        self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), its tokens from _start to _stop held
+        self._batch: int | None = None
+        self._length = self._start = self._stop = 0
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def held(self) -> int:
+        """Tokens held, L: all that were seen, or with a window the last ``window - 1``."""
+        return self._stop - self._start
+
+    @property
+    def batch(self) -> int | None:
+        return self._batch
+
+    @property
+    def numbers_per_token(self) -> int:
+        return sum(prod(shape) for shape in self.shapes.values())
+
+    def numel(self) -> int:
+        return (self._batch or 0) * self.held * self.numbers_per_token
+
+    def nbytes(self) -> int:
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+    def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
+        """Append ``n`` tokens of ``batch`` examples.
+
+        Args:
+            new: for each name a tensor ``(B, heads, n, width)`` or ``(B, n, width)``; one example may stand for all.
+
+        Returns:
+            For each name the tokens held before and the new ones, ``(B, heads, L + n, width)``: views, valid until the
+            next call.
+
+        Raises:
+            TypeError: if the dtype or device is not that of the tokens held.
+            ValueError: if a shape is wrong, there are more tokens than ``max_length``, or a tensor requires gradients.
+        """
+        self._check(batch, n, new)
+        if not self._has_room(batch, n, new):
+            self._move(batch, self._capacity_for(self.held + n), new)
+        stop = self._stop + n
+        for name, tensor in new.items():
+            self._buffers[name][..., self._stop : stop, :] = tensor
+        everything = tuple(self._buffers[name][..., self._start : stop, :] for name in self.shapes)
+        self._stop, self._length = stop, self._length + n
+        self._batch = batch if self._length else None
+        if self.window is not None:
+            self._start = max(self._start, stop - (self.window - 1))
+            if self._capacity() > 2 * self.window:  # a long chunk came
+                self._move(batch, self._capacity_for(self.held), new)
+        return everything
+
+    def reorder(self, indices: Tensor) -> None:
+        chosen = check_indices(indices, self._batch)
+        if self._batch is not None:
+            self._move(len(chosen), self._capacity(), self._buffers, chosen)
+            self._batch = len(chosen)
+
+    def crop(self, length: int) -> None:
+        _check_crop(length, self._length)
+        removed = self._length - length
+        needed = length if self.window is None else min(length, self.window - 1)
+        if max(0, self.held - removed) < needed:
+            raise ValueError(
+                f"length: to continue after {length} tokens, {needed} must be held, but the window of {self.window} "
+                f"left the last {self.held} of {self._length}"
+            )
+        self._length = length
+        self._stop = max(self._start, self._stop - removed)
+        if length == 0:
+            self._batch = None
+
+    def _state(self) -> tuple[Any, ...]:
+        return self._buffers, self._batch, self._length, self._start, self._stop
+
+    def _restore(self, state: tuple[Any, ...]) -> None:
+        # Tokens are only ever written behind those held, and what moves goes into new buffers: the old ones are whole.
+        self._buffers, self._batch, self._length, self._start, self._stop = state
+
+    def _capacity(self) -> int:
+        return min((buffer.shape[-2] for buffer in self._buffers.values()), default=0)
+
+    def _capacity_for(self, needed: int) -> int:
+        if self.window is None and self.max_length is not None:
+            return self.max_length
+        ahead = max(needed, 2 * (self.held if self.window is None else self.window))
+        return ahead if self.max_length is None else min(ahead, self.max_length)
+
+    def _has_room(self, batch: int, n: int, new: Mapping[str, Tensor]) -> bool:
+        """Whether there are buffers for these tokens; after ``crop(0)`` another batch or dtype may come."""
+        return self._buffers.keys() == self.shapes.keys() and all(
+            (b.shape[0], b.dtype, b.device) == (batch, new[name].dtype, new[name].device)
+            and b.shape[-2] >= self._stop + n
+            for name, b in self._buffers.items()
+        )
+
+    def _move(self, batch: int, capacity: int, like: Mapping[str, Tensor], chosen: Tensor | None = None) -> None:
+        moved = {}
+        for name, shape in self.shapes.items():
+            # A tensor made in inference mode could not be written to outside it.
+            with torch.inference_mode(False):
+                size = (batch, *shape[:-1], capacity, shape[-1])
+                moved[name] = torch.empty(size, dtype=like[name].dtype, device=like[name].device)
+            if self.held:
+                old = self._buffers[name][..., self._start : self._stop, :]
+                old = old if chosen is None else old.index_select(0, chosen.to(old.device))
+                moved[name][..., : self.held, :] = old
+        self._buffers, self._start, self._stop = moved, 0, self.held
+
+    def _check(self, batch: int, n: int, new: Mapping[str, Tensor]) -> None:
+        if new.keys() != self.shapes.keys():
+            raise ValueError(f"cache: expected the tensors {sorted(self.shapes)}, got {sorted(new)}")
+        if self._batch is not None and batch != self._batch:
+            raise ValueError(f"cache: holds a batch of {self._batch}, got {batch} (reorder chooses other examples)")
+        if self.max_length is not None and self._length + n > self.max_length:
+            raise ValueError(f"cache: max_length={self.max_length} exceeded by {n} tokens after {self._length}")
+        for name, tensor in new.items():
+            wanted = (*self.shapes[name][:-1], n, self.shapes[name][-1])
+            if tuple(tensor.shape[1:]) != wanted or tensor.shape[0] not in (1, batch):
+                raise ValueError(f"{name}: expected shape {(batch, *wanted)}, got {tuple(tensor.shape)}")
+            check_no_gradient(name, tensor)
+            buffer = self._buffers.get(name)
+            if self._length and buffer is not None and (buffer.dtype, buffer.device) != (tensor.dtype, tensor.device):
+                raise TypeError(
+                    f"{name}: expected {buffer.dtype} on {buffer.device}, got {tensor.dtype} on {tensor.device}"
+                )
+
+
+class ContextCache(Cache):
+    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it.
+
+    Args:
+        shapes: what is kept of one token of the context.
+    """
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.reset()
+
+    def reset(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def filled(self) -> bool:
+        """Whether the context has been seen."""
+        return bool(self._tensors)
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens of the context, or None before it was seen."""
+        return next(iter(self._tensors.values())).shape[-2] if self._tensors else None
+
+    @property
+    def batch(self) -> int | None:
+        return next(iter(self._tensors.values())).shape[0] if self._tensors else None
+
+    @property
+    def numbers_per_token(self) -> int:
+        """Zero: what is kept does not grow with the tokens that attend to the context."""
+        return 0
+
+    def numel(self) -> int:
+        return sum(tensor.numel() for tensor in self._tensors.values())
+
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._tensors.values())
+
+    def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
+        """Count ``n`` tokens that attend to the context; the first call gives its tensors, later ones none.
+
+        Returns:
+            The tensors of the context, ``(B, heads, M, width)``.
+        """
+        expected = [] if self.filled else sorted(self.shapes)
+        if sorted(new) != expected:
+            raise ValueError(f"cache: expected the tensors {expected}, got {sorted(new)}")
+        for name, tensor in new.items():
+            check_no_gradient(name, tensor)
+        if new:
+            self._tensors = {name: new[name].contiguous() for name in self.shapes}
+        self._length += n
+        return tuple(self._tensors.values())
+
+    def reorder(self, indices: Tensor) -> None:
+        chosen = check_indices(indices, self.batch)
+        self._tensors = {name: t.index_select(0, chosen.to(t.device)) for name, t in self._tensors.items()}
+
+    def crop(self, length: int) -> None:
+        _check_crop(length, self._length)
+        self._length = length
+
+    def _state(self) -> tuple[Any, ...]:
+        return self._tensors, self._length
+
+    def _restore(self, state: tuple[Any, ...]) -> None:
+        self._tensors, self._length = state
+
+
+class CacheGroup(Cache):
+    """Caches by name that see the same tokens: of a layer's parts, of a block's, or of a whole model's.
+
+    A model's may be ``CacheGroup({"symbols": retriever.new_cache(), "0": blocks[0].new_cache(), ...})``.
+
+    Args:
+        caches: at least one, each of them once.
+    """
+
+    def __init__(self, caches: Mapping[str, Cache]) -> None:
+        if not caches or len({id(cache) for cache in caches.values()}) < len(caches):
+            raise ValueError(f"caches: expected one or more, each of them once, got {list(caches)}")
+        self.caches = dict(caches)
+
+    def __getitem__(self, name: str) -> Cache:
+        return self.caches[name]
+
+    @property
+    def length(self) -> int:
+        return next(iter(self.caches.values())).length
+
+    @property
+    def batch(self) -> int | None:
+        return next(iter(self.caches.values())).batch
+
+    @property
+    def numbers_per_token(self) -> int:
+        return sum(cache.numbers_per_token for cache in self.caches.values())
+
+    def numel(self) -> int:
+        return sum(cache.numel() for cache in self.caches.values())
+
+    def nbytes(self) -> int:
+        return sum(cache.nbytes() for cache in self.caches.values())
+
+    def reorder(self, indices: Tensor) -> None:
+        with self.transaction():
+            for cache in self.caches.values():
+                cache.reorder(indices)
+
+    def crop(self, length: int) -> None:
+        with self.transaction():
+            for cache in self.caches.values():
+                cache.crop(length)
+
+    def reset(self) -> None:
+        for cache in self.caches.values():
+            cache.reset()
+
+    def _state(self) -> dict[str, Any]:
+        return {name: cache._state() for name, cache in self.caches.items()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        for name, cache in self.caches.items():
+            cache._restore(state[name])
+
+
+def _check_crop(length: int, seen: int) -> None:
+    if not 0 <= length <= seen:
+        raise ValueError(f"length: expected 0 to {seen}, the tokens seen, got {length}")

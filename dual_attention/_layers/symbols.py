@@ -1,0 +1,72 @@
+"""How the layers of relational attention take symbols: projected, for each sender or each pair, with earlier ones.
+
+Shapes: B batch, G key/value heads, N receivers, M senders, d width of the model, K rows of a library of symbols.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ..functional import RelativeSymbols
+from .continuation import Past
+from .heads import check_sequence, split_heads
+
+Symbols = Tensor | RelativeSymbols
+
+
+def project_symbols(
+    wv: nn.Linear,
+    symbols: Symbols,
+    n_kv_heads: int,
+    *,
+    batch: int,
+    n: int,
+    m: int,
+    relative: bool,
+    past: Past = Past(),  # noqa: B008 (immutable)
+) -> Symbols:
+    """Apply ``W_s`` to symbols and split the heads; shared and relative symbols are told apart by ``relative`` alone.
+
+    A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
+    symbols are those of the M new senders, and relative ones name the earlier senders as well.
+
+    Returns:
+        ``(B or 1, G, M, d_h)``, or :class:`RelativeSymbols` with a library of shape ``(K, G, d_h)`` and an index of
+        the new senders and the earlier ones that are held.
+
+    Raises:
+        TypeError: if relative symbols are given where shared ones are expected.
+        ValueError: if the shape is wrong.
+    """
+    if not isinstance(symbols, Tensor | RelativeSymbols):
+        raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
+    if relative:
+        if isinstance(symbols, Tensor):
+            symbols = RelativeSymbols.from_dense(symbols)
+        expected = (n, past.senders + m, wv.in_features)
+        if tuple(symbols.shape) != expected:
+            raise ValueError(
+                f"symbols: expected position-relative symbols of shape (N, M, d) = {expected}, "
+                f"got {tuple(symbols.shape)}"
+            )
+        symbols = symbols.last_senders(past.held + m)
+        return symbols.with_library(wv(symbols.library).unflatten(-1, (n_kv_heads, -1)))
+    if isinstance(symbols, RelativeSymbols):
+        raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")
+    check_sequence("symbols", symbols, wv.in_features, batch=(1, batch), layer=wv)
+    if symbols.shape[1] != m:
+        raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
+    return split_heads(wv(symbols), n_kv_heads)
+
+
+def with_earlier(
+    past: Past, batch: int, n: int, symbols: Symbols, **keys: Tensor
+) -> tuple[tuple[Tensor, ...], Symbols]:
+    """Keys and projected symbols of the earlier senders in a cache and of the new ones, which it then holds too.
+
+    Relative symbols are not kept: their library serves.
+    """
+    if isinstance(symbols, RelativeSymbols):
+        return past.append(batch, n, **keys), symbols
+    *held, symbols = past.append(batch, n, **keys, symbols=symbols)
+    return tuple(held), symbols

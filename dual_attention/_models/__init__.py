@@ -1,0 +1,1 @@
+"""What models share: their bases, inputs, weights and symbol retrievers."""

@@ -1,0 +1,161 @@
+"""What the bidirectional encoders share: embeddings, positions, and passing tokens through the blocks.
+
+Shapes: B batch, L length, d width of the model, K layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._layers.inputs import check_padding, check_segments, check_tokens, token_positions
+from ..positional_encoding import check_positions, rows_at
+from ..transformer_blocks import NormType, create_norm
+from .passing import Step, Trace, apply_blocks, trace_blocks
+from .token_model import PositionEncoding, TokenModel
+
+
+class EncoderModel(TokenModel):
+    """A bidirectional encoder around given blocks.
+
+    Args:
+        blocks: K of them, not causal.
+        rotary_dim: width of the queries and keys that RoPE turns.
+        vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type, n_token_types, embedding_norm,
+        final_norm, rope_theta: as :class:`~dual_attention.encoder_models.TransformerEncoder`.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        *,
+        rotary_dim: int,
+        vocab_size: int,
+        d_model: int,
+        dropout_rate: float,
+        norm_type: NormType,
+        max_block_size: int,
+        pos_enc_type: PositionEncoding,
+        n_token_types: int,
+        embedding_norm: bool,
+        final_norm: bool,
+        rope_theta: float,
+    ) -> None:
+        super().__init__(len(blocks), vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type)
+        if n_token_types < 0:
+            raise ValueError(f"n_token_types: expected zero or more, got {n_token_types}")
+        self.n_token_types = n_token_types
+
+        self.token_embedder = nn.Embedding(vocab_size, d_model)
+        self.positional_embedder = self.token_type_embedder = None
+        if pos_enc_type == "pos_emb":
+            self.positional_embedder = nn.Embedding(max_block_size, d_model)
+        self.rope = self._rotary_encoding(rotary_dim, rope_theta)
+        if n_token_types:
+            self.token_type_embedder = nn.Embedding(n_token_types, d_model)
+        self.embedding_norm = create_norm(d_model, norm_type if embedding_norm else "none")
+        self.dropout = nn.Dropout(dropout_rate)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = create_norm(d_model, norm_type if final_norm else "none")
+
+    def get_num_params(self) -> int:
+        """Number of parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        token_types: Tensor | None = None,
+    ) -> Tensor:
+        """Represent each token in the light of all tokens of its sequence.
+
+        Args:
+            x: token ids, integers ``(B, L)``.
+            padding_mask: boolean ``(B, L)``; True = a real token. Padding may be on the left or on the right; what
+                stands there does not matter, nor how much of it there is.
+            segments: integers ``(B or 1, L)``: sequences packed into one, end to end, do not see each other, and
+                positions begin again with each. A row may be longer than ``max_block_size`` then, its sequences may
+                not.
+            token_types: integers ``(B, L)`` below ``n_token_types``, by default 0: to which part of its example a
+                token belongs.
+
+        Returns:
+            ``(B, L, d)``.
+
+        Raises:
+            TypeError, ValueError: if an argument has a wrong dtype or shape, a sequence is too long, or an id is out of
+                range.
+        """
+        x, step = self._begin(x, padding_mask, segments, token_types)
+        return self.norm(apply_blocks(step, self.n_layers, x, recompute=self.gradient_checkpointing))
+
+    def trace(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        token_types: Tensor | None = None,
+    ) -> Trace:
+        """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
+        x, step = self._begin(x, padding_mask, segments, token_types)
+        states, maps = trace_blocks(step, self.n_layers, x)
+        return Trace(self.norm(states[-1]), states, maps)
+
+    def _begin(
+        self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
+    ) -> tuple[Tensor, Step]:
+        """What enters the first block, and how each is applied; arguments as :meth:`forward`."""
+        x, positions, arguments = self._enter(x, padding_mask, segments, token_types)
+
+        def step(number: int, x: Tensor, symbols: Any, need_weights: bool = False) -> tuple[Any, Any]:
+            return self._block(number, x, symbols, positions, {**arguments, "need_weights": need_weights})
+
+        return x, step
+
+    def _block(
+        self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        """What a block returns, and the symbols for the next, see :class:`~dual_attention._models.passing.Step`."""
+        return self.blocks[number](x, **arguments), symbols
+
+    def _enter(
+        self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
+        """Embedded tokens ``(B, L, d)``, their positions, and the keyword arguments of all blocks."""
+        check_tokens("x", x, self.vocab_size)
+        batch, length = x.shape
+        check_padding("padding_mask", padding_mask, batch, length)
+        if segments is None and length > self.block_size:
+            raise ValueError(f"x: expected at most max_block_size={self.block_size} tokens, got {length}")
+        check_segments(segments, batch, length)
+        positions = token_positions(padding_mask, segments)
+        if positions is not None:
+            why = f"max_block_size={self.block_size}"
+            check_positions(positions, batch, length, self.block_size - 1, why)
+        arguments: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments}
+        if self.rope is not None:
+            tables = self.rope.tables(length) if positions is None else self.rope.tables_at(positions)
+            # One row for all examples is a table like any other.
+            tables = [table[0] if table.dim() == 3 and len(table) == 1 else table for table in tables]
+            arguments["freqs_cos"], arguments["freqs_sin"] = tables
+        embedded = self.token_embedder(x)
+        if self.positional_embedder is not None:
+            embedded = embedded + rows_at(self.positional_embedder.weight, x, positions, limit="max_block_size")
+        if self.token_type_embedder is not None:
+            token_types = torch.zeros_like(x) if token_types is None else token_types
+            check_tokens("token_types", token_types, self.n_token_types)
+            if token_types.shape != x.shape:
+                raise ValueError(
+                    f"token_types: expected the shape of x, {tuple(x.shape)}, got {tuple(token_types.shape)}"
+                )
+            embedded = embedded + self.token_type_embedder(token_types)
+        elif token_types is not None:
+            raise ValueError("token_types: this model has none, build it with n_token_types")
+        return self.dropout(self.embedding_norm(embedded)), positions, arguments

@@ -1,0 +1,230 @@
+"""Heads of the bidirectional encoders: masked language modelling, and classification of whole sequences.
+
+Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .._layers.heads import check_dropout, check_positive
+from ..functional import activation_function, cross_entropy
+from ..functional.losses import mean_squared_error
+from .encoder import EncoderModel
+from .weights import TiesWeights, differ, fill_tied, init_weights, tie
+
+Pooling = Literal["cls", "mean"]
+Problem = Literal["single_label", "multi_label", "regression"]
+
+
+class EncoderHeadOutput(NamedTuple):
+    """What an encoder with a head returns.
+
+    Attributes:
+        logits: ``(B, L, V)`` or ``(B, C)``; None if only the loss was asked for.
+        loss: a scalar, float32 or wider; None without targets.
+    """
+
+    logits: Tensor | None
+    loss: Tensor | None = None
+
+
+class EncoderForMaskedLM(TiesWeights):
+    """An encoder that predicts tokens which were masked, as BERT is trained.
+
+    Math: logits = W norm(act(W_1 h + b_1)) + b, W the token embedding unless untied
+
+    :func:`dual_attention.data.masked_language.mask_tokens` masks tokens and makes the targets.
+
+    Args:
+        encoder: a :class:`~dual_attention.encoder_models.TransformerEncoder` or
+            :class:`~dual_attention.encoder_models.DualAttnTransformerEncoder`.
+        activation: of the transformation before the output layer.
+        tie_weights: one weight for the token embedding and the output layer.
+        ignore_index: target of a token that is not scored.
+    """
+
+    def __init__(
+        self, encoder: EncoderModel, *, activation: str = "gelu", tie_weights: bool = True, ignore_index: int = -100
+    ) -> None:
+        super().__init__()
+        self.transform = nn.Linear(encoder.d_model, encoder.d_model)
+        self._activate = activation_function(activation)
+        self.transform_norm = nn.LayerNorm(encoder.d_model)
+        self.decoder = nn.Linear(encoder.d_model, encoder.vocab_size)
+        init_weights(self)
+        self.encoder = encoder
+        self.tie_weights = tie_weights
+        self.ignore_index = ignore_index
+        self.register_load_state_dict_pre_hook(_before_loading)
+        self._keep_tied()
+
+    def _tie(self) -> None:
+        if self.tie_weights:
+            tie(self.encoder.token_embedder, self.decoder)
+
+    def get_num_params(self) -> int:
+        """Number of parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(
+        self,
+        x: Tensor,
+        targets: Tensor | None = None,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        token_types: Tensor | None = None,
+        loss_only: bool = False,
+    ) -> EncoderHeadOutput:
+        """Predict the token at each place.
+
+        Args:
+            x: token ids, integers ``(B, L)``, some of them masked.
+            targets: integers ``(B, L)``: the token that belongs at each place, or ``ignore_index`` where none is to be
+                predicted. Padding is not scored.
+            padding_mask, segments, token_types: as :meth:`TransformerEncoder.forward
+                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+            loss_only: no logits are returned, and those of the scored places alone are computed.
+
+        Returns:
+            ``(logits, loss)``: ``(B, L, V)``, and the mean cross-entropy of what is scored, 0 if nothing is.
+
+        Raises:
+            TypeError, ValueError: as the encoder, or if targets are wrong or missing.
+        """
+        if targets is None and loss_only:
+            raise ValueError("loss_only: needs targets")
+        hidden = self.encoder(x, padding_mask=padding_mask, segments=segments, token_types=token_types)
+        if targets is None:
+            return EncoderHeadOutput(self._logits(hidden))
+        if targets.shape != x.shape:
+            raise ValueError(f"targets: expected the shape of x, {tuple(x.shape)}, got {tuple(targets.shape)}")
+        if padding_mask is not None:
+            targets = targets.masked_fill(~padding_mask, self.ignore_index)
+        if loss_only:
+            scored = targets != self.ignore_index
+            hidden, targets = hidden[scored], targets[scored]
+        logits = self._logits(hidden)
+        loss = cross_entropy(logits, targets, ignore_index=self.ignore_index)
+        return EncoderHeadOutput(None if loss_only else logits, loss)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
+
+
+class EncoderForSequenceClassification(nn.Module):
+    """An encoder with a linear classifier, or regression, on whole sequences.
+
+    Args:
+        encoder: as :class:`EncoderForMaskedLM`.
+        n_classes: C, number of classes, or of numbers to predict.
+        problem: ``"single_label"``: one class for each sequence, with cross-entropy; ``"multi_label"``: each class
+            applies or not, with a binary cross-entropy for each; ``"regression"``: numbers, with the squared error.
+        pool: classify the first real token (``"cls"``) or the mean of the real tokens (``"mean"``).
+        dropout_rate: on what is classified; by default the encoder's.
+        ignore_index: single label that is not scored.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderModel,
+        n_classes: int,
+        *,
+        problem: Problem = "single_label",
+        pool: Pooling = "cls",
+        dropout_rate: float | None = None,
+        ignore_index: int = -100,
+    ) -> None:
+        super().__init__()
+        check_positive(n_classes=n_classes)
+        if problem not in get_args(Problem):
+            raise ValueError(f"problem: expected one of {', '.join(get_args(Problem))}, got {problem!r}")
+        if pool not in get_args(Pooling):
+            raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
+        rate = encoder.dropout_rate if dropout_rate is None else check_dropout("dropout_rate", dropout_rate)
+        self.n_classes = n_classes
+        self.problem: Problem = problem
+        self.pool: Pooling = pool
+        self.ignore_index = ignore_index
+        self.dropout = nn.Dropout(rate)
+        self.classifier = nn.Linear(encoder.d_model, n_classes)
+        init_weights(self)
+        self.encoder = encoder
+
+    def get_num_params(self) -> int:
+        """Number of parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(
+        self,
+        x: Tensor,
+        targets: Tensor | None = None,
+        *,
+        padding_mask: Tensor | None = None,
+        token_types: Tensor | None = None,
+    ) -> EncoderHeadOutput:
+        """Classify sequences.
+
+        Args:
+            x: token ids, integers ``(B, L)``.
+            targets: for ``"single_label"`` classes, integers ``(B,)``; for ``"multi_label"`` 0 or 1, of any dtype,
+                ``(B, C)``; for ``"regression"`` floating point ``(B, C)``.
+            padding_mask, token_types: as :meth:`TransformerEncoder.forward
+                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+
+        Returns:
+            ``(logits, loss)``: ``(B, C)`` and the mean loss. Of a sequence without real tokens the mean is zero.
+
+        Raises:
+            TypeError, ValueError: as the encoder, or if targets are wrong.
+        """
+        hidden = self.encoder(x, padding_mask=padding_mask, token_types=token_types)
+        logits = self.classifier(self.dropout(pooled(hidden, padding_mask, self.pool)))
+        return EncoderHeadOutput(logits, None if targets is None else self._loss(logits, targets))
+
+    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        if self.problem == "single_label":
+            return cross_entropy(logits, targets, ignore_index=self.ignore_index)
+        if self.problem == "regression":
+            return mean_squared_error(logits, targets)
+        if targets.shape != logits.shape:
+            raise ValueError(f"targets: expected shape {tuple(logits.shape)}, got {tuple(targets.shape)}")
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
+
+
+def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor:
+    """The first or the mean of the real tokens: ``(B, L, d) -> (B, d)``."""
+    if not hidden.shape[1]:
+        raise ValueError("x: expected at least one token, got none")
+    if padding_mask is None:
+        return hidden[:, 0] if pool == "cls" else hidden.mean(dim=1)
+    if pool == "cls":
+        first = padding_mask.long().argmax(dim=1)
+        return hidden.gather(1, first[:, None, None].expand(-1, 1, hidden.shape[2])).squeeze(1)
+    real = padding_mask[..., None]
+    return hidden.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1).clamp_min(1)
+
+
+def _names(prefix: str) -> tuple[str, str]:
+    return f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
+
+
+def _before_loading(
+    model: EncoderForMaskedLM,
+    state_dict: dict[str, Any],
+    prefix: str,
+    local_metadata: dict[str, Any],
+    strict: bool,
+    missing_keys: list[str],
+    unexpected_keys: list[str],
+    error_msgs: list[str],
+) -> None:
+    """A tied weight may be there under either of its names, but not be two."""
+    if model.tie_weights and not fill_tied(state_dict, _names(prefix)):
+        error_msgs.append(differ(_names(prefix)))

@@ -1,0 +1,386 @@
+"""What both language models share: all but their blocks.
+
+Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, V size of the
+vocabulary, L layers.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._layers.cache import Cache, CacheGroup
+from .._layers.continuation import leaves_cache_whole, parts
+from .._layers.inputs import check_tokens
+from ..functional import cross_entropy, linear_cross_entropy
+from ..generation import Generates
+from ..positional_encoding import RotaryPositionalEncoding
+from ..relational_attention import Symbols
+from ..transformer_blocks import NormType, create_norm
+from .flops import A100, PER_PRODUCT, pair_products, weights_used
+from .inputs import IGNORED, check_masks, check_targets, token_positions
+from .passing import Step, Trace, apply_blocks, trace_blocks
+from .token_model import PositionEncoding, TokenModel
+from .weights import TiesWeights, tie
+
+__all__ = ["LanguageModel", "LanguageModelOutput"]
+
+
+class LanguageModelOutput(NamedTuple):
+    """What a language model returns.
+
+    Attributes:
+        logits: ``(B, N, V)``; ``(B, 1, V)`` or None if asked for less.
+        loss: mean cross-entropy of the targets in nats, a scalar; None without targets.
+    """
+
+    logits: Tensor | None
+    loss: Tensor | None = None
+
+
+class Layers(nn.ModuleDict):
+    """The layers under the names of published state dicts."""
+
+    token_embedder: nn.Embedding
+    positional_embedder: nn.Embedding
+    dropout: nn.Dropout
+    symbol_retrievers: nn.ModuleList
+    blocks: nn.ModuleList
+    norm: nn.Module
+    final_out: nn.Linear
+
+
+class BlockInputs(NamedTuple):
+    """What every block is given beside its tokens: the keyword arguments of blocks, and positions for symbols."""
+
+    arguments: dict[str, Any]
+    positions: Tensor | None
+
+
+@contextmanager
+def on_device(device: torch.device | str | None) -> Iterator[None]:
+    """Make new tensors on a device; None leaves that as it is."""
+    if device is None:
+        yield
+    else:
+        with torch.device(device):
+            yield
+
+
+class LanguageModel(Generates, TiesWeights, TokenModel):
+    """A decoder-only language model around given blocks.
+
+    Args:
+        blocks: L of them, causal.
+        symbol_retrievers: one for each block, or none at all.
+        rotary_dim: width of the queries and keys that RoPE turns.
+        vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type, tie_weights, final_norm,
+        output_bias, rope_theta: as :class:`~dual_attention.language_models.TransformerLM`.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        symbol_retrievers: Sequence[nn.Module],
+        *,
+        rotary_dim: int,
+        vocab_size: int,
+        d_model: int,
+        dropout_rate: float,
+        norm_type: NormType,
+        max_block_size: int,
+        pos_enc_type: PositionEncoding,
+        tie_weights: bool,
+        final_norm: bool,
+        output_bias: bool,
+        rope_theta: float,
+    ) -> None:
+        super().__init__(len(blocks), vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type)
+        self.tie_weights = tie_weights
+
+        layers: dict[str, nn.Module] = {
+            "token_embedder": nn.Embedding(vocab_size, d_model),
+            "dropout": nn.Dropout(dropout_rate),
+            "blocks": nn.ModuleList(blocks),
+            "norm": create_norm(d_model, norm_type if final_norm else "none"),
+            "final_out": nn.Linear(d_model, vocab_size, bias=output_bias),
+        }
+        if symbol_retrievers:
+            layers["symbol_retrievers"] = nn.ModuleList(symbol_retrievers)
+        if pos_enc_type == "pos_emb":
+            layers["positional_embedder"] = nn.Embedding(max_block_size, d_model)
+        self.layers = Layers(layers)
+        self.rope = self._rotary_encoding(rotary_dim, rope_theta)
+
+    # ---- parameters
+
+    def _finish(self, dtype: torch.dtype | None) -> None:
+        """The last step of every constructor."""
+        self._keep_tied()
+        self.init_weights()
+        self.to(dtype=dtype)
+
+    def _tie(self) -> None:
+        embedder, out = self.layers.token_embedder, self.layers.final_out
+        if self.tie_weights and isinstance(embedder, nn.Embedding) and isinstance(out, nn.Linear):  # not wrapped
+            tie(out, embedder)
+
+    @property
+    def freqs_cos(self) -> Tensor:
+        """RoPE's cosines, ``(max_block_size, width / 2)``."""
+        return self._rotary().freqs_cos
+
+    @property
+    def freqs_sin(self) -> Tensor:
+        """RoPE's sines, ``(max_block_size, width / 2)``."""
+        return self._rotary().freqs_sin
+
+    def _rotary(self) -> RotaryPositionalEncoding:
+        if self.rope is None:
+            raise AttributeError(f"there are no rotary tables with pos_enc_type={self.pos_enc_type!r}")
+        return self.rope
+
+    def get_num_params(self, non_embedding: bool = True, *, trainable_only: bool = False) -> int:
+        """Number of parameters, each counted once under however many names.
+
+        Args:
+            non_embedding: leave out tables that are only looked up: learned positions, and the token embedding unless
+                it is the output matrix, too.
+            trainable_only: leave out what is frozen, as the parameter counts of the paper do with symbol libraries.
+        """
+        left_out: list[nn.Module] = []
+        if non_embedding and self.pos_enc_type == "pos_emb":
+            left_out.append(self.layers.positional_embedder)
+        if non_embedding and self.layers.token_embedder.weight is not self.layers.final_out.weight:
+            left_out.append(self.layers.token_embedder)
+        skipped = {id(parameter) for module in left_out for parameter in module.parameters()}
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if id(parameter) not in skipped and (parameter.requires_grad or not trainable_only)
+        )
+
+    def flops_per_token(self, length: int | None = None) -> int:
+        """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
+
+        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B): six for each weight of a
+        matrix product, and for attention as if nothing were masked. A weight counts as often as it is used, so the
+        weights of a shared symbol retriever count for every layer.
+
+        Args:
+            length: by default the context length.
+        """
+        weights = weights_used([*self.layers.blocks, *self._retrievers_used(), self.layers.final_out])
+        pairs = sum(pair_products(block) for block in self.layers.blocks)
+        return PER_PRODUCT * (weights + pairs * (self.block_size if length is None else length))
+
+    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
+        """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
+
+        Args:
+            fwdbwd_per_iter: sequences of the context length in an iteration.
+            dt: seconds it took.
+            flops_promised: of the device, per second; by default those of an A100 in bfloat16.
+        """
+        return self.flops_per_token() * self.block_size * fwdbwd_per_iter / dt / flops_promised
+
+    # ---- forward
+
+    @leaves_cache_whole
+    def forward(
+        self,
+        x: Tensor,
+        targets: Tensor | None = None,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        all_logits: bool = True,
+        loss_only: bool = False,
+    ) -> LanguageModelOutput:
+        """Predict the next token at every position.
+
+        Args:
+            x: token ids, integers ``(B, N)``; with a cache from :meth:`new_cache` the new ones alone.
+            targets: integers ``(B, N)``: the token after each, or -1 where there is nothing to predict. Nothing is
+                shifted here. Padding is not scored.
+            padding_mask: boolean, ``(B, t + N)``; True = a real token. Padding may be on either side.
+            segments: integers ``(B or 1, N)``: sequences packed into one, end to end, do not see each other, and
+                positions begin again with each. A row may be longer than the context then, its sequences may not.
+            positions: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each sequence.
+            cache: what is kept of t earlier tokens; these are appended.
+            all_logits: otherwise those of the last position alone, ``(B, 1, V)``.
+            loss_only: no logits at all. Whenever the loss is not computed from returned logits, it is computed without
+                holding all of them, see :func:`~dual_attention.functional.linear_cross_entropy`.
+
+        Returns:
+            ``(logits, loss)``.
+
+        Raises:
+            TypeError, ValueError: if an argument is of the wrong dtype or shape, the sequence is longer than the
+                context, or a token on the CPU is out of range. A cache is then as it was.
+        """
+        if loss_only and targets is None:
+            raise ValueError("loss_only: needs targets")
+        start = 0 if cache is None else cache.length
+        hidden = self.hidden(x, padding_mask=padding_mask, segments=segments, positions=positions, cache=cache)
+        if targets is not None:
+            check_targets(targets, x)
+        logits = loss = None
+        if not loss_only:
+            logits = self.layers.final_out(hidden if all_logits else hidden[:, -1:])
+        if targets is not None:
+            if padding_mask is not None:
+                targets = targets.masked_fill(~padding_mask[:, start:], IGNORED)
+            loss = self._loss(hidden, logits if all_logits else None, targets)
+        return LanguageModelOutput(logits, loss)
+
+    def loss(self, x: Tensor, targets: Tensor, **arguments: Any) -> Tensor:
+        """Mean cross-entropy in nats, without logits.
+
+        What wraps a model to compile or distribute it knows its call alone: ``wrapped(x, targets, loss_only=True)``.
+        """
+        return self(x, targets, loss_only=True, **arguments)[1]
+
+    @leaves_cache_whole
+    def hidden(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """What the output layer reads, ``(B, N, d)``; arguments as :meth:`forward`."""
+        x, step = self._begin(x, padding_mask, segments, positions, cache)
+        recompute = self.gradient_checkpointing and cache is None
+        return self.layers.norm(apply_blocks(step, self.n_layers, x, recompute=recompute))
+
+    @leaves_cache_whole
+    def trace(
+        self,
+        x: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Trace:
+        """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
+        x, step = self._begin(x, padding_mask, segments, positions, cache)
+        states, maps = trace_blocks(step, self.n_layers, x)
+        return Trace(self.layers.norm(states[-1]), states, maps)
+
+    def _begin(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None,
+        segments: Tensor | None,
+        positions: Tensor | None,
+        cache: Cache | None,
+    ) -> tuple[Tensor, Step]:
+        """What enters the first block, and how each is applied; arguments as :meth:`forward`."""
+        caches = self._caches(cache)
+        start = 0 if cache is None else cache.length
+        x, inputs = self._enter(x, padding_mask, segments, positions, start, cached=cache is not None)
+
+        def step(number: int, x: Tensor, symbols: Symbols | None, need_weights: bool = False) -> tuple[Any, Any]:
+            return self._block(number, x, symbols, inputs, caches[number], need_weights)
+
+        return x, step
+
+    @abstractmethod
+    def _block(
+        self,
+        number: int,
+        x: Tensor,
+        symbols: Symbols | None,
+        inputs: BlockInputs,
+        caches: dict[str, Cache],
+        need_weights: bool = False,
+    ) -> tuple[Any, Symbols | None]:
+        """One block with all that gradient checkpointing has to repeat; see :class:`.passing.Step`."""
+
+    def _retrievers_used(self) -> Sequence[nn.Module]:
+        """Symbol retrievers, as often as a forward pass calls them."""
+        return ()
+
+    # ---- cache
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache of all that layers keep of earlier tokens, to decode token by token or in chunks.
+
+        Args:
+            max_length: most tokens to come; memory for them is reserved at once.
+        """
+        kinds: dict[str, Sequence[Any]] = {"blocks": list(self.layers.blocks), "symbols": self._retrievers_used()}
+        return CacheGroup(
+            {
+                kind: CacheGroup({str(layer): part.new_cache(max_length) for layer, part in enumerate(modules)})
+                for kind, modules in kinds.items()
+                if modules
+            }
+        )
+
+    def _caches(self, cache: Cache | None) -> list[dict[str, Cache]]:
+        """The caches of each layer: of its block, and of its symbols if it retrieves any."""
+        counts = {"blocks": self.n_layers, "symbols": len(self._retrievers_used())}
+        caches: list[dict[str, Cache]] = [{} for _ in range(self.n_layers)]
+        for name, group in parts(cache, tuple(name for name, count in counts.items() if count)).items():
+            for layer, part in parts(group, tuple(map(str, range(counts[name])))).items():
+                if part is not None:
+                    caches[int(layer)][name] = part
+        return caches
+
+    # ---- from tokens to the first block, and from the last to the loss
+
+    def _enter(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None,
+        segments: Tensor | None,
+        positions: Tensor | None,
+        start: int,
+        *,
+        cached: bool,
+    ) -> tuple[Tensor, BlockInputs]:
+        """Embedded tokens with their positions, and what every block is given beside them."""
+        check_tokens("x", x, self.vocab_size)
+        check_masks(x, padding_mask, segments, start, cached)
+        positions = token_positions(x, padding_mask, segments, positions, start, self.block_size)
+        length = x.shape[1]
+        arguments: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments}
+        if self.rope is not None:
+            arguments["freqs_cos"], arguments["freqs_sin"] = self._rotary_tables(positions, start, length)
+        embedded = self.layers.token_embedder(x)
+        if self.pos_enc_type == "pos_emb":
+            if positions is None:
+                place = torch.arange(start, start + length, device=x.device)
+            else:
+                place = positions
+            embedded = embedded + self.layers.positional_embedder(place)
+        return self.layers.dropout(embedded), BlockInputs(arguments, positions)
+
+    def _rotary_tables(self, positions: Tensor | None, start: int, length: int) -> tuple[Tensor, Tensor]:
+        """Tables whose rows from ``start`` on belong to the new tokens; the blocks read no others."""
+        rope = self._rotary()
+        if positions is None:
+            return rope.tables(start + length)
+        where = positions[0] if positions.shape[0] == 1 else positions
+        cos, sin = (nn.functional.pad(table[where], (0, 0, start, 0)) for table in (rope.freqs_cos, rope.freqs_sin))
+        return cos, sin
+
+    def _loss(self, hidden: Tensor, logits: Tensor | None, targets: Tensor) -> Tensor:
+        if logits is not None:
+            return cross_entropy(logits, targets, ignore_index=IGNORED)
+        out = self.layers.final_out
+        if type(out) is not nn.Linear:  # an adapter or a quantised layer, say: what it computes is what counts
+            return cross_entropy(out(hidden), targets, ignore_index=IGNORED)
+        return linear_cross_entropy(hidden, out.weight, targets, out.bias, ignore_index=IGNORED)

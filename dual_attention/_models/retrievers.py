@@ -1,0 +1,146 @@
+"""Symbol retrievers by name, as the models take them in their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+
+from .._layers.cache import Cache
+from .._layers.symbols import Symbols
+from ..symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+
+# Those of sequences, and those of images.
+SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative"]
+SymbolRetrieval = Literal[
+    "symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative", "position_relative_2d"
+]
+
+_CLASSES = {
+    "symbolic_attention": SymbolicAttention,
+    "rel_sym_attn": RelationalSymbolicAttention,
+    "positional_symbols": PositionalSymbolRetriever,
+    "position_relative": PositionRelativeSymbolRetriever,
+    "position_relative_2d": PositionRelativeSymbolRetriever2D,
+}
+
+
+def create_symbol_retriever(
+    symbol_retrieval: str, kwargs: Mapping[str, Any], choices: Any = SequenceSymbolRetrieval
+) -> nn.Module:
+    """The symbol retriever of that name, built with ``kwargs``; ``choices`` is the Literal of the names allowed."""
+    if symbol_retrieval not in get_args(choices):
+        raise ValueError(f"symbol_retrieval: expected one of {', '.join(get_args(choices))}, got {symbol_retrieval!r}")
+    return _CLASSES[symbol_retrieval](**kwargs)
+
+
+def check_symbols_fit(
+    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: Mapping[str, Any] | None, name: str = "ra_kwargs"
+) -> None:
+    """Check that relational heads, if there are any, expect the kind of symbols that will be retrieved.
+
+    Raises:
+        ValueError: if the one is relative to positions and the other is not.
+    """
+    relative = symbol_retrieval.startswith("position_relative")
+    if n_heads_ra and relative != (ra_kwargs or {}).get("use_relative_positional_symbols", False):
+        raise ValueError(
+            f"{name}: symbol_retrieval={symbol_retrieval!r} needs use_relative_positional_symbols={relative}"
+        )
+
+
+def retriever_config(config: Mapping[str, bool] | None) -> dict[str, bool]:
+    """``symbol_retriever_config`` with its defaults, as a new dict.
+
+    Raises:
+        ValueError: for a key that is unknown.
+    """
+    defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False}
+    unknown = sorted(set(config or {}) - set(defaults))
+    if unknown:
+        raise ValueError(
+            f"symbol_retriever_config: expected the keys {', '.join(defaults)}, got {', '.join(map(repr, unknown))}"
+        )
+    return defaults | dict(config or {})
+
+
+def create_retrievers(
+    symbol_retrieval: SequenceSymbolRetrieval,
+    kwargs: Mapping[str, Any],
+    config: Mapping[str, bool],
+    n_layers: int,
+    d_model: int,
+) -> list[nn.Module]:
+    """A symbol retriever for each layer of a causal model, or the same for all.
+
+    Raises:
+        ValueError: if it would see later tokens, or its symbols have another width than the model.
+    """
+    shared = config["shared_symbol_retriever"]
+    retrievers = [create_symbol_retriever(symbol_retrieval, kwargs) for _ in range(1 if shared else n_layers)]
+    first = retrievers[0]
+    if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
+        raise ValueError(
+            "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
+        )
+    check_symbol_width(first, d_model)
+    return retrievers * n_layers if shared else retrievers
+
+
+def tie_symbol_libraries(retrievers: Sequence[nn.Module]) -> None:
+    """Let all retrievers, of one class, have the symbols of the first."""
+
+    def owner_of_library(retriever: nn.Module) -> tuple[nn.Module, str]:
+        if isinstance(retriever, PositionRelativeSymbolRetriever):
+            return retriever, "rel_pos_enc"
+        if isinstance(retriever, RelationalSymbolicAttention):
+            return retriever.symbolic_attention, "symbol_library"
+        return retriever, "symbol_library"
+
+    first, name = owner_of_library(retrievers[0])
+    for retriever in retrievers[1:]:
+        if hasattr(first, name):  # sinusoids are the same without it
+            setattr(owner_of_library(retriever)[0], name, getattr(first, name))
+
+
+def check_symbol_width(retriever: nn.Module, d_model: int, name: str = "symbol_retrieval_kwargs") -> None:
+    """Raise ``ValueError`` unless a retriever's symbols are as wide as the model."""
+    argument = "d_model" if hasattr(retriever, "d_model") else "symbol_dim"
+    if getattr(retriever, argument) != d_model:
+        raise ValueError(
+            f"{name}: expected {argument}={d_model}, the width of the model, got {getattr(retriever, argument)}"
+        )
+
+
+def retrieve_symbols(
+    retriever: nn.Module, x: Tensor, positions: Tensor | None = None, cache: Cache | None = None
+) -> Symbols:
+    """Symbols for the tokens ``x`` ``(B, L, d)`` of sequences.
+
+    Args:
+        positions: integers ``(B or 1, L)``, where there is padding or sequences are packed; see
+            :mod:`dual_attention.symbol_retrieval`.
+        cache: of the retriever; ``x`` then holds new tokens alone.
+
+    Raises:
+        ValueError: if a token's neighbourhood would reach beyond the end of its sequence.
+    """
+    reaches_on = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
+    if positions is not None and reaches_on:
+        raise ValueError(
+            "padding masks and segments: with 'rel_sym_attn' need causal_nbhd=True; with causal_nbhd=False the "
+            "neighbourhoods of an example's last tokens would reach into what comes after it"
+        )
+    if isinstance(retriever, PositionalSymbolRetriever):
+        rows = 1 if positions is None else len(positions)  # the same in every example: projected once
+        if cache is None:
+            return retriever(x[:rows], positions=positions)
+        return retriever(x, cache=cache, positions=positions)[:rows]
+    return retriever(x, cache=cache, positions=positions)

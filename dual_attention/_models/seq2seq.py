@@ -1,0 +1,421 @@
+"""What the sequence-to-sequence models share: embeddings, positions, output layer, loss, decoding with a cache.
+
+Shapes: B batch, S length of the source, T length of the target, t earlier target positions in a cache, d width of the
+model, V classes, or width of a vector output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .._layers.cache import Cache, CacheGroup
+from .._layers.continuation import leaves_cache_whole, parts
+from .._layers.heads import check_dropout, check_positive
+from .._layers.inputs import check_padding, check_tokens, check_vectors, token_positions
+from .._layers.symbols import Symbols
+from ..functional import cross_entropy
+from ..functional.losses import mean_squared_error
+from ..generation.targets import GeneratesTargets
+from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
+from .flops import A100, PER_PRODUCT, pair_products, weights_used
+from .passing import apply_blocks
+from .weights import TiesWeights, differ, fill_tied, move_prefix, tie, untie
+
+PositionEncoding = Literal["sinusoidal", "learned", "none"]
+LossType = Literal["cross_entropy", "mse"]
+EmbeddingInit = Literal["published", "scaled"]
+Side = Literal["encoder", "decoder"]
+
+# How the two kinds of input name their size.
+_SIZES = {"token": "vocab_size", "vector": "dim"}
+_POSITIONS = {"sinusoidal": SinusoidalPositionalEncoding, "learned": LearnedPositionalEmbeddings}
+
+_EMBEDDING, _OUTPUT = "layers.target_embedder.", "layers.final_out."
+# The published package makes the output layer a part of the embedding, named `weights`, and so ties nothing.
+_PUBLISHED = "layers.target_embedder.weights."
+
+
+class Seq2SeqModel(GeneratesTargets, TiesWeights):
+    """What all of them share: all but the kind of their blocks, and the symbols that those are given.
+
+    Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
+    """
+
+    gradient_checkpointing: bool = False
+    """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
+
+    encoder_is_optional: bool = False
+    """Whether a model of this kind may have no encoder blocks."""
+
+    def __init__(
+        self,
+        input_spec: Mapping[str, Any],
+        output_spec: Mapping[str, Any],
+        d_model: int,
+        out_dim: int,
+        encoder_blocks: Sequence[nn.Module],
+        decoder_blocks: Sequence[nn.Module],
+        encoder_kwargs: Mapping[str, Any],
+        decoder_kwargs: Mapping[str, Any],
+        in_block_size: int,
+        out_block_size: int,
+        tie_weights: bool,
+        loss_ignore_idx: int,
+        loss_type: LossType | None,
+        pos_enc: PositionEncoding,
+        embedding_dropout: float,
+        embedding_init: EmbeddingInit | None,
+    ) -> None:
+        super().__init__()
+        check_positive(d_model=d_model, out_dim=out_dim, in_block_size=in_block_size, out_block_size=out_block_size)
+        check_positive(n_layers_dec=len(decoder_blocks))
+        if not self.encoder_is_optional:
+            check_positive(n_layers_enc=len(encoder_blocks))
+        if pos_enc not in (*_POSITIONS, "none"):
+            raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {pos_enc!r}")
+        if loss_type not in (None, "cross_entropy", "mse"):
+            raise ValueError(f"loss_type: expected 'cross_entropy', 'mse' or None, got {loss_type!r}")
+        if embedding_init not in (None, "published", "scaled"):
+            raise ValueError(f"embedding_init: expected 'published', 'scaled' or None, got {embedding_init!r}")
+        self.input_spec = _checked_spec("input_spec", input_spec)
+        self.output_spec = _checked_spec("output_spec", output_spec)
+        of_tokens = self.output_spec["type"] == "token"
+        self.d_model = d_model
+        self.out_dim = out_dim
+        self.n_layers_enc = len(encoder_blocks)
+        self.n_layers_dec = len(decoder_blocks)
+        self.encoder_kwargs = dict(encoder_kwargs)
+        self.decoder_kwargs = dict(decoder_kwargs)
+        self.in_block_size = in_block_size
+        self.out_block_size = out_block_size
+        self.loss_ignore_idx = loss_ignore_idx
+        self.loss_type: LossType = loss_type or ("cross_entropy" if of_tokens else "mse")
+        self.pos_enc = pos_enc
+        self.tie_weights = tie_weights and of_tokens
+
+        def positions(longest: int) -> nn.Module:
+            if pos_enc == "none":
+                return nn.Dropout(check_dropout("embedding_dropout", embedding_dropout))
+            return _POSITIONS[pos_enc](d_model, dropout=embedding_dropout, max_len=longest)
+
+        self.layers = nn.ModuleDict(
+            {
+                "source_embedder": _embedder(self.input_spec, d_model),
+                "target_embedder": _embedder(self.output_spec, d_model),
+                "source_pos_embedder": positions(in_block_size),
+                "target_pos_embedder": positions(out_block_size),
+                "encoder_blocks": nn.ModuleList(encoder_blocks),
+                "decoder_blocks": nn.ModuleList(decoder_blocks),
+                "final_out": nn.Linear(d_model, out_dim),
+            }
+        )
+        if embedding_init == "scaled" or (embedding_init is None and self.tie_weights):
+            for embedding in (self.layers["source_embedder"], self.layers["target_embedder"]):
+                if isinstance(embedding, nn.Embedding):
+                    nn.init.normal_(embedding.weight, std=d_model**-0.5)
+        if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
+            raise ValueError(
+                f"tie_weights: needs out_dim to be the vocab_size of output_spec, got out_dim={self.out_dim} and "
+                f"vocab_size={self.output_spec['vocab_size']}; tie_weights=False has no such condition"
+            )
+        self.register_load_state_dict_pre_hook(_before_loading)
+        self._keep_tied()
+
+    def _tie(self) -> None:
+        if self.tie_weights:
+            tie(self.layers["target_embedder"], self.layers["final_out"])
+
+    def untie_weights(self) -> None:
+        """Give the output layer a weight of its own, which begins as the embedding's. Build optimisers after this."""
+        if self.tie_weights:
+            untie(self.layers["target_embedder"], self.layers["final_out"])
+            self.tie_weights = False
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no target position sees a later one."""
+        return all(block.causal for block in self._blocks("decoder"))
+
+    @property
+    def memory_dim(self) -> int:
+        """Width of what the decoder reads of the source."""
+        return self.d_model
+
+    def get_num_params(self) -> int:
+        """Number of parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
+        """Floating-point operations of a training step for one pair of source and target, forward and backward.
+
+        Counted as :meth:`LanguageModel.flops_per_token
+        <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
+        through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
+        target in all else.
+
+        Args:
+            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
+        """
+        s = self.in_block_size if source_length is None else source_length
+        t = self.out_block_size if target_length is None else target_length
+        encoder, decoder = self._parts_of_encoder(), self._blocks("decoder")
+        crosses = [part.cross_attn for block in decoder for part in block.modules() if hasattr(part, "cross_attn")]
+        context = [layer for cross in crosses for layer in (cross.wk, cross.wv)]
+        of_source = [self.layers["source_embedder"], *encoder, *context]
+        of_target = [
+            self.layers["target_embedder"],
+            *decoder,
+            *self._retrievers_used("decoder"),
+            self.layers["final_out"],
+        ]
+        for_source = weights_used(of_source)
+        for_target = weights_used(of_target) - weights_used(context)
+        cross = sum(pair_products(attention) for attention in crosses)
+        own = sum(pair_products(block) for block in decoder) - cross
+        pairs = sum(pair_products(block) for block in encoder) * s * s + own * t * t + cross * t * s
+        return PER_PRODUCT * (for_source * s + for_target * t + pairs)
+
+    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
+        """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
+
+        Args:
+            fwdbwd_per_iter: pairs of source and target, of the largest lengths, in an iteration.
+            dt: seconds it took.
+            flops_promised: of the device, per second; by default those of an A100 in bfloat16.
+        """
+        return self.flops_per_pair() * fwdbwd_per_iter / dt / flops_promised
+
+    def forward(
+        self,
+        x: Tensor,
+        y: Tensor,
+        targets: Tensor | None = None,
+        *,
+        source_padding_mask: Tensor | None = None,
+        target_padding_mask: Tensor | None = None,
+        loss_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Predict each position of the target from the source and, with a causal decoder, the target up to it.
+
+        Padding may be on the left or on the right. What stands there does not matter, nor how much of it there is.
+
+        Args:
+            x: source: token ids ``(B, S)`` or vectors ``(B, S, dim)``.
+            y: what the decoder reads, token ids ``(B, T)`` or vectors ``(B, T, dim)``: the target one position late,
+                after a start token.
+            targets: what to predict: classes, integers ``(B, T)``, or with ``loss_type="mse"`` vectors ``(B, T, V)``.
+            source_padding_mask, target_padding_mask: boolean ``(B, S)`` and ``(B, T)``; True = a real position. What
+                is padding in ``y`` is not scored.
+            loss_mask: boolean ``(B, T)``; True = scored. A class ``loss_ignore_idx`` is not, either.
+
+        Returns:
+            With targets ``(logits, loss)``: ``(B, T, V)`` and the mean loss of what is scored, 0 if nothing is. Without
+            them the logits ``(B, 1, V)`` of the last real position, and None; :meth:`decode` gives those of all.
+
+        Raises:
+            TypeError, ValueError: if a shape, dtype or length is wrong, or a token id is out of range.
+        """
+        memory = self.encode(x, source_padding_mask=source_padding_mask)
+        hidden = self._decode(y, memory, source_padding_mask, target_padding_mask, None)
+        check_padding("loss_mask", loss_mask, *hidden.shape[:2])
+        final_out = self.layers["final_out"]
+        if targets is None:
+            return final_out(_last(hidden, target_padding_mask)), None
+        masks = [mask for mask in (target_padding_mask, loss_mask) if mask is not None]
+        scored = torch.stack(masks).all(dim=0) if masks else None
+        logits = final_out(hidden)
+        if self.loss_type == "mse":
+            if not targets.is_floating_point():
+                raise TypeError(
+                    f"targets: expected floating-point vectors, since loss_type='mse', got dtype {targets.dtype}; "
+                    "classes need loss_type='cross_entropy'"
+                )
+            return logits, mean_squared_error(logits, targets, scored)
+        if scored is not None and targets.shape == scored.shape:
+            targets = targets.masked_fill(~scored, self.loss_ignore_idx)
+        return logits, cross_entropy(logits, targets, ignore_index=self.loss_ignore_idx)
+
+    def encode(self, x: Tensor, *, source_padding_mask: Tensor | None = None) -> Tensor:
+        """The memory ``(B, S, memory_dim)`` that the decoder attends to; arguments as :meth:`forward`."""
+        _check_input("x", x, self.input_spec, "in_block_size", self.in_block_size)
+        check_padding("source_padding_mask", source_padding_mask, *x.shape[:2])
+        positions = token_positions(source_padding_mask)
+        return self._remember(self._embed("source", x, positions), positions, source_padding_mask)
+
+    def _remember(self, source: Tensor, positions: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        """The memory, of the embedded source ``(B, S, d)``."""
+        return self._apply_blocks("encoder", source, (), positions, None, padding_mask=padding_mask)
+
+    @leaves_cache_whole
+    def decode(
+        self,
+        y: Tensor,
+        memory: Tensor,
+        *,
+        source_padding_mask: Tensor | None = None,
+        target_padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Logits ``(B, T, V)`` of all positions of a target, given the memory ``(B, S, memory_dim)`` of :meth:`encode`.
+
+        Args:
+            y: target as in :meth:`forward`; with a cache, the new positions alone.
+            source_padding_mask: boolean ``(B, S)``; True = a real position.
+            target_padding_mask: boolean ``(B, t + T)``, of the earlier positions too.
+            cache: from :meth:`new_cache`; these positions are appended. The memory is read by the first call; later
+                ones must give one of the same shape.
+
+        Raises:
+            TypeError, ValueError: as :meth:`forward`, or for a cache that does not fit. The cache is then as it was.
+        """
+        return self.layers["final_out"](self._decode(y, memory, source_padding_mask, target_padding_mask, cache))
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache for :meth:`decode`; ``max_length``: most positions to come, reserved at once."""
+        caches: dict[str, Cache] = {}
+        for name, path in self._cache_names("decoder").items():
+            module: Any = self.get_submodule(path)
+            caches[name] = module.new_cache(max_length)
+        return CacheGroup(caches)
+
+    def _decode(
+        self,
+        y: Tensor,
+        memory: Tensor,
+        source_padding_mask: Tensor | None,
+        target_padding_mask: Tensor | None,
+        cache: Cache | None,
+    ) -> Tensor:
+        """What the decoder blocks make of ``y``, ``(B, T, d)``."""
+        seen = 0 if cache is None else cache.length
+        _check_input("y", y, self.output_spec, "out_block_size", self.out_block_size, seen)
+        batch, length = y.shape[:2]
+        if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.memory_dim:
+            raise ValueError(
+                f"memory: expected shape (batch, length, width) = ({batch}, length, {self.memory_dim}), with as many "
+                f"sources as there are targets, got {tuple(memory.shape)}"
+            )
+        check_padding("source_padding_mask", source_padding_mask, *memory.shape[:2])
+        check_padding("target_padding_mask", target_padding_mask, batch, seen + length)
+        positions = token_positions(target_padding_mask, after=seen)
+        # Symbols count on by themselves; the embedding has no memory of what it saw.
+        places = torch.arange(seen, seen + length, device=y.device)[None] if seen and positions is None else positions
+        y = self._embed("target", y, places)
+        masks = {"padding_mask": target_padding_mask, "context_padding_mask": source_padding_mask}
+        return self._apply_blocks("decoder", y, (memory,), positions, cache, **masks)
+
+    def _embed(self, name: str, x: Tensor, positions: Tensor | None) -> Tensor:
+        x = self.layers[f"{name}_embedder"](x)
+        place = self.layers[f"{name}_pos_embedder"]
+        return place(x) if self.pos_enc == "none" else place(x, positions)
+
+    def _apply_blocks(
+        self,
+        side: Side,
+        x: Tensor,
+        context: tuple[Tensor, ...],
+        positions: Tensor | None,
+        cache: Cache | None,
+        **masks: Tensor | None,
+    ) -> Tensor:
+        caches = parts(cache, tuple(self._cache_names(side)))
+        blocks = self._blocks(side)
+
+        def step(number: int, x: Tensor, symbols: tuple[Symbols, ...] | None) -> tuple[Tensor, tuple[Symbols, ...]]:
+            symbols = self._symbols(side, x, positions, caches, number, symbols or ())
+            return blocks[number](x, *context, *symbols, cache=caches[f"block{number}"], **masks), symbols
+
+        recompute = self.gradient_checkpointing and cache is None
+        return apply_blocks(step, len(blocks), x, recompute=recompute)
+
+    def _blocks(self, side: Side) -> list[Any]:
+        return list(self.layers[f"{side}_blocks"].children())
+
+    def _parts_of_encoder(self) -> list[nn.Module]:
+        """What positions of the source pass through, after their embedding."""
+        return [*self._blocks("encoder"), *self._retrievers_used("encoder")]
+
+    def _retrievers_used(self, side: Side) -> list[nn.Module]:
+        """Symbol retrievers of one side, as often as it calls them."""
+        return []
+
+    def _cache_names(self, side: Side) -> dict[str, str]:
+        """Names of the caches that one side needs, and of the modules that they belong to."""
+        depth = self.n_layers_enc if side == "encoder" else self.n_layers_dec
+        return {f"block{number}": f"layers.{side}_blocks.{number}" for number in range(depth)}
+
+    def _symbols(
+        self,
+        side: Side,
+        x: Tensor,
+        positions: Tensor | None,
+        caches: Mapping[str, Cache | None],
+        number: int,
+        earlier: tuple[Symbols, ...],
+    ) -> tuple[Symbols, ...]:
+        """What block ``number`` takes beside ``x``, given what the one before took."""
+        return ()
+
+
+def _checked_spec(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of ``input_spec`` or ``output_spec``."""
+    if not isinstance(spec, Mapping):
+        raise TypeError(f"{name}: expected a mapping such as {{'type': 'token', 'vocab_size': 85}}, got {spec!r}")
+    kind = spec.get("type")
+    if kind not in _SIZES:
+        raise ValueError(f"{name}: expected 'type' to be 'token' or 'vector', got {kind!r}")
+    size = spec.get(_SIZES[kind])
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"{name}: expected {_SIZES[kind]!r} of a {kind} to be a positive integer, got {size!r}")
+    return dict(spec)
+
+
+def _embedder(spec: Mapping[str, Any], d_model: int) -> nn.Module:
+    if spec["type"] == "token":
+        return nn.Embedding(spec["vocab_size"], d_model)
+    return nn.Linear(spec["dim"], d_model)
+
+
+def _check_input(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, longest: int, seen: int = 0) -> None:
+    if spec["type"] == "token":
+        check_tokens(name, x, spec["vocab_size"])
+    else:
+        check_vectors(name, x, spec["dim"])
+    if seen + x.shape[1] > longest:
+        after = f" after {seen} in the cache" if seen else ""
+        raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
+
+
+def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """The last real position of each example: ``(B, T, d) -> (B, 1, d)``."""
+    if not hidden.shape[1]:
+        raise ValueError("y: expected at least one position, whose successor to predict, got none")
+    if padding_mask is None:
+        return hidden[:, -1:]
+    last = (padding_mask * torch.arange(padding_mask.shape[1], device=hidden.device)).amax(dim=1)
+    return hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2]))
+
+
+def _before_loading(
+    model: Seq2SeqModel,
+    state_dict: dict[str, Any],
+    prefix: str,
+    local_metadata: dict[str, Any],
+    strict: bool,
+    missing_keys: list[str],
+    unexpected_keys: list[str],
+    error_msgs: list[str],
+) -> None:
+    """Take a state dict of a model that ties its weights, of one that does not, or of the published package."""
+    published = move_prefix(state_dict, prefix + _PUBLISHED, prefix + _OUTPUT)
+    names = (f"{prefix}{_EMBEDDING}weight", f"{prefix}{_OUTPUT}weight")
+    if not model.tie_weights or fill_tied(state_dict, names):
+        return
+    if published:
+        model.untie_weights()
+        return
+    error_msgs.append(differ(names))

@@ -1,0 +1,115 @@
+"""Weights of models: how they are drawn, and one weight for an embedding and the output layer.
+
+State dicts hold a tied weight under both of its names.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..positional_encoding import RelativePositionalEncoding
+from ..relational_attention import RelationalAttention
+from ..symbol_retrieval import SymbolicAttention
+from ..transformer_blocks import RMSNorm
+
+Model = TypeVar("Model", bound="TiesWeights")
+
+
+class TiesWeights(nn.Module):
+    """A model in which parameters are one, and stay one where torch would make several of them."""
+
+    @abstractmethod
+    def _tie(self) -> None:
+        """Let parameters that are one be one object."""
+
+    def _keep_tied(self) -> None:
+        """Tie now and after each ``load_state_dict``, which with ``assign=True`` gives each name its own parameter."""
+        self._tie()
+        self.register_load_state_dict_post_hook(_tie_again)
+
+    def _apply(self: Model, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
+        without_values = any(parameter.is_meta for parameter in self.parameters())
+        super()._apply(fn, recurse)
+        if without_values:  # off the meta device, every name has been given a parameter of its own
+            self._tie()
+        return self
+
+
+def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
+    model._tie()
+
+
+def tie(embedding: nn.Module, output: nn.Module) -> None:
+    """Let the output layer ``(vocab, d)`` have the weight of the embedding."""
+    output.weight = embedding.weight
+
+
+def untie(embedding: nn.Module, output: nn.Module) -> None:
+    """Give the output layer a weight of its own, equal to the embedding's."""
+    shared = embedding.get_parameter("weight")
+    output.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)
+
+
+def fill_tied(state_dict: dict[str, Any], names: tuple[str, str]) -> bool:
+    """Let a state dict that has a tied weight under one of its names, as safetensors keeps it, have it under both.
+
+    Returns:
+        Whether the two agree; True as well if neither is there, or if their shapes differ, which torch reports.
+    """
+    first, second = (state_dict.get(name) for name in names)
+    if first is None and second is None:
+        return True
+    if first is None or second is None:
+        state_dict.update(dict.fromkeys(names, second if first is None else first))
+        return True
+    return first is second or first.shape != second.shape or torch.equal(first, second.to(first))
+
+
+def differ(names: tuple[str, str]) -> str:
+    """What to say of a state dict that holds two weights where the model has one."""
+    first, second = names
+    return (
+        f"{first} and {second} differ, which tie_weights=True does not allow: build the model with tie_weights=False."
+    )
+
+
+def move_prefix(state_dict: dict[str, Any], old: str, new: str) -> Mapping[str, Tensor]:
+    """Rename what begins with ``old``, unless it is there under the new name already; returns what was found."""
+    found = {name: state_dict.pop(name) for name in list(state_dict) if name.startswith(old)}
+    for name, tensor in found.items():
+        state_dict.setdefault(new + name.removeprefix(old), tensor)
+    return found
+
+
+@torch.no_grad()
+def init_weights(model: nn.Module, *, n_layers: int | None = None) -> None:
+    """Draw the parameters of a model anew.
+
+    Linear layers, embeddings and W_r come from N(0, 0.02), biases are zero; templates and symbols of symbolic attention
+    come from N(0, 1). ``wr_init="large"`` of relational attention is left to it.
+
+    Args:
+        n_layers: L of a model with blocks: what ends in the residual stream (``wo`` of attention, ``linear2`` of
+            feed-forward blocks) comes from N(0, 0.02 / sqrt(2 L)), as in GPT-2.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, RelationalAttention):
+            module.reset_wr()
+            if module.wr_init == "published":
+                nn.init.normal_(module.wr, std=0.02)
+        elif isinstance(module, nn.LayerNorm | RMSNorm | SymbolicAttention | RelativePositionalEncoding):
+            module.reset_parameters()
+    if n_layers is not None:
+        for name, parameter in model.named_parameters():
+            if name.endswith((".wo.weight", ".linear2.weight")):
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * n_layers))

@@ -1,0 +1,1 @@
+"""The ``dat`` command, one file for each sub-command."""

@@ -1,0 +1,204 @@
+"""``dat generate``: a trained language model continues a text."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints import open_checkpoint
+from ..data.text.tokenizer import TextStream, Tokenizer
+from ..generation import CausalLM, beam_search, generate_stream
+from ..language_models import LanguageModel
+from ..training.config_io import option_parser, parse_options
+from ..training.configs import MachineConfig
+from ..training.device import prepare_device
+
+Device = Literal["auto", "cpu", "cuda"]
+DTypeName = Literal["float32", "bfloat16", "float16"]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+TEMPERATURE = 0.8
+"""What is not said otherwise: a little less random than the model."""
+
+_OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+
+
+class WithinVocabulary(nn.Module):
+    """A language model whose logits are cut to the tokens of a tokenizer, where it has more to round their number up.
+
+    Args:
+        model: see :class:`~dual_attention.generation.CausalLM`.
+        vocab_size: tokens that may be generated, from 0 on.
+    """
+
+    def __init__(self, model: Any, vocab_size: int) -> None:
+        super().__init__()
+        self.model = model
+        self.block_size: int = model.block_size
+        self.vocab_size = vocab_size
+
+    def new_cache(self, max_length: int | None = None) -> Any:
+        """That of the model."""
+        return self.model.new_cache(max_length)
+
+    def forward(self, x: Tensor, **arguments: Any) -> tuple[Tensor]:
+        logits, *_ = self.model(x, **arguments)
+        return (logits[..., : self.vocab_size],)
+
+
+def continuations(
+    model: CausalLM, tokenizer: Tokenizer, prompt: str, *, stop: Sequence[str] = (), device: Any = "cpu", **options: Any
+) -> Iterator[str]:
+    """The text that a model writes after a prompt, piece by piece as its characters become certain.
+
+    It ends with the end token, which is no part of it, a stop text or ``max_new_tokens``.
+
+    Args:
+        stop: texts at which to end; they are no part of the result.
+        options: of :func:`~dual_attention.generation.generate_stream`, or with ``num_beams`` above 1 of
+            :func:`~dual_attention.generation.beam_search`, whose text comes in one piece.
+
+    Raises:
+        ValueError: if the prompt or a stop text is empty, or an option is out of its range.
+    """
+    text = TextStream(stop)
+    idx = torch.tensor([tokenizer.encode(check_prompt(prompt))], device=device)
+    beams = options.pop("num_beams", 1)
+    if beams == 1:
+        tokens = (int(token) for token in generate_stream(model, idx, stop_tokens=tokenizer.end, **options))
+    else:
+        found = beam_search(model, idx, num_beams=beams, stop_tokens=tokenizer.end, **options)
+        tokens = iter(found.tokens[0, 0, idx.shape[1] :].tolist())
+    return _decoded(tokens, tokenizer, text)
+
+
+def _decoded(tokens: Iterator[int], tokenizer: Tokenizer, text: TextStream) -> Iterator[str]:
+    for token in tokens:
+        if token == tokenizer.end:
+            break
+        if piece := text.add(tokenizer.token_bytes(token)):
+            yield piece
+        if text.ended:
+            return
+    if piece := text.close():
+        yield piece
+
+
+def check_prompt(prompt: str) -> str:
+    """The prompt.
+
+    Raises:
+        ValueError: if it is empty, or cannot be written as UTF-8.
+    """
+    if not prompt:
+        raise ValueError("prompt: expected a text of at least one character, got an empty one")
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"prompt: expected UTF-8 text ({error})") from error
+    return prompt
+
+
+def parser_of(prog: str) -> Any:
+    """The options of ``dat generate``."""
+    parser = option_parser(
+        prog=prog, description="Let a trained language model continue a text, token by token as they are chosen."
+    )
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on the "
+        "Hugging Face hub.",
+    )
+    parser.add_argument("prompt", metavar="PROMPT", help='Text to continue; "-" reads it from standard input.')
+    parser.add_argument("--max_new_tokens", type=int, default=200, help="Most tokens to add.")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help=f"Divides the logits; 0: always the likeliest token; by default {TEMPERATURE}, without beams.",
+    )
+    parser.add_argument("--top_k", type=int, help="Draw from that many likeliest tokens alone.")
+    parser.add_argument("--top_p", type=float, help="Draw from the likeliest tokens of this probability alone.")
+    parser.add_argument(
+        "--min_p", type=float, help="Draw from tokens at least this times as likely as the likeliest alone."
+    )
+    parser.add_argument(
+        "--repetition_penalty", type=float, help="Above 1: tokens that have occurred become less likely."
+    )
+    parser.add_argument("--seed", type=int, help="Of the random numbers; without it they differ each time.")
+    parser.add_argument("--num_beams", type=int, default=1, help="Above 1: beam search instead of drawing.")
+    parser.add_argument(
+        "--stop", type=str, action="append", metavar="TEXT", help="End before this text; may be given several times."
+    )
+    parser.add_argument("--continuation_only", action="store_true", help="Do not print the prompt.")
+    parser.add_argument(
+        "--tokenizer", type=str, help="bytes, gpt2, or a folder with one; by default that of the checkpoint."
+    )
+    parser.add_argument(
+        "--device", type=Literal["auto", "cpu", "cuda"], default="auto", help="A GPU if there is one, or the one named."
+    )
+    parser.add_argument(
+        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="Of the model."
+    )
+    parser.add_argument("--threads", type=int, help="CPU threads; by default one for each core.")
+    return parser
+
+
+def generate(prog: str, arguments: Sequence[str]) -> int:
+    """``dat generate``."""
+    options = parse_options(parser_of(prog), arguments)
+    choices = sampling_options(options)
+    prompt = read_prompt() if options.prompt == "-" else options.prompt
+    check_prompt(prompt)  # before anything is loaded
+    device = prepare_device(MachineConfig(device=options.device, threads=options.threads))
+    checkpoint = open_checkpoint(options.checkpoint, device=device, dtype=DTYPES[options.dtype])
+    if not isinstance(checkpoint.model, LanguageModel):
+        what = "a run of Relational Games, whose model" if checkpoint.run else f"its {type(checkpoint.model).__name__}"
+        raise ValueError(f"{options.checkpoint}: {what} writes no text; expected a causal language model")
+    tokenizer = checkpoint.tokenizer(options.tokenizer)
+    if checkpoint.state.startswith("unfinished"):
+        print(f"dat: {options.checkpoint} is {checkpoint.state}", file=sys.stderr)
+    model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
+    pieces = continuations(model, tokenizer, prompt, stop=options.stop or (), device=device, **choices)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
+    try:
+        if not options.continuation_only:
+            print(prompt, end="", flush=True)
+        for piece in pieces:
+            print(piece, end="", flush=True)
+    finally:
+        print(flush=True)
+    return 0
+
+
+def sampling_options(options: Any) -> dict[str, Any]:
+    """Those that generation is given.
+
+    Raises:
+        ValueError: if some are of drawing tokens and others of beam search, or a number is out of its range.
+    """
+    given = {name: getattr(options, name) for name in _OF_SAMPLING if getattr(options, name) is not None}
+    if options.num_beams == 1:
+        return {"max_new_tokens": options.max_new_tokens, "temperature": TEMPERATURE, **given}
+    if given:
+        raise ValueError(f"num_beams: beam search draws nothing; leave out {', '.join(given)}")
+    return {"max_new_tokens": options.max_new_tokens, "num_beams": options.num_beams}
+
+
+def read_prompt() -> str:
+    """The text on standard input, without the line break at its end.
+
+    Raises:
+        ValueError: if it is not UTF-8.
+    """
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"prompt: expected UTF-8 text on standard input ({error})") from error

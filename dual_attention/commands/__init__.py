@@ -1,1 +1,0 @@
-"""The sub-commands of ``dat`` that take trained models, wherever they come from."""

