@@ -11,11 +11,12 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache, TokenCache
-from ._layers.continuation import Past, continue_from, continue_to_attend, leaves_cache_whole, who_sees_whom
-from ._layers.heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from ._layers.continuation import Masks, Past, continue_from, continue_to_attend, transactional, visibility
+from ._layers.heads import head_dim, merge_heads, split_heads
+from ._layers.inputs import check_dropout, check_positive, check_sequence
 from .functional import apply_rotary, attention
 from .functional.checks import check_same_device
-from .functional.masks import Segments
+from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -109,7 +110,7 @@ class Attention(nn.Module):
         """An empty cache of the keys and values of a context, for cross-attention."""
         return ContextCache(self._kept())
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         query: Tensor,
@@ -117,7 +118,7 @@ class Attention(nn.Module):
         value: Tensor,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
         *,
@@ -137,7 +138,8 @@ class Attention(nn.Module):
             query: ``(B, N, d)``; key, value: ``(B, M, d)``.
             freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, see :class:`RotaryPositionalEncoding`, or
                 ``(B, length, key_dim / 2)`` if positions differ between examples.
-            attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended.
+            attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended. Or a
+                :class:`~dual_attention.functional.MaskPattern` built once for several layers.
             is_causal: receivers see no later sender; combined with the masks if they are given too.
             need_weights: also return the attention weights; they are then built rather than fused away.
             padding_mask: boolean, ``(B, M)``; True = a real sender.
@@ -160,21 +162,11 @@ class Attention(nn.Module):
         check_same_device(query=query, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
-        past = self._past(cache, key, is_causal, segments)
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        past = self._past(cache, key, masks)
         batch, n = query.shape[:2]
-        pattern, bias = who_sees_whom(
-            past,
-            batch=batch,
-            heads=self.n_heads,
-            n=n,
-            new=key.shape[1],
-            attn_mask=attn_mask,
-            padding_mask=padding_mask,
-            is_causal=is_causal,
-            window=self.window,
-            segments=segments,
-            attn_bias=attn_bias,
-        )
+        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "new": key.shape[1]}
+        pattern, bias = visibility(masks, past, **sizes, window=self.window)
 
         q = rotate(split_heads(self.wq(query), self.n_heads), freqs_cos, freqs_sin, past.position)
         new = {}
@@ -200,10 +192,10 @@ class Attention(nn.Module):
         output = self.resid_dropout(self.wo(merge_heads(attended)))
         return AttentionOutput(output, weights if need_weights else None)
 
-    def _past(self, cache: Cache | None, key: Tensor, is_causal: bool, segments: Segments | None) -> Past:
+    def _past(self, cache: Cache | None, key: Tensor, masks: Masks) -> Past:
         if isinstance(cache, ContextCache):
-            return continue_to_attend(cache, self._kept(), key, ordered=is_causal or self.window is not None)
-        return continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
+            return continue_to_attend(cache, self._kept(), key, ordered=masks.ordered or self.window is not None)
+        return continue_from(cache, self._kept(), window=self.window, masks=masks)
 
 
 def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:

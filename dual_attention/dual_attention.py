@@ -1,5 +1,20 @@
 """Dual attention: sensory heads and relational heads side by side.
 
+::
+
+                            objects x (B, N, d)                 symbols s (B, N, d)
+                     ┌───────────────┴───────────────┐                   │
+            H_sa sensory heads              H_ra relational heads ◀──────┘
+            select by attention             select by attention
+            receive what the                receive how the sender relates to the receiver,
+            sender is:                      beside the symbol that names the sender:
+            e_i = Σ_j α_ij v(x_j)           a_i = Σ_j α_ij (W_r r(x_i, x_j) + W_s s_j)
+                     └───────── concat(e_i, a_i) ────┘
+                              output (B, N, d)
+
+Both kinds see the same senders: what hides senders is put together once, in :meth:`DualAttention.forward` or by the
+model around it, and handed to both.
+
 Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d width of the model.
 """
 
@@ -12,10 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.continuation import leaves_cache_whole, parts
+from ._layers.continuation import Masks, cache_parts, transactional
+from ._layers.inputs import check_sequence
 from ._layers.symbols import Symbols
 from .attention import Attention
-from .functional.masks import Segments
+from .functional.masks import MaskPattern, Segments, mask_pattern
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 
 __all__ = ["DualAttention", "DualAttentionOutput", "RelationalHeadType"]
@@ -130,12 +146,12 @@ class DualAttention(nn.Module):
         """
         return CacheGroup({name: heads.new_cache(max_length) for name, heads in self._heads().items()})
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
         symbols: Symbols,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         is_causal: bool = False,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
@@ -154,7 +170,8 @@ class DualAttention(nn.Module):
         Args:
             x: ``(B, N, d)``.
             symbols: as in :meth:`RelationalAttention.forward`; unused without relational heads.
-            attn_mask: boolean, ``(N, N)`` or broadcastable to all heads of both kinds; True = may be attended.
+            attn_mask: boolean, ``(N, N)`` or broadcastable to all heads of both kinds; True = may be attended. Or a
+                :class:`~dual_attention.functional.MaskPattern` built once for several layers.
             is_causal: no object sees a later one.
             freqs_cos, freqs_sin: RoPE tables, applied to the attention of both kinds of head.
             need_weights: also return the maps of both kinds.
@@ -166,17 +183,23 @@ class DualAttention(nn.Module):
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
         """
+        check_sequence("x", x, self.d_model)
+        kinds = self._heads()
+        caches = cache_parts(cache, tuple(kinds))
+        earlier = 0
+        if cache is not None:
+            Masks(attn_mask, padding_mask, is_causal, segments).check_continued()
+            earlier = cache.length
+        n = x.shape[1]
+        sizes = {"batch": x.shape[0], "heads": next(iter(kinds.values())).n_heads, "n": n, "m": earlier + n}
         shared: dict[str, Any] = {
             "freqs_cos": freqs_cos,
             "freqs_sin": freqs_sin,
-            "attn_mask": attn_mask,
+            "attn_mask": mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes),
             "is_causal": is_causal,
-            "padding_mask": padding_mask,
-            "segments": segments,
             "attn_bias": attn_bias,
             "need_weights": need_weights,
         }
-        caches = parts(cache, tuple(self._heads()))
         outputs, sa_weights, ra_maps = [], None, None
         if self.self_attention is not None:
             output, sa_weights = self.self_attention(x, x, x, **shared, cache=caches["self_attention"])

@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.continuation import leaves_cache_whole, parts
+from ._layers.continuation import cache_parts, transactional
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .dual_attention import DualAttention, DualAttentionOutput, RelationalHeadType
-from .functional.masks import Segments
+from .functional.masks import MaskPattern, Segments
 from .transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
 
 __all__ = ["DualAttnDecoderBlock", "DualAttnEncoderBlock"]
@@ -71,7 +71,7 @@ class DualAttnEncoderBlock(Block):
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
         return self.dual_attn.new_cache(max_length)
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
@@ -79,7 +79,7 @@ class DualAttnEncoderBlock(Block):
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
         *,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
@@ -90,10 +90,10 @@ class DualAttnEncoderBlock(Block):
 
         With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
         arguments are those of :meth:`DualAttention.forward`; with a cache from :meth:`new_cache`, ``x`` and symbols are
-        new tokens alone.
+        only those of new tokens.
         """
         attended = self.dual_attn(
-            self.enter(x, self.norm1),
+            self.pre_norm(x, self.norm1),
             symbols,
             attn_mask,
             self.causal,
@@ -105,10 +105,10 @@ class DualAttnEncoderBlock(Block):
             attn_bias=attn_bias,
             cache=cache,
         )
-        x = self.leave(x, attended.output, self.norm1)
+        x = self.residual_step(x, attended.output, self.norm1)
         if self.post_norm_dropout and not self.norm_first:
             x = self.dropout(x)
-        x = self.leave(x, self.ff_block(self.enter(x, self.norm2)), self.norm2)
+        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm2)), self.norm2)
         return (x, attended) if need_weights else x
 
 
@@ -161,7 +161,7 @@ class DualAttnDecoderBlock(Block):
         own, context = self.dual_attn.new_cache(max_length), self.cross_attn.new_context_cache()
         return CacheGroup({"dual_attn": own, "cross_attn": context})
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
@@ -170,10 +170,11 @@ class DualAttnDecoderBlock(Block):
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
         *,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
+        context_mask: Tensor | MaskPattern | None = None,
         context_padding_mask: Tensor | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
@@ -181,16 +182,18 @@ class DualAttnDecoderBlock(Block):
         """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
 
         Args:
+            context_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H', N, M)``, H' heads of the cross-attention;
+                True = may be attended. Or a :class:`~dual_attention.functional.MaskPattern`.
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
-            cache: from :meth:`new_cache`; ``x`` then holds new tokens alone, and the context is read in the first
+            cache: from :meth:`new_cache`; ``x`` then holds only new tokens, and the context is read in the first
                 call, which keeps its keys and values: later ones must give one of the same shape.
             need_weights: return also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the
                 weights of the cross-attention ``(B, n_heads_cross, N, M)``.
             symbols, freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the dual attention.
         """
-        caches = parts(cache, ("dual_attn", "cross_attn"))
+        caches = cache_parts(cache, ("dual_attn", "cross_attn"))
         attended = self.dual_attn(
-            self.enter(x, self.norm1),
+            self.pre_norm(x, self.norm1),
             symbols,
             attn_mask,
             self.causal,
@@ -202,15 +205,16 @@ class DualAttnDecoderBlock(Block):
             attn_bias=attn_bias,
             cache=caches["dual_attn"],
         )
-        x = self.leave(x, attended.output, self.norm1)
+        x = self.residual_step(x, attended.output, self.norm1)
         received, cross_weights = self.cross_attn(
-            self.enter(x, self.norm2),
+            self.pre_norm(x, self.norm2),
             context,
             context,
+            attn_mask=context_mask,
             need_weights=need_weights,
             padding_mask=context_padding_mask,
             cache=caches["cross_attn"],
         )
-        x = self.leave(x, received, self.norm2)
-        x = self.leave(x, self.ff_block(self.enter(x, self.norm3)), self.norm3, drop=self.ff_dropout)
+        x = self.residual_step(x, received, self.norm2)
+        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm3)), self.norm3, drop=self.ff_dropout)
         return (x, attended, cross_weights) if need_weights else x

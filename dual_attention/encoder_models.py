@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._layers.heads import check_positive
+from ._layers.inputs import check_positive
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
 from ._models.passing import Trace

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.heads import check_positive
+from ._layers.inputs import check_positive
 from ._models.language import BlockInputs, LanguageModel, LanguageModelOutput, on_device
 from ._models.passing import Trace
 from ._models.retrievers import (

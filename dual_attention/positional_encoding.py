@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ._layers.heads import check_dropout, check_sequence
+from ._layers.inputs import check_dropout, check_sequence
 from .functional.checks import is_readable
 from .functional.rotary import apply_rotary, rotary_tables
 

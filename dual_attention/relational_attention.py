@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.continuation import leaves_cache_whole
-from ._layers.heads import check_dropout, check_positive, merge_heads, split_heads
+from ._layers.continuation import Masks, transactional
+from ._layers.heads import merge_heads, split_heads
+from ._layers.inputs import check_dropout, check_positive
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
 from .attention import add_bias, rotate
 from .functional import RelationalAttentionOutput, reference, relational_attention
 from .functional.activations import Activation, activation_function
-from .functional.masks import Segments
+from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 
@@ -125,14 +126,14 @@ class RelationalAttention(RelationalHeads):
     def _kept_keys(self) -> dict[str, tuple[int, ...]]:
         return {"k": (self.n_kv_heads, self.key_dim), "w": (self.n_relations * self.rel_proj_dim,)}
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
         symbols: Symbols,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         is_causal: bool = False,
         *,
         y: Tensor | None = None,
@@ -154,7 +155,8 @@ class RelationalAttention(RelationalHeads):
                 :class:`RelativeSymbols` or a tensor ``(N, M, d)``.
             freqs_cos, freqs_sin: RoPE tables ``(length, key_dim / 2)``, or ``(B, length, key_dim / 2)`` if positions
                 differ between examples; applied to the attention, not to relations.
-            attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended.
+            attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended. Or a
+                :class:`~dual_attention.functional.MaskPattern` built once for several layers.
             is_causal: receivers see no later sender; combined with the masks if they are given too.
             y: senders, ``(B, M, d)``; by default ``x``.
             padding_mask: boolean, ``(B, M)``; True = a real sender.
@@ -173,9 +175,8 @@ class RelationalAttention(RelationalHeads):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
                 cache is of another kind of layer or batch. The cache is then as it was.
         """
-        received = self._receive(
-            x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache, (freqs_cos, freqs_sin)
-        )
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        received = self._receive(x, y, masks, cache, (freqs_cos, freqs_sin))
         y, past, pattern, bias = received
         q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)

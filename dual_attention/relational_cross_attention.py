@@ -10,14 +10,15 @@ import math
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.continuation import leaves_cache_whole
-from ._layers.heads import check_dropout, merge_heads, split_heads
+from ._layers.continuation import Masks, transactional
+from ._layers.heads import merge_heads, split_heads
+from ._layers.inputs import check_dropout
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
 from .attention import AttentionOutput, rotate
 from .functional import RelationalAttentionOutput, disentangled_relational_cross_attention, relational_cross_attention
 from .functional.activations import Activation, activation_function
-from .functional.masks import Segments
+from .functional.masks import MaskPattern, Segments
 
 __all__ = ["DisentangledRelationalCrossAttention", "RelationalCrossAttention"]
 
@@ -65,14 +66,14 @@ class RelationalCrossAttention(RelationalHeads):
     def _kept_keys(self) -> dict[str, tuple[int, ...]]:
         return {"k": (self.n_kv_heads, self.head_dim)}
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
         symbols: Symbols,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         is_causal: bool = False,
         *,
         y: Tensor | None = None,
@@ -84,9 +85,8 @@ class RelationalCrossAttention(RelationalHeads):
     ) -> AttentionOutput:
         """Arguments as :meth:`RelationalAttention.forward
         <dual_attention.relational_attention.RelationalAttention.forward>`; returns ``(output, weights or None)``."""
-        received = self._receive(
-            x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache, (freqs_cos, freqs_sin)
-        )
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        received = self._receive(x, y, masks, cache, (freqs_cos, freqs_sin))
         y, past, pattern, bias = received
         q = rotate(split_heads(self.wq(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)
@@ -153,14 +153,14 @@ class DisentangledRelationalCrossAttention(RelationalHeads):
     def _kept_keys(self) -> dict[str, tuple[int, ...]]:
         return {name: (self.n_kv_heads, self.head_dim) for name in ("k", "k_rel")}
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
         symbols: Symbols,
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         is_causal: bool = False,
         *,
         y: Tensor | None = None,
@@ -171,9 +171,8 @@ class DisentangledRelationalCrossAttention(RelationalHeads):
         cache: Cache | None = None,
     ) -> RelationalAttentionOutput:
         """Arguments as :meth:`RelationalCrossAttention.forward`; weights and relations are both ``(B, H, N, M)``."""
-        received = self._receive(
-            x, y, attn_mask, padding_mask, is_causal, segments, attn_bias, cache, (freqs_cos, freqs_sin)
-        )
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        received = self._receive(x, y, masks, cache, (freqs_cos, freqs_sin))
         y, past, pattern, bias = received
         q = rotate(split_heads(self.wq_attn(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         k = rotate(split_heads(self.wk_attn(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)

@@ -25,8 +25,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
-from ._layers.continuation import Past, continue_from, leaves_cache_whole
-from ._layers.heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
+from ._layers.continuation import Past, continue_from, transactional
+from ._layers.heads import head_dim, merge_heads, split_heads
+from ._layers.inputs import check_dropout, check_positive, check_sequence
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import is_readable
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table
@@ -92,7 +93,7 @@ class SymbolicAttention(nn.Module):
         """An empty cache; it counts tokens, since a symbol depends on its own token alone."""
         return TokenCache({}, max_length=max_length)
 
-    @leaves_cache_whole
+    @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
         check_sequence("x", x, self.d_model, layer=self.q_proj)
@@ -157,7 +158,7 @@ class PositionalSymbolRetriever(nn.Module):
         """An empty cache; it counts tokens, so that positions continue."""
         return TokenCache({}, max_length=max_length)
 
-    @leaves_cache_whole
+    @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
 
@@ -191,7 +192,7 @@ class PositionRelativeSymbolRetriever(nn.Module):
         """An empty cache; it counts tokens, so that the new ones are placed after them."""
         return TokenCache({}, max_length=max_length)
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self, x: Tensor, y: Tensor | None = None, *, cache: Cache | None = None, positions: Tensor | None = None
     ) -> OffsetSymbols:
@@ -339,7 +340,7 @@ class RelationalSymbolicAttention(nn.Module):
         """
         return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
 
-    @leaves_cache_whole
+    @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``.
 

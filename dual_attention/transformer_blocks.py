@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup, TokenCache
-from ._layers.continuation import leaves_cache_whole, parts
-from ._layers.heads import check_dropout, check_sequence
+from ._layers.continuation import cache_parts, transactional
+from ._layers.inputs import check_dropout, check_sequence
 from .attention import Attention
 from .functional import activation_function
-from .functional.masks import Segments
+from .functional.masks import MaskPattern, Segments
 
 __all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
 
@@ -93,7 +93,7 @@ def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
 
 
 class Block(nn.Module):
-    """What encoder and decoder blocks share: residual steps with normalisation before or after.
+    """Base of encoder and decoder blocks: residual steps with normalisation before or after.
 
     Subclasses register their normalisations and sublayers themselves, under the names of the published state dicts.
     """
@@ -103,16 +103,16 @@ class Block(nn.Module):
         self.norm_first = norm_first
         self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
 
-    def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
-        """Input of a sublayer: normalised, with pre-norm."""
+    def pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
+        """Input of a sublayer: with pre-norm normalised, otherwise as it is."""
         if not self.norm_first:
             return x
         if isinstance(norm, nn.LayerNorm):
             check_sequence("x", x, norm.normalized_shape[0], layer=norm)
         return norm(x)
 
-    def leave(self, x: Tensor, change: Tensor, norm: nn.Module, *, drop: bool = True) -> Tensor:
-        """Residual step with a sublayer's output; normalised, with post-norm."""
+    def residual_step(self, x: Tensor, change: Tensor, norm: nn.Module, *, drop: bool = True) -> Tensor:
+        """Sum of a sublayer's input and output; with post-norm normalised."""
         x = x + (self.dropout(change) if drop else change)
         return x if self.norm_first else norm(x)
 
@@ -162,7 +162,7 @@ class EncoderBlock(Block):
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
         return self.self_attn.new_cache(max_length)
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
@@ -170,7 +170,7 @@ class EncoderBlock(Block):
         freqs_sin: Tensor | None = None,
         need_weights: bool = False,
         *,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
@@ -178,10 +178,10 @@ class EncoderBlock(Block):
     ) -> Tensor | tuple[Tensor, Tensor | None]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
-        The other arguments are those of :meth:`Attention.forward`; with a cache from :meth:`new_cache`, ``x`` holds new
-        tokens alone.
+        The other arguments are those of :meth:`Attention.forward`; with a cache from :meth:`new_cache`, ``x`` holds
+        only new tokens.
         """
-        z = self.enter(x, self.norm1)
+        z = self.pre_norm(x, self.norm1)
         attended, weights = self.self_attn(
             z,
             z,
@@ -196,10 +196,10 @@ class EncoderBlock(Block):
             attn_bias=attn_bias,
             cache=cache,
         )
-        x = self.leave(x, attended, self.norm1)
+        x = self.residual_step(x, attended, self.norm1)
         if self.post_norm_dropout and not self.norm_first:
             x = self.dropout(x)
-        x = self.leave(x, self.ff_block(self.enter(x, self.norm2)), self.norm2)
+        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm2)), self.norm2)
         return (x, weights) if need_weights else x
 
 
@@ -247,7 +247,7 @@ class DecoderBlock(Block):
         own, context = self.self_attn.new_cache(max_length), self.cross_attn.new_context_cache()
         return CacheGroup({"self_attn": own, "cross_attn": context})
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
@@ -256,25 +256,28 @@ class DecoderBlock(Block):
         freqs_sin: Tensor | None = None,
         need_weights: bool = False,
         *,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
+        context_mask: Tensor | MaskPattern | None = None,
         context_padding_mask: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
         """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
 
         Args:
+            context_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H', N, M)``, H' heads of the cross-attention;
+                True = may be attended. Or a :class:`~dual_attention.functional.MaskPattern`.
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
-            cache: from :meth:`new_cache`; ``x`` then holds new tokens alone, and the context is read in the first
+            cache: from :meth:`new_cache`; ``x`` then holds only new tokens, and the context is read in the first
                 call, which keeps its keys and values: later ones must give one of the same shape.
             freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the self-attention.
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
                 ``(B, H', N, M)``.
         """
-        caches = parts(cache, ("self_attn", "cross_attn"))
-        z = self.enter(x, self.norm1)
+        caches = cache_parts(cache, ("self_attn", "cross_attn"))
+        z = self.pre_norm(x, self.norm1)
         attended, weights = self.self_attn(
             z,
             z,
@@ -289,15 +292,16 @@ class DecoderBlock(Block):
             attn_bias=attn_bias,
             cache=caches["self_attn"],
         )
-        x = self.leave(x, attended, self.norm1)
+        x = self.residual_step(x, attended, self.norm1)
         attended, cross_weights = self.cross_attn(
-            self.enter(x, self.norm2),
+            self.pre_norm(x, self.norm2),
             context,
             context,
+            attn_mask=context_mask,
             need_weights=need_weights,
             padding_mask=context_padding_mask,
             cache=caches["cross_attn"],
         )
-        x = self.leave(x, attended, self.norm2)
-        x = self.leave(x, self.ff_block(self.enter(x, self.norm3)), self.norm3, drop=self.ff_dropout)
+        x = self.residual_step(x, attended, self.norm2)
+        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm3)), self.norm3, drop=self.ff_dropout)
         return (x, weights, cross_weights) if need_weights else x

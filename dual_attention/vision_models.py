@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from ._layers.heads import check_dropout
+from ._layers.inputs import check_dropout
 from ._models.passing import Step, apply_blocks, trace_blocks
 from ._models.retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
 from .dual_attention import DualAttentionOutput, RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
+from .functional import MaskPattern
 from .relational_attention import Symbols
 from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from .transformer_blocks import EncoderBlock, NormType, create_norm
@@ -52,12 +53,12 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
 
 
 class VisionTrace(NamedTuple):
-    """What passed through the layers; of L blocks.
+    """Record of a pass through the L blocks.
 
     Attributes:
         scores: of the classes, ``(B, num_classes)``.
-        hidden: ``(B, T, d)``, what is pooled.
-        states: L + 1 tensors ``(B, T, d)``: what enters each block, and what leaves the last, before the last norm.
+        hidden: ``(B, T, d)``, the tokens that are pooled.
+        states: L + 1 tensors ``(B, T, d)``: the input of each block, and the output of the last, before the last norm.
         maps: of each block its attention weights ``(B, H, T, T)``, or its
             :class:`~dual_attention.dual_attention.DualAttentionOutput`.
     """
@@ -66,6 +67,13 @@ class VisionTrace(NamedTuple):
     hidden: Tensor
     states: tuple[Tensor, ...]
     maps: tuple[Tensor | DualAttentionOutput, ...]
+
+
+class GridInputs(NamedTuple):
+    """Inputs of every block beside its tokens: rows and columns of patches, and the pairs that may be attended, all."""
+
+    grid_size: tuple[int, int]
+    pattern: MaskPattern
 
 
 class _VisionModel(nn.Module):
@@ -112,7 +120,7 @@ class _VisionModel(nn.Module):
 
     @abstractmethod
     def _block(
-        self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+        self, number: int, x: Tensor, symbols: Symbols | None, inputs: GridInputs, need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
         """One block on the tokens of a grid of patches, see :class:`~dual_attention._models.passing.Step`."""
 
@@ -133,19 +141,23 @@ class _VisionModel(nn.Module):
         return self._classify(self.norm(self.apply_blocks(x, grid_size)))
 
     def trace(self, x: Tensor) -> VisionTrace:
-        """Scores, all hidden states, and the maps of all blocks, which are built for it; ``x`` as :meth:`forward`."""
+        """Scores, all hidden states, and the maps of all blocks, which are built for this; ``x`` as :meth:`forward`."""
         x, grid_size = self._enter(x)
-        states, maps = trace_blocks(self._step(grid_size), len(self.encoder_blocks), x)
+        states, maps = trace_blocks(self._step(x, grid_size), len(self.encoder_blocks), x)
         hidden = self.norm(states[-1])
         return VisionTrace(self._classify(hidden), hidden, states, maps)
 
     def apply_blocks(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
         """All encoder blocks on the tokens ``(B, T, d)`` of a grid of patches."""
-        return apply_blocks(self._step(grid_size), len(self.encoder_blocks), x, recompute=self.gradient_checkpointing)
+        step, depth = self._step(x, grid_size), len(self.encoder_blocks)
+        return apply_blocks(step, depth, x, recompute=self.gradient_checkpointing)
 
-    def _step(self, grid_size: tuple[int, int]) -> Step:
+    def _step(self, x: Tensor, grid_size: tuple[int, int]) -> Step:
+        """How each block is applied to the tokens ``(B, T, d)`` of a grid."""
+        inputs = GridInputs(grid_size, MaskPattern(x.shape[1], x.shape[1]))
+
         def step(number: int, x: Tensor, symbols: Symbols | None, need_weights: bool = False) -> tuple[Any, Any]:
-            return self._block(number, x, symbols, grid_size, need_weights)
+            return self._block(number, x, symbols, inputs, need_weights)
 
         return step
 
@@ -224,9 +236,9 @@ class VisionTransformer(_VisionModel):
             )
 
     def _block(
-        self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+        self, number: int, x: Tensor, symbols: Symbols | None, inputs: GridInputs, need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
-        return self.encoder_blocks[number](x, need_weights=need_weights), None
+        return self.encoder_blocks[number](x, need_weights=need_weights, attn_mask=inputs.pattern), None
 
 
 class VisionDualAttnTransformer(_VisionModel):
@@ -299,11 +311,11 @@ class VisionDualAttnTransformer(_VisionModel):
             )
 
     def _block(
-        self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
+        self, number: int, x: Tensor, symbols: Symbols | None, inputs: GridInputs, need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
         if symbols is None:
-            symbols = self.symbols(x, grid_size)
-        out = self.encoder_blocks[number](x, symbols, need_weights=need_weights)
+            symbols = self.symbols(x, inputs.grid_size)
+        out = self.encoder_blocks[number](x, symbols, need_weights=need_weights, attn_mask=inputs.pattern)
         return out, None if self.update_symbols_each_layer else symbols
 
     def symbols(self, x: Tensor, grid_size: tuple[int, int]) -> Symbols:

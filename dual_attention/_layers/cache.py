@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .heads import check_indices, check_no_gradient, check_positive
+from .inputs import check_indices, check_no_gradient, check_positive
 
 __all__ = ["Cache", "CacheGroup", "ContextCache", "TokenCache"]
 

@@ -1,4 +1,4 @@
-"""How layers continue from a cache: which they can continue from, where new tokens stand, and whom they see.
+"""Continuing from a cache: which cache a layer can continue from, where its new tokens stand, and what they see.
 
 Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 """
@@ -12,21 +12,56 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from torch import Tensor
 
 from ..functional import MaskPattern, mask_pattern
-from ..functional.masks import check_bias, last_columns
+from ..functional.masks import Segments, check_bias, last_columns
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class Masks(NamedTuple):
+    """The arguments of a layer's call that say which senders its receivers may attend, as the caller gave them.
+
+    What each means is told in :mod:`dual_attention.functional.masks`.
+    """
+
+    attn_mask: Tensor | MaskPattern | None
+    padding_mask: Tensor | None
+    is_causal: bool
+    segments: Segments | None
+    attn_bias: Tensor | None = None
+
+    @property
+    def pattern(self) -> MaskPattern | None:
+        """The pattern that is given in the place of a mask, if one is."""
+        return self.attn_mask if isinstance(self.attn_mask, MaskPattern) else None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the places of receivers and senders matter."""
+        return self.is_causal or (self.pattern is not None and self.pattern.ordered)
+
+    def check_continued(self) -> None:
+        """Raise ``ValueError`` if with these masks the receivers cannot continue from a cache."""
+        given = self.pattern
+        if not (self.is_causal or (given is not None and given.causal)):
+            raise ValueError(
+                "cache: needs is_causal=True, since earlier tokens are not computed again; got is_causal=False"
+            )
+        if self.segments is not None or (given is not None and given.receiver_segments is not None):
+            raise ValueError(
+                "segments: sequences packed into one cannot be continued from a cache; give one or the other"
+            )
+
+
 class Past(NamedTuple):
     """Where a layer's new tokens continue.
 
     Attributes:
-        position: of the first new receiver in its sequence.
-        senders: earlier senders.
-        held: how many of them, the last, a cache holds.
-        cache: which one, if any.
+        position: place of the first new receiver in its sequence.
+        senders: number of earlier senders.
+        held: how many of them, the last ones, a cache holds.
+        cache: that cache, if there is one.
     """
 
     position: int = 0
@@ -40,14 +75,17 @@ class Past(NamedTuple):
         return self.position - self.senders + self.held
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
-        """Append to the cache; returns what it held and the new tensors as one, or without a cache the latter alone."""
+        """Append to the cache; returns what it held and the new tensors as one, or without a cache only the latter."""
         return tuple(new.values()) if self.cache is None else self.cache.append(batch, n, **new)
 
 
 def continue_from(
-    cache: Cache | None, shapes: Shapes, *, window: int | None = None, is_causal: bool = True, segments: Any = None
+    cache: Cache | None, shapes: Shapes, *, window: int | None = None, masks: Masks | None = None
 ) -> Past:
     """Check that a layer which keeps ``shapes`` can go on from the cache of earlier tokens, if there is one.
+
+    Args:
+        masks: of a layer that attends; others have none.
 
     Raises:
         TypeError: if it is not a :class:`TokenCache`.
@@ -62,12 +100,8 @@ def continue_from(
             f"cache: expected one that keeps {dict(shapes)} of each token with window={window}, "
             f"got one that keeps {cache.shapes} with window={cache.window}"
         )
-    if not is_causal:
-        raise ValueError(
-            "cache: needs is_causal=True, since earlier tokens are not computed again; got is_causal=False"
-        )
-    if segments is not None:
-        raise ValueError("segments: sequences packed into one cannot be continued from a cache; give one or the other")
+    if masks is not None:
+        masks.check_continued()
     return Past(cache.length, cache.length, cache.held, cache)
 
 
@@ -87,28 +121,19 @@ def continue_to_attend(cache: ContextCache, shapes: Shapes, key: Tensor, *, orde
     return Past(position=cache.length, cache=cache)
 
 
-def who_sees_whom(
-    past: Past,
-    *,
-    batch: int,
-    heads: int,
-    n: int,
-    new: int,
-    attn_mask: Tensor | None,
-    padding_mask: Tensor | None,
-    is_causal: bool,
-    window: int | None,
-    segments: Tensor | tuple[Tensor, Tensor] | None,
-    attn_bias: Tensor | None,
+def visibility(
+    masks: Masks, past: Past, *, batch: int, heads: int, n: int, new: int, window: int | None
 ) -> tuple[MaskPattern, Tensor | None]:
     """The pattern and the bias of N receivers with the senders held and the ``new`` ones.
 
-    Masks and bias are for all senders, those which a window has let go of included.
+    Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for all
+    layers of a model is narrowed by what belongs to this one: its window, and the senders that its cache still holds.
 
     Raises:
         TypeError, ValueError: as :func:`~dual_attention.functional.mask_pattern`, or for a bias of another dtype or
             shape.
     """
+    attn_mask, padding_mask, is_causal, segments, attn_bias = masks
     sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": past.senders + new}
     pattern = mask_pattern(
         attn_mask, padding_mask, is_causal, window=window, segments=segments, offset=past.senders, **sizes
@@ -117,7 +142,7 @@ def who_sees_whom(
     return pattern.last_senders(m), last_columns(check_bias(attn_bias, **sizes), m)
 
 
-def parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache | None]:
+def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache | None]:
     """The caches of a layer's parts, each None if there is no cache.
 
     Raises:
@@ -136,7 +161,7 @@ def parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache | None
     return dict(cache.caches)
 
 
-def leaves_cache_whole(forward: Callable[P, T]) -> Callable[P, T]:
+def transactional(forward: Callable[P, T]) -> Callable[P, T]:
     """Let a ``forward`` that fails leave its argument ``cache`` as it was."""
 
     @wraps(forward)

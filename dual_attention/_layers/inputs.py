@@ -1,41 +1,77 @@
-"""What models share about their inputs: checks of tokens, vectors and padding, and where tokens stand.
+"""Checks of what layers are given: sizes, sequences, and what a cache may keep.
 
-Shapes: B batch, L length, t earlier tokens in a cache.
+Shapes: B batch, L length.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Sequence
 
-from ..functional import positions_from_padding, positions_from_segments
-from ..functional.checks import is_readable
-from .heads import check_sequence
+import torch
+from torch import Tensor, nn
+
+from ..functional.checks import check_dropout as check_dropout
+from ..functional.checks import is_autocast
+
+
+def check_positive(**sizes: int) -> None:
+    """Raise ``ValueError`` for the first size that is not an integer of at least one."""
+    for name, size in sizes.items():
+        if isinstance(size, float) or size < 1:
+            raise ValueError(f"{name}: expected a positive number{' without a fraction' * (size >= 1)}, got {size}")
+
+
+def check_sequence(
+    name: str, x: Tensor, width: int, *, batch: Sequence[int] | None = None, layer: nn.Module | None = None
+) -> None:
+    """Check that ``x`` is a sequence ``(B, L, width)``.
+
+    Args:
+        batch: values allowed for B; by default any.
+        layer: the first that takes ``x``; its parameters must have the device of ``x`` and, unless under autocast, its
+            dtype.
+
+    Raises:
+        TypeError: if it is not a tensor, or has another dtype.
+        ValueError: if it has another shape, or is on another device.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.dim() != 3 or x.shape[-1] != width or (batch is not None and x.shape[0] not in batch):
+        rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
+        raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
+    weight = getattr(layer, "weight", None)
+    # Layers that took the place of linear ones may hold other types (quantised) or nothing yet (offloaded).
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.is_meta:
+        return
+    if x.device != weight.device:
+        raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
+    if x.dtype != weight.dtype and not is_autocast(x):
+        raise TypeError(f"{name}: expected dtype {weight.dtype} as the parameters, got {x.dtype}")
+
+
+def check_indices(indices: Tensor, batch: int | None) -> Tensor:
+    """The numbers of examples as int64; ``TypeError`` or ``ValueError`` unless they are a vector below ``batch``."""
+    if indices.is_floating_point() or indices.dtype == torch.bool:
+        raise TypeError(f"indices: expected integers, got dtype {indices.dtype}")
+    if indices.dim() != 1:
+        raise ValueError(f"indices: expected shape (examples,), got {tuple(indices.shape)}")
+    if batch is not None and indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= batch):
+        raise ValueError(f"indices: expected 0 to {batch - 1}, got {indices.tolist()}")
+    return indices.long()
+
+
+def check_no_gradient(name: str, tensor: Tensor) -> None:
+    """Raise ``ValueError`` if a tensor that a cache would keep requires gradients."""
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        raise ValueError(
+            f"cache: keeps no graph, got {name} that requires gradients; call under torch.no_grad() or inference_mode()"
+        )
 
 
 def is_integer(x: Tensor) -> bool:
-    """Whether a tensor holds integers; booleans are none."""
+    """Whether a tensor holds integers, as which booleans do not count."""
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
-
-
-def check_tokens(name: str, tokens: Tensor, vocab_size: int) -> None:
-    """Check token ids ``(B, L)``.
-
-    Their values are looked at on the CPU only, and not while compiling; elsewhere it is the embedding that fails.
-
-    Raises:
-        TypeError: if they are not integers.
-        ValueError: if they have another shape, or one is negative or not below ``vocab_size``.
-    """
-    if not is_integer(tokens):
-        raise TypeError(f"{name}: expected integer token ids, got dtype {tokens.dtype}")
-    if tokens.dim() != 2:
-        raise ValueError(f"{name}: expected token ids of shape (batch, length), got shape {tuple(tokens.shape)}")
-    if not tokens.numel() or not is_readable(tokens):
-        return
-    low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= vocab_size:
-        raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {low} to {high}")
 
 
 def check_vectors(name: str, vectors: Tensor, dim: int) -> None:
@@ -43,42 +79,3 @@ def check_vectors(name: str, vectors: Tensor, dim: int) -> None:
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: expected floating-point vectors, got dtype {vectors.dtype}")
     check_sequence(name, vectors, dim)
-
-
-def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless a padding mask, if there is one, is boolean ``(batch, length)``."""
-    if padding_mask is None:
-        return
-    if padding_mask.dtype != torch.bool:
-        raise TypeError(f"{name}: expected a boolean tensor (True = a real position), got dtype {padding_mask.dtype}")
-    if tuple(padding_mask.shape) != (batch, length):
-        raise ValueError(f"{name}: expected shape (batch, length) = {(batch, length)}, got {tuple(padding_mask.shape)}")
-
-
-def check_segments(segments: Tensor | None, batch: int, length: int) -> None:
-    """Raise ``ValueError`` unless segments, if there are any, are integers ``(batch or 1, length)``."""
-    if segments is None:
-        return
-    if not is_integer(segments) or tuple(segments.shape) not in ((batch, length), (1, length)):
-        raise ValueError(
-            f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(segments.shape)} of dtype {segments.dtype}"
-        )
-
-
-def token_positions(
-    padding_mask: Tensor | None = None, segments: Tensor | None = None, *, after: int = 0
-) -> Tensor | None:
-    """Where tokens stand, if that is not simply their place in the row: among the real ones of their own sequence.
-
-    Args:
-        padding_mask: boolean ``(B, t + L)``.
-        segments: integers ``(B or 1, L)``, of sequences packed into one; then t is 0.
-        after: t.
-
-    Returns:
-        Integers ``(B or 1, L)``, or None.
-    """
-    if segments is not None:
-        return positions_from_segments(segments, padding_mask)
-    return None if padding_mask is None else positions_from_padding(padding_mask)[:, after:]

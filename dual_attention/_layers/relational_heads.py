@@ -1,4 +1,4 @@
-"""What the three layers of relational attention share: their sizes, the senders and symbols they are given, caches.
+"""The common part of the three layers of relational attention: sizes, checks of senders and symbols, caches.
 
 Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 """
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ..functional import MaskPattern
 from ..functional.checks import check_same_device
-from ..functional.masks import Segments
 from .cache import Cache, TokenCache
-from .continuation import Past, continue_from, who_sees_whom
-from .heads import check_dropout, check_positive, check_sequence, head_dim
+from .continuation import Masks, Past, continue_from, visibility
+from .heads import head_dim
+from .inputs import check_dropout, check_positive, check_sequence
 from .symbols import Symbols, project_symbols, with_earlier
 
 
@@ -25,8 +25,8 @@ class Received(NamedTuple):
     Attributes:
         y: senders, ``(B, M, d)``.
         past: earlier senders.
-        pattern: who sees whom, among the earlier senders that are held and the new ones.
-        bias: of the same pairs, or None.
+        pattern: the pairs that may be attended, of receivers with the earlier senders that are held and the new ones.
+        bias: additive bias of the same pairs, or None.
     """
 
     y: Tensor
@@ -86,34 +86,18 @@ class RelationalHeads(nn.Module):
         self,
         x: Tensor,
         y: Tensor | None,
-        attn_mask: Tensor | None,
-        padding_mask: Tensor | None,
-        is_causal: bool,
-        segments: Segments | None,
-        attn_bias: Tensor | None,
+        masks: Masks,
         cache: Cache | None,
-        freqs: tuple[Tensor | None, Tensor | None],
+        tables: tuple[Tensor | None, Tensor | None],
     ) -> Received:
-        """Check what ``forward`` is given beside symbols; no ``y``: senders are the receivers."""
+        """Check what ``forward`` is given beside symbols; without ``y`` the senders are the receivers."""
         check_sequence("x", x, self.d_model, layer=self.wv)
         y = x if y is None else y
         check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
-        check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs[0], freqs_sin=freqs[1])
-        past = continue_from(cache, self._kept(), window=self.window, is_causal=is_causal, segments=segments)
-        pattern, bias = who_sees_whom(
-            past,
-            batch=x.shape[0],
-            heads=self.n_heads,
-            n=x.shape[1],
-            new=y.shape[1],
-            attn_mask=attn_mask,
-            padding_mask=padding_mask,
-            is_causal=is_causal,
-            window=self.window,
-            segments=segments,
-            attn_bias=attn_bias,
-        )
-        return Received(y, past, pattern, bias)
+        check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=tables[0], freqs_sin=tables[1])
+        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
+        sizes = {"batch": x.shape[0], "heads": self.n_heads, "n": x.shape[1], "new": y.shape[1]}
+        return Received(y, past, *visibility(masks, past, **sizes, window=self.window))
 
     def _with_symbols(self, received: Received, symbols: Symbols, **keys: Tensor) -> tuple[tuple[Tensor, ...], Symbols]:
         """Keys and projected symbols, those of earlier senders that are held included; the cache then has the new."""

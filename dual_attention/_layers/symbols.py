@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
 from .continuation import Past
-from .heads import check_sequence, split_heads
+from .heads import split_heads
+from .inputs import check_sequence
 
 Symbols = Tensor | RelativeSymbols
 

@@ -1,4 +1,4 @@
-"""What the bidirectional encoders share: embeddings, positions, and passing tokens through the blocks.
+"""Base of the bidirectional encoders: embeddings, positions, and passing tokens through the blocks.
 
 Shapes: B batch, L length, d width of the model, K layers.
 """
@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_padding, check_segments, check_tokens, token_positions
-from ..positional_encoding import check_positions, rows_at
+from ..positional_encoding import rows_at
 from ..transformer_blocks import NormType, create_norm
-from .passing import Step, Trace, apply_blocks, trace_blocks
+from .inputs import check_token_ids, place_tokens
+from .passing import Step, Trace, apply_blocks, are_causal, trace_blocks
 from .token_model import PositionEncoding, TokenModel
 
 
@@ -103,7 +103,7 @@ class EncoderModel(TokenModel):
         segments: Tensor | None = None,
         token_types: Tensor | None = None,
     ) -> Trace:
-        """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
+        """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
         x, step = self._begin(x, padding_mask, segments, token_types)
         states, maps = trace_blocks(step, self.n_layers, x)
         return Trace(self.norm(states[-1]), states, maps)
@@ -111,7 +111,7 @@ class EncoderModel(TokenModel):
     def _begin(
         self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
     ) -> tuple[Tensor, Step]:
-        """What enters the first block, and how each is applied; arguments as :meth:`forward`."""
+        """Input of the first block, and how each block is applied; arguments as :meth:`forward`."""
         x, positions, arguments = self._enter(x, padding_mask, segments, token_types)
 
         def step(number: int, x: Tensor, symbols: Any, need_weights: bool = False) -> tuple[Any, Any]:
@@ -122,26 +122,24 @@ class EncoderModel(TokenModel):
     def _block(
         self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
     ) -> tuple[Any, Any]:
-        """What a block returns, and the symbols for the next, see :class:`~dual_attention._models.passing.Step`."""
+        """Output of a block, and symbols for the next, see :class:`~dual_attention._models.passing.Step`."""
         return self.blocks[number](x, **arguments), symbols
 
     def _enter(
         self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
     ) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
         """Embedded tokens ``(B, L, d)``, their positions, and the keyword arguments of all blocks."""
-        check_tokens("x", x, self.vocab_size)
-        batch, length = x.shape
-        check_padding("padding_mask", padding_mask, batch, length)
-        if segments is None and length > self.block_size:
-            raise ValueError(f"x: expected at most max_block_size={self.block_size} tokens, got {length}")
-        check_segments(segments, batch, length)
-        positions = token_positions(padding_mask, segments)
-        if positions is not None:
-            why = f"max_block_size={self.block_size}"
-            check_positions(positions, batch, length, self.block_size - 1, why)
-        arguments: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments}
+        _, positions, pattern = place_tokens(
+            x,
+            padding_mask,
+            segments,
+            vocab_size=self.vocab_size,
+            context=self.block_size,
+            is_causal=are_causal(self.blocks),
+        )
+        arguments: dict[str, Any] = {"attn_mask": pattern}
         if self.rope is not None:
-            tables = self.rope.tables(length) if positions is None else self.rope.tables_at(positions)
+            tables = self.rope.tables(x.shape[1]) if positions is None else self.rope.tables_at(positions)
             # One row for all examples is a table like any other.
             tables = [table[0] if table.dim() == 3 and len(table) == 1 else table for table in tables]
             arguments["freqs_cos"], arguments["freqs_sin"] = tables
@@ -150,7 +148,7 @@ class EncoderModel(TokenModel):
             embedded = embedded + rows_at(self.positional_embedder.weight, x, positions, limit="max_block_size")
         if self.token_type_embedder is not None:
             token_types = torch.zeros_like(x) if token_types is None else token_types
-            check_tokens("token_types", token_types, self.n_token_types)
+            check_token_ids("token_types", token_types, self.n_token_types)
             if token_types.shape != x.shape:
                 raise ValueError(
                     f"token_types: expected the shape of x, {tuple(x.shape)}, got {tuple(token_types.shape)}"

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.heads import check_dropout, check_positive
+from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .encoder import EncoderModel

@@ -1,66 +1,140 @@
-"""What language models are given: checked, and where its tokens stand.
+"""Inputs of models: checked, with the places where tokens stand and what they may attend to.
 
-Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens.
+Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
-from .._layers.inputs import check_segments, is_integer
-from ..functional import positions_from_padding, positions_from_segments
-from ..functional.masks import require_boolean
+from .._layers.inputs import is_integer
+from ..functional import MaskPattern, positions_from_padding, positions_from_segments
+from ..functional.checks import is_readable
 from ..positional_encoding import check_positions
 
 IGNORED = -1
 """The target that is not scored."""
 
 
-def check_masks(x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, start: int, cached: bool) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless masks fit the tokens ``x`` after ``start`` earlier ones."""
-    batch, length = x.shape
-    if padding_mask is not None:
-        require_boolean("padding_mask", padding_mask)
-        if tuple(padding_mask.shape) != (batch, start + length):
-            raise ValueError(
-                f"padding_mask: expected shape (batch, length) = {(batch, start + length)}, "
-                + (f"the {start} tokens in the cache included, " if start else "")
-                + f"got {tuple(padding_mask.shape)}"
-            )
-    if segments is None:
-        return
-    if cached:
-        raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
-    check_segments(segments, batch, length)
+class Placed(NamedTuple):
+    """Tokens in their sequence.
+
+    Attributes:
+        earlier: t.
+        positions: integers ``(B or 1, N)``, or None if they are N in a row from t on.
+        pattern: the pairs of tokens that may be attended, ``(N, t + N)``; one for all layers.
+    """
+
+    earlier: int
+    positions: Tensor | None
+    pattern: MaskPattern
 
 
-def token_positions(
+def place_tokens(
     x: Tensor,
     padding_mask: Tensor | None,
     segments: Tensor | None,
-    positions: Tensor | None,
-    start: int,
+    positions: Tensor | None = None,
+    *,
+    vocab_size: int,
     context: int,
-) -> Tensor | None:
-    """Positions of the tokens ``x``, ``(B or 1, N)``, or None if they are N in a row after ``start`` earlier ones.
+    is_causal: bool,
+    cached: int | None = None,
+) -> Placed:
+    """Check the token ids ``x`` ``(B, N)`` and what comes with them, and place them in their sequences.
+
+    Args:
+        padding_mask, segments, positions: as :meth:`LanguageModel.forward
+            <dual_attention.language_models.LanguageModel.forward>`.
+        context: the longest sequence, ``max_block_size``.
+        cached: t, if there is a cache.
 
     Raises:
-        ValueError: if the sequence, or one of those packed into it, is longer than the context.
+        TypeError, ValueError: if an argument has a wrong dtype or shape, an id is out of range, or a sequence, or one
+            of those packed into it, is longer than the context.
     """
-    batch, length = x.shape
-    if positions is None and segments is None:
-        if start + length > context:
-            raise ValueError(
-                f"x: a sequence of {start + length} tokens is longer than the context, max_block_size={context}"
-            )
-        return None if padding_mask is None else positions_from_padding(padding_mask)[:, start:]
-    if positions is None:
-        assert segments is not None
-        positions = positions_from_segments(segments, padding_mask)
-        if length <= context:
-            return positions
-    check_positions(positions, batch, length, context - 1, f"the context, max_block_size={context}")
-    return positions
+    check_token_ids("x", x, vocab_size)
+    (batch, n), earlier = x.shape, cached or 0
+    check_padding("padding_mask", padding_mask, batch, n, earlier)
+    if segments is not None and cached is not None:
+        raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
+    check_segments(segments, batch, n)
+    if positions is None and segments is None and earlier + n > context:
+        raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than the context, max_block_size={context}")
+    if positions is not None or (segments is not None and n > context):
+        positions = count_positions(padding_mask, segments) if positions is None else positions
+        check_positions(positions, batch, n, context - 1, f"the context, max_block_size={context}")
+    elif padding_mask is not None or segments is not None:
+        positions = count_positions(padding_mask, segments, earlier=earlier)
+    pattern = MaskPattern(n, earlier + n, None, padding_mask, segments, segments, is_causal, offset=earlier)
+    return Placed(earlier, positions, pattern)
+
+
+def count_positions(
+    padding_mask: Tensor | None = None, segments: Tensor | None = None, *, earlier: int = 0
+) -> Tensor | None:
+    """Positions of tokens, if they are not simply their places in the row: among the real ones of their own sequence.
+
+    Args:
+        padding_mask: boolean ``(B, t + N)``.
+        segments: integers ``(B or 1, N)``, of sequences packed into one; then t is 0.
+        earlier: t.
+
+    Returns:
+        Integers ``(B or 1, N)``, or None.
+    """
+    if segments is not None:
+        return positions_from_segments(segments, padding_mask)
+    return None if padding_mask is None else positions_from_padding(padding_mask)[:, earlier:]
+
+
+def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
+    """Check token ids ``(B, N)``.
+
+    Their values are looked at only on the CPU, and not while compiling; elsewhere it is the embedding that fails.
+
+    Raises:
+        TypeError: if they are not integers.
+        ValueError: if they have another shape, or one is negative or not below ``vocab_size``.
+    """
+    if not is_integer(tokens):
+        raise TypeError(f"{name}: expected integer token ids, got dtype {tokens.dtype}")
+    if tokens.dim() != 2:
+        raise ValueError(f"{name}: expected token ids of shape (batch, length), got shape {tuple(tokens.shape)}")
+    if not tokens.numel() or not is_readable(tokens):
+        return
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or high >= vocab_size:
+        raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {low} to {high}")
+
+
+def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a padding mask, if there is one, is boolean ``(B, t + N)``."""
+    if padding_mask is None:
+        return
+    if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
+        got = f"dtype {padding_mask.dtype}" if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
+        raise TypeError(f"{name}: expected a boolean tensor (True = a real position), got {got}")
+    if tuple(padding_mask.shape) != (batch, earlier + length):
+        raise ValueError(
+            f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
+            + (f"the {earlier} tokens in the cache included, " if earlier else "")
+            + f"got {tuple(padding_mask.shape)}"
+        )
+
+
+def check_segments(segments: Tensor | None, batch: int, length: int) -> None:
+    """Raise ``ValueError`` unless segments, if there are any, are integers ``(batch or 1, length)``."""
+    if segments is None:
+        return
+    if not is_integer(segments) or tuple(segments.shape) not in ((batch, length), (1, length)):
+        raise ValueError(
+            f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
+            f"got shape {tuple(segments.shape)} of dtype {segments.dtype}"
+        )
 
 
 def check_targets(targets: Tensor, x: Tensor) -> None:

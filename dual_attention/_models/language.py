@@ -1,4 +1,4 @@
-"""What both language models share: all but their blocks.
+"""Base of the language models: embeddings, positions, passing tokens through the blocks, output layer, loss, cache.
 
 Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, V size of the
 vocabulary, L layers.
@@ -15,16 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import leaves_cache_whole, parts
-from .._layers.inputs import check_tokens
+from .._layers.continuation import cache_parts, transactional
 from ..functional import cross_entropy, linear_cross_entropy
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
 from ..relational_attention import Symbols
 from ..transformer_blocks import NormType, create_norm
-from .flops import A100, PER_PRODUCT, pair_products, weights_used
-from .inputs import IGNORED, check_masks, check_targets, token_positions
-from .passing import Step, Trace, apply_blocks, trace_blocks
+from .flops import LanguageArithmetic
+from .inputs import IGNORED, check_targets, place_tokens
+from .passing import Step, Trace, apply_blocks, are_causal, trace_blocks
 from .token_model import PositionEncoding, TokenModel
 from .weights import TiesWeights, tie
 
@@ -32,7 +31,7 @@ __all__ = ["LanguageModel", "LanguageModelOutput"]
 
 
 class LanguageModelOutput(NamedTuple):
-    """What a language model returns.
+    """Output of a language model.
 
     Attributes:
         logits: ``(B, N, V)``; ``(B, 1, V)`` or None if asked for less.
@@ -56,7 +55,7 @@ class Layers(nn.ModuleDict):
 
 
 class BlockInputs(NamedTuple):
-    """What every block is given beside its tokens: the keyword arguments of blocks, and positions for symbols."""
+    """Inputs of every block beside its tokens: keyword arguments of blocks, and positions for symbols."""
 
     arguments: dict[str, Any]
     positions: Tensor | None
@@ -72,7 +71,7 @@ def on_device(device: torch.device | str | None) -> Iterator[None]:
             yield
 
 
-class LanguageModel(Generates, TiesWeights, TokenModel):
+class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
     """A decoder-only language model around given blocks.
 
     Args:
@@ -145,53 +144,9 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
             raise AttributeError(f"there are no rotary tables with pos_enc_type={self.pos_enc_type!r}")
         return self.rope
 
-    def get_num_params(self, non_embedding: bool = True, *, trainable_only: bool = False) -> int:
-        """Number of parameters, each counted once under however many names.
-
-        Args:
-            non_embedding: leave out tables that are only looked up: learned positions, and the token embedding unless
-                it is the output matrix, too.
-            trainable_only: leave out what is frozen, as the parameter counts of the paper do with symbol libraries.
-        """
-        left_out: list[nn.Module] = []
-        if non_embedding and self.pos_enc_type == "pos_emb":
-            left_out.append(self.layers.positional_embedder)
-        if non_embedding and self.layers.token_embedder.weight is not self.layers.final_out.weight:
-            left_out.append(self.layers.token_embedder)
-        skipped = {id(parameter) for module in left_out for parameter in module.parameters()}
-        return sum(
-            parameter.numel()
-            for parameter in self.parameters()
-            if id(parameter) not in skipped and (parameter.requires_grad or not trainable_only)
-        )
-
-    def flops_per_token(self, length: int | None = None) -> int:
-        """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
-
-        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B): six for each weight of a
-        matrix product, and for attention as if nothing were masked. A weight counts as often as it is used, so the
-        weights of a shared symbol retriever count for every layer.
-
-        Args:
-            length: by default the context length.
-        """
-        weights = weights_used([*self.layers.blocks, *self._retrievers_used(), self.layers.final_out])
-        pairs = sum(pair_products(block) for block in self.layers.blocks)
-        return PER_PRODUCT * (weights + pairs * (self.block_size if length is None else length))
-
-    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
-        """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
-
-        Args:
-            fwdbwd_per_iter: sequences of the context length in an iteration.
-            dt: seconds it took.
-            flops_promised: of the device, per second; by default those of an A100 in bfloat16.
-        """
-        return self.flops_per_token() * self.block_size * fwdbwd_per_iter / dt / flops_promised
-
     # ---- forward
 
-    @leaves_cache_whole
+    @transactional
     def forward(
         self,
         x: Tensor,
@@ -207,15 +162,15 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         """Predict the next token at every position.
 
         Args:
-            x: token ids, integers ``(B, N)``; with a cache from :meth:`new_cache` the new ones alone.
+            x: token ids, integers ``(B, N)``; with a cache from :meth:`new_cache` the new ones only.
             targets: integers ``(B, N)``: the token after each, or -1 where there is nothing to predict. Nothing is
                 shifted here. Padding is not scored.
             padding_mask: boolean, ``(B, t + N)``; True = a real token. Padding may be on either side.
             segments: integers ``(B or 1, N)``: sequences packed into one, end to end, do not see each other, and
                 positions begin again with each. A row may be longer than the context then, its sequences may not.
             positions: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each sequence.
-            cache: what is kept of t earlier tokens; these are appended.
-            all_logits: otherwise those of the last position alone, ``(B, 1, V)``.
+            cache: of t earlier tokens; these are appended.
+            all_logits: otherwise only those of the last position, ``(B, 1, V)``.
             loss_only: no logits at all. Whenever the loss is not computed from returned logits, it is computed without
                 holding all of them, see :func:`~dual_attention.functional.linear_cross_entropy`.
 
@@ -244,11 +199,11 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
     def loss(self, x: Tensor, targets: Tensor, **arguments: Any) -> Tensor:
         """Mean cross-entropy in nats, without logits.
 
-        What wraps a model to compile or distribute it knows its call alone: ``wrapped(x, targets, loss_only=True)``.
+        A wrapper that compiles or distributes a model knows only its call: ``wrapped(x, targets, loss_only=True)``.
         """
         return self(x, targets, loss_only=True, **arguments)[1]
 
-    @leaves_cache_whole
+    @transactional
     def hidden(
         self,
         x: Tensor,
@@ -258,12 +213,12 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         positions: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """What the output layer reads, ``(B, N, d)``; arguments as :meth:`forward`."""
+        """Input of the output layer, ``(B, N, d)``; arguments as :meth:`forward`."""
         x, step = self._begin(x, padding_mask, segments, positions, cache)
         recompute = self.gradient_checkpointing and cache is None
         return self.layers.norm(apply_blocks(step, self.n_layers, x, recompute=recompute))
 
-    @leaves_cache_whole
+    @transactional
     def trace(
         self,
         x: Tensor,
@@ -273,7 +228,7 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         positions: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Trace:
-        """All hidden states and the maps of all blocks, which are built for it; arguments as :meth:`forward`."""
+        """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
         x, step = self._begin(x, padding_mask, segments, positions, cache)
         states, maps = trace_blocks(step, self.n_layers, x)
         return Trace(self.layers.norm(states[-1]), states, maps)
@@ -286,10 +241,9 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         positions: Tensor | None,
         cache: Cache | None,
     ) -> tuple[Tensor, Step]:
-        """What enters the first block, and how each is applied; arguments as :meth:`forward`."""
+        """Input of the first block, and how each block is applied; arguments as :meth:`forward`."""
         caches = self._caches(cache)
-        start = 0 if cache is None else cache.length
-        x, inputs = self._enter(x, padding_mask, segments, positions, start, cached=cache is not None)
+        x, inputs = self._enter(x, padding_mask, segments, positions, None if cache is None else cache.length)
 
         def step(number: int, x: Tensor, symbols: Symbols | None, need_weights: bool = False) -> tuple[Any, Any]:
             return self._block(number, x, symbols, inputs, caches[number], need_weights)
@@ -333,8 +287,8 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         """The caches of each layer: of its block, and of its symbols if it retrieves any."""
         counts = {"blocks": self.n_layers, "symbols": len(self._retrievers_used())}
         caches: list[dict[str, Cache]] = [{} for _ in range(self.n_layers)]
-        for name, group in parts(cache, tuple(name for name, count in counts.items() if count)).items():
-            for layer, part in parts(group, tuple(map(str, range(counts[name])))).items():
+        for name, group in cache_parts(cache, tuple(name for name, count in counts.items() if count)).items():
+            for layer, part in cache_parts(group, tuple(map(str, range(counts[name])))).items():
                 if part is not None:
                     caches[int(layer)][name] = part
         return caches
@@ -347,25 +301,27 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         padding_mask: Tensor | None,
         segments: Tensor | None,
         positions: Tensor | None,
-        start: int,
-        *,
-        cached: bool,
+        cached: int | None,
     ) -> tuple[Tensor, BlockInputs]:
-        """Embedded tokens with their positions, and what every block is given beside them."""
-        check_tokens("x", x, self.vocab_size)
-        check_masks(x, padding_mask, segments, start, cached)
-        positions = token_positions(x, padding_mask, segments, positions, start, self.block_size)
-        length = x.shape[1]
-        arguments: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments}
+        """Embedded tokens with their positions, and the inputs of every block; ``cached``: tokens in the cache."""
+        earlier, positions, pattern = place_tokens(
+            x,
+            padding_mask,
+            segments,
+            positions,
+            vocab_size=self.vocab_size,
+            context=self.block_size,
+            is_causal=are_causal(self.layers.blocks),
+            cached=cached,
+        )
+        n = x.shape[1]
+        arguments: dict[str, Any] = {"attn_mask": pattern}
         if self.rope is not None:
-            arguments["freqs_cos"], arguments["freqs_sin"] = self._rotary_tables(positions, start, length)
+            arguments["freqs_cos"], arguments["freqs_sin"] = self._rotary_tables(positions, earlier, n)
         embedded = self.layers.token_embedder(x)
         if self.pos_enc_type == "pos_emb":
-            if positions is None:
-                place = torch.arange(start, start + length, device=x.device)
-            else:
-                place = positions
-            embedded = embedded + self.layers.positional_embedder(place)
+            places = torch.arange(earlier, earlier + n, device=x.device) if positions is None else positions
+            embedded = embedded + self.layers.positional_embedder(places)
         return self.layers.dropout(embedded), BlockInputs(arguments, positions)
 
     def _rotary_tables(self, positions: Tensor | None, start: int, length: int) -> tuple[Tensor, Tensor]:

@@ -1,27 +1,27 @@
-"""How the models pass tokens through their blocks, and what can be recorded on the way.
+"""Passing tokens through the blocks of a model, and recording hidden states and maps on the way.
 
 Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, L blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..dual_attention import DualAttentionOutput
 
 
 class Trace(NamedTuple):
-    """What passed through the blocks of a model of tokens.
+    """Record of a pass through the blocks of a model of tokens.
 
     Attributes:
-        hidden: ``(B, N, d)``, after the last norm: the output of an encoder, and what a language model's output layer
-            reads.
-        states: L + 1 tensors ``(B, N, d)``: what enters each block, and what leaves the last, before the last norm.
+        hidden: ``(B, N, d)``, after the last norm: the output of an encoder, and the input of a language model's output
+            layer.
+        states: L + 1 tensors ``(B, N, d)``: the input of each block, and the output of the last, before the last norm.
         maps: of each block its attention weights ``(B, H, N, t + N)``, or its
             :class:`~dual_attention.dual_attention.DualAttentionOutput`.
     """
@@ -38,13 +38,18 @@ class Step(Protocol):
         """Apply block ``number``.
 
         Args:
-            symbols: what the block before returned; None for the first.
+            symbols: those that the block before returned; None for the first.
             need_weights: return the pair of tokens and maps instead of tokens.
 
         Returns:
-            Tokens, and the symbols that the next block is to be given, None if there are none or it retrieves its own.
+            Tokens, and symbols for the next block; None if there are none or it retrieves its own.
         """
         ...
+
+
+def are_causal(blocks: Iterable[nn.Module]) -> bool:
+    """Whether all blocks hide later tokens; a block that does not tell is left to hide them itself."""
+    return all(getattr(block, "causal", False) for block in blocks)
 
 
 def apply_blocks(

@@ -1,4 +1,4 @@
-"""What the sequence-to-sequence models share: embeddings, positions, output layer, loss, decoding with a cache.
+"""Base of the sequence-to-sequence models: embeddings, positions, output layer, loss, decoding with a cache.
 
 Shapes: B batch, S length of the source, T length of the target, t earlier target positions in a cache, d width of the
 model, V classes, or width of a vector output.
@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import leaves_cache_whole, parts
-from .._layers.heads import check_dropout, check_positive
-from .._layers.inputs import check_padding, check_tokens, check_vectors, token_positions
+from .._layers.continuation import cache_parts, transactional
+from .._layers.inputs import check_dropout, check_positive, check_vectors
 from .._layers.symbols import Symbols
-from ..functional import cross_entropy
+from ..functional import MaskPattern, cross_entropy
 from ..functional.losses import mean_squared_error
 from ..generation.targets import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
-from .flops import A100, PER_PRODUCT, pair_products, weights_used
-from .passing import apply_blocks
+from .flops import Seq2SeqArithmetic
+from .inputs import check_padding, check_token_ids, count_positions
+from .passing import apply_blocks, are_causal
 from .weights import TiesWeights, differ, fill_tied, move_prefix, tie, untie
 
 PositionEncoding = Literal["sinusoidal", "learned", "none"]
@@ -39,8 +39,8 @@ _EMBEDDING, _OUTPUT = "layers.target_embedder.", "layers.final_out."
 _PUBLISHED = "layers.target_embedder.weights."
 
 
-class Seq2SeqModel(GeneratesTargets, TiesWeights):
-    """What all of them share: all but the kind of their blocks, and the symbols that those are given.
+class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
+    """Sequence-to-sequence model around given blocks; subclasses choose their kind, and the symbols they are given.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
     """
@@ -138,56 +138,12 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
     @property
     def is_causal(self) -> bool:
         """Whether no target position sees a later one."""
-        return all(block.causal for block in self._blocks("decoder"))
+        return are_causal(self._blocks("decoder"))
 
     @property
     def memory_dim(self) -> int:
         """Width of what the decoder reads of the source."""
         return self.d_model
-
-    def get_num_params(self) -> int:
-        """Number of parameters; tied ones count once."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
-    def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
-        """Floating-point operations of a training step for one pair of source and target, forward and backward.
-
-        Counted as :meth:`LanguageModel.flops_per_token
-        <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
-        through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
-        target in all else.
-
-        Args:
-            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
-        """
-        s = self.in_block_size if source_length is None else source_length
-        t = self.out_block_size if target_length is None else target_length
-        encoder, decoder = self._parts_of_encoder(), self._blocks("decoder")
-        crosses = [part.cross_attn for block in decoder for part in block.modules() if hasattr(part, "cross_attn")]
-        context = [layer for cross in crosses for layer in (cross.wk, cross.wv)]
-        of_source = [self.layers["source_embedder"], *encoder, *context]
-        of_target = [
-            self.layers["target_embedder"],
-            *decoder,
-            *self._retrievers_used("decoder"),
-            self.layers["final_out"],
-        ]
-        for_source = weights_used(of_source)
-        for_target = weights_used(of_target) - weights_used(context)
-        cross = sum(pair_products(attention) for attention in crosses)
-        own = sum(pair_products(block) for block in decoder) - cross
-        pairs = sum(pair_products(block) for block in encoder) * s * s + own * t * t + cross * t * s
-        return PER_PRODUCT * (for_source * s + for_target * t + pairs)
-
-    def estimate_mfu(self, fwdbwd_per_iter: float, dt: float, *, flops_promised: float = A100) -> float:
-        """Model FLOPs utilisation: the share of a device's promised arithmetic that training made use of.
-
-        Args:
-            fwdbwd_per_iter: pairs of source and target, of the largest lengths, in an iteration.
-            dt: seconds it took.
-            flops_promised: of the device, per second; by default those of an A100 in bfloat16.
-        """
-        return self.flops_per_pair() * fwdbwd_per_iter / dt / flops_promised
 
     def forward(
         self,
@@ -243,14 +199,15 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         """The memory ``(B, S, memory_dim)`` that the decoder attends to; arguments as :meth:`forward`."""
         _check_input("x", x, self.input_spec, "in_block_size", self.in_block_size)
         check_padding("source_padding_mask", source_padding_mask, *x.shape[:2])
-        positions = token_positions(source_padding_mask)
-        return self._remember(self._embed("source", x, positions), positions, source_padding_mask)
+        positions = count_positions(source_padding_mask)
+        pattern = MaskPattern(x.shape[1], x.shape[1], padding=source_padding_mask)
+        return self._remember(self._embed("source", x, positions), positions, pattern)
 
-    def _remember(self, source: Tensor, positions: Tensor | None, padding_mask: Tensor | None) -> Tensor:
-        """The memory, of the embedded source ``(B, S, d)``."""
-        return self._apply_blocks("encoder", source, (), positions, None, padding_mask=padding_mask)
+    def _remember(self, source: Tensor, positions: Tensor | None, pattern: MaskPattern) -> Tensor:
+        """The memory of the embedded source ``(B, S, d)``; ``pattern``: its pairs that may be attended."""
+        return self._apply_blocks("encoder", source, (), positions, None, attn_mask=pattern)
 
-    @leaves_cache_whole
+    @transactional
     def decode(
         self,
         y: Tensor,
@@ -263,7 +220,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         """Logits ``(B, T, V)`` of all positions of a target, given the memory ``(B, S, memory_dim)`` of :meth:`encode`.
 
         Args:
-            y: target as in :meth:`forward`; with a cache, the new positions alone.
+            y: target as in :meth:`forward`; with a cache, only the new positions.
             source_padding_mask: boolean ``(B, S)``; True = a real position.
             target_padding_mask: boolean ``(B, t + T)``, of the earlier positions too.
             cache: from :meth:`new_cache`; these positions are appended. The memory is read by the first call; later
@@ -290,7 +247,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         target_padding_mask: Tensor | None,
         cache: Cache | None,
     ) -> Tensor:
-        """What the decoder blocks make of ``y``, ``(B, T, d)``."""
+        """Output of the decoder blocks, ``(B, T, d)``."""
         seen = 0 if cache is None else cache.length
         _check_input("y", y, self.output_spec, "out_block_size", self.out_block_size, seen)
         batch, length = y.shape[:2]
@@ -301,12 +258,13 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
             )
         check_padding("source_padding_mask", source_padding_mask, *memory.shape[:2])
         check_padding("target_padding_mask", target_padding_mask, batch, seen + length)
-        positions = token_positions(target_padding_mask, after=seen)
+        positions = count_positions(target_padding_mask, earlier=seen)
         # Symbols count on by themselves; the embedding has no memory of what it saw.
         places = torch.arange(seen, seen + length, device=y.device)[None] if seen and positions is None else positions
         y = self._embed("target", y, places)
-        masks = {"padding_mask": target_padding_mask, "context_padding_mask": source_padding_mask}
-        return self._apply_blocks("decoder", y, (memory,), positions, cache, **masks)
+        own = MaskPattern(length, seen + length, padding=target_padding_mask, causal=self.is_causal, offset=seen)
+        cross = MaskPattern(length, memory.shape[1], padding=source_padding_mask)
+        return self._apply_blocks("decoder", y, (memory,), positions, cache, attn_mask=own, context_mask=cross)
 
     def _embed(self, name: str, x: Tensor, positions: Tensor | None) -> Tensor:
         x = self.layers[f"{name}_embedder"](x)
@@ -320,9 +278,9 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         context: tuple[Tensor, ...],
         positions: Tensor | None,
         cache: Cache | None,
-        **masks: Tensor | None,
+        **masks: MaskPattern,
     ) -> Tensor:
-        caches = parts(cache, tuple(self._cache_names(side)))
+        caches = cache_parts(cache, tuple(self._cache_names(side)))
         blocks = self._blocks(side)
 
         def step(number: int, x: Tensor, symbols: tuple[Symbols, ...] | None) -> tuple[Tensor, tuple[Symbols, ...]]:
@@ -336,7 +294,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         return list(self.layers[f"{side}_blocks"].children())
 
     def _parts_of_encoder(self) -> list[nn.Module]:
-        """What positions of the source pass through, after their embedding."""
+        """Modules that positions of the source pass through, after their embedding."""
         return [*self._blocks("encoder"), *self._retrievers_used("encoder")]
 
     def _retrievers_used(self, side: Side) -> list[nn.Module]:
@@ -357,7 +315,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
         number: int,
         earlier: tuple[Symbols, ...],
     ) -> tuple[Symbols, ...]:
-        """What block ``number`` takes beside ``x``, given what the one before took."""
+        """Arguments of block ``number`` beside ``x`` and the context; ``earlier``: those of the block before."""
         return ()
 
 
@@ -382,7 +340,7 @@ def _embedder(spec: Mapping[str, Any], d_model: int) -> nn.Module:
 
 def _check_input(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, longest: int, seen: int = 0) -> None:
     if spec["type"] == "token":
-        check_tokens(name, x, spec["vocab_size"])
+        check_token_ids(name, x, spec["vocab_size"])
     else:
         check_vectors(name, x, spec["dim"])
     if seen + x.shape[1] > longest:
@@ -393,7 +351,7 @@ def _check_input(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, long
 def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
     """The last real position of each example: ``(B, T, d) -> (B, 1, d)``."""
     if not hidden.shape[1]:
-        raise ValueError("y: expected at least one position, whose successor to predict, got none")
+        raise ValueError("y: expected at least one position, got none")
     if padding_mask is None:
         return hidden[:, -1:]
     last = (padding_mask * torch.arange(padding_mask.shape[1], device=hidden.device)).amax(dim=1)

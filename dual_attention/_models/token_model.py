@@ -1,4 +1,4 @@
-"""What all models of tokens with one stack of blocks share: their sizes and their initialisation."""
+"""Base of the models of tokens with one stack of blocks: their sizes and their initialisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import nn
 
-from .._layers.heads import check_dropout, check_positive
+from .._layers.inputs import check_dropout, check_positive
 from ..attention import Attention
 from ..dual_attention import DualAttention
 from ..positional_encoding import RotaryPositionalEncoding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .._layers.heads import check_sequence
+from .._layers.inputs import check_sequence
 from ..functional.masks import require_boolean
 
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive, check_sequence
+from .._layers.inputs import check_positive, check_sequence
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
-from ..functional import positions_from_padding
+from ..functional import MaskPattern, mask_pattern, positions_from_padding
 from ..functional.activations import Activation
 from ..functional.masks import Segments
 from ..transformer_blocks import NormType
@@ -91,7 +91,7 @@ class Abstractor(nn.Module):
         x: Tensor,
         need_weights: bool = False,
         *,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
         positions: Tensor | None = None,
@@ -110,14 +110,18 @@ class Abstractor(nn.Module):
                 ``"rel_sym_attn"`` looks at later neighbours, which might be padding.
         """
         check_sequence("x", x, self.d_model)
-        if positions is None and padding_mask is not None:
-            positions = positions_from_padding(padding_mask)
+        batch, n, _ = x.shape
+        first: Any = self.blocks[0]
+        heads = first.rel_attn.n_heads
+        pattern = mask_pattern(attn_mask, padding_mask, segments=segments, batch=batch, heads=heads, n=n, m=n)
+        if positions is None and pattern.padding is not None:
+            positions = positions_from_padding(pattern.padding)
         symbols = retrieve_symbols(self.symbol_retriever, x, positions)
         assert isinstance(symbols, Tensor)  # as symbols of objects are
-        a = symbols.expand(x.shape[0], -1, -1)
+        a = symbols.expand(batch, -1, -1)
         maps = []
         for block in self.blocks:
-            a = block(x, a, need_weights, attn_mask=attn_mask, padding_mask=padding_mask, segments=segments)
+            a = block(x, a, need_weights, attn_mask=pattern)
             if need_weights:
                 a, of_layer = a
                 maps.append(of_layer)

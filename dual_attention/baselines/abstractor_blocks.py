@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from .._layers.heads import check_sequence
+from .._layers.inputs import check_sequence
 from ..attention import Attention
 from ..functional.activations import Activation
-from ..functional.masks import Segments
+from ..functional.masks import MaskPattern, Segments, mask_pattern
 from ..relational_cross_attention import RelationalCrossAttention
 from ..transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
 
@@ -33,7 +33,7 @@ class AbstractorMaps(NamedTuple):
 
 
 class _AbstractorBlock(Block, ABC):
-    """What both forms share: the sublayers, and the checks before them."""
+    """Base of both forms: the sublayers, and the checks before them."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class _AbstractorBlock(Block, ABC):
         symbols: Tensor,
         need_weights: bool = False,
         *,
-        attn_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
     ) -> Tensor | tuple[Tensor, AbstractorMaps]:
-        """Objects ``(B, N, d)`` and what stands for them, ``(B, N, d)``, to the latter after this layer.
+        """Output of the layer, ``(B, N, d)``, for objects and symbols ``(B, N, d)``.
 
         Args:
             symbols: symbols, or the output of the layer before.
@@ -86,25 +86,27 @@ class _AbstractorBlock(Block, ABC):
         check_sequence("symbols", symbols, self.d_model, batch=(x.shape[0],))
         if symbols.shape[1] != x.shape[1]:
             raise ValueError(f"symbols: expected one for each of {x.shape[1]} objects, got {symbols.shape[1]}")
-        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments}
-        output, maps = self._steps(x, symbols, need_weights, masks)
+        batch, n, _ = x.shape
+        heads = self.rel_attn.n_heads
+        pattern = mask_pattern(attn_mask, padding_mask, segments=segments, batch=batch, heads=heads, n=n, m=n)
+        output, maps = self._steps(x, symbols, need_weights, pattern)
         return (output, maps) if need_weights else output
 
     @abstractmethod
     def _steps(
-        self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
+        self, x: Tensor, symbols: Tensor, need_weights: bool, pattern: MaskPattern
     ) -> tuple[Tensor, AbstractorMaps]:
         """The steps of the layer."""
 
     def _attend_to_symbols(
-        self, symbols: Tensor, norm: nn.Module, need_weights: bool, masks: dict[str, Any]
+        self, symbols: Tensor, norm: nn.Module, need_weights: bool, pattern: MaskPattern
     ) -> tuple[Tensor, Tensor | None]:
         """The residual step of self-attention among symbols, if there is one, and its weights."""
         if self.self_attn is None:
             return symbols, None
-        z = self.enter(symbols, norm)
-        attended, weights = self.self_attn(z, z, z, need_weights=need_weights, **masks)
-        return self.leave(symbols, attended, norm), weights
+        z = self.pre_norm(symbols, norm)
+        attended, weights = self.self_attn(z, z, z, need_weights=need_weights, attn_mask=pattern)
+        return self.residual_step(symbols, attended, norm), weights
 
 
 class AbstractorBlock(_AbstractorBlock):
@@ -137,14 +139,14 @@ class AbstractorBlock(_AbstractorBlock):
         self.norm3 = create_norm(self.d_model, norm_type)
 
     def _steps(
-        self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
+        self, x: Tensor, symbols: Tensor, need_weights: bool, pattern: MaskPattern
     ) -> tuple[Tensor, AbstractorMaps]:
-        a, weights = self._attend_to_symbols(symbols, self.norm1, need_weights, masks)
+        a, weights = self._attend_to_symbols(symbols, self.norm1, need_weights, pattern)
         related, relations = self.rel_attn(
-            self.norm_objects(x), self.enter(a, self.norm2), need_weights=need_weights, **masks
+            self.norm_objects(x), self.pre_norm(a, self.norm2), need_weights=need_weights, attn_mask=pattern
         )
-        a = self.leave(a, related, self.norm2)
-        a = self.leave(a, self.ff_block(self.enter(a, self.norm3)), self.norm3)
+        a = self.residual_step(a, related, self.norm2)
+        a = self.residual_step(a, self.ff_block(self.pre_norm(a, self.norm3)), self.norm3)
         return a, AbstractorMaps(relations, weights)
 
 
@@ -164,10 +166,12 @@ class ObjectStreamAbstractorBlock(_AbstractorBlock):
         self.norm2 = create_norm(self.d_model, norm_type)
 
     def _steps(
-        self, x: Tensor, symbols: Tensor, need_weights: bool, masks: dict[str, Any]
+        self, x: Tensor, symbols: Tensor, need_weights: bool, pattern: MaskPattern
     ) -> tuple[Tensor, AbstractorMaps]:
-        s, weights = self._attend_to_symbols(symbols, self.norm1, need_weights, masks)
-        related, relations = self.rel_attn(self.enter(x, self.norm1), s, need_weights=need_weights, **masks)
-        y = self.leave(x, related, self.norm1)
-        a = self.leave(y, self.ff_block(self.enter(y, self.norm2)), self.norm2)
+        s, weights = self._attend_to_symbols(symbols, self.norm1, need_weights, pattern)
+        related, relations = self.rel_attn(
+            self.pre_norm(x, self.norm1), s, need_weights=need_weights, attn_mask=pattern
+        )
+        y = self.residual_step(x, related, self.norm1)
+        a = self.residual_step(y, self.ff_block(self.pre_norm(y, self.norm2)), self.norm2)
         return a, AbstractorMaps(relations, weights)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
 from ..transformer_blocks import FeedForwardBlock

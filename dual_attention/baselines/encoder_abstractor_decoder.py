@@ -11,8 +11,10 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import leaves_cache_whole, parts
-from .._layers.heads import check_positive, check_sequence
+from .._layers.continuation import cache_parts, transactional
+from .._layers.inputs import check_positive, check_sequence
+from .._models.inputs import check_padding
+from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock, NormType
 from .abstractor import Abstractor, AbstractorSymbols
 
@@ -34,7 +36,7 @@ def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: i
 
 
 class SourceContext(NamedTuple):
-    """What a decoder reads.
+    """Source as a decoder reads it.
 
     Attributes:
         contexts: one or two sequences ``(B, N, d)``, in the order in which they are read.
@@ -119,7 +121,7 @@ class EncoderAbstractorDecoder(nn.Module):
         )
 
     def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
-        """What the decoder will read of the source ``(B, N, d)``.
+        """The source ``(B, N, d)`` as the decoder reads it.
 
         Args:
             source_padding_mask: boolean, ``(B, N)``; True = a real position.
@@ -128,11 +130,14 @@ class EncoderAbstractorDecoder(nn.Module):
             ValueError, TypeError: if shapes disagree or the mask is not boolean.
         """
         check_sequence("source", source, self.d_model)
+        batch, n, _ = source.shape
+        check_padding("source_padding_mask", source_padding_mask, batch, n)
+        pattern = MaskPattern(n, n, padding=source_padding_mask)
         encoded = source
         for block in self.encoder_blocks:
-            encoded = block(encoded, padding_mask=source_padding_mask)
+            encoded = block(encoded, attn_mask=pattern)
         read = encoded if self.abstractor_reads == "encoder" else source
-        abstract = self.abstractor(read, padding_mask=source_padding_mask)
+        abstract = self.abstractor(read, attn_mask=pattern)
         contexts = (encoded, abstract) if self.decoder_reads == "both" else (abstract,)
         return SourceContext(contexts, source_padding_mask)
 
@@ -140,7 +145,7 @@ class EncoderAbstractorDecoder(nn.Module):
         """An empty cache for :meth:`decode`; ``max_length``: most tokens to come, reserved at once."""
         return CacheGroup({name: block.new_cache(max_length) for name, block in self._decoder_blocks().items()})
 
-    @leaves_cache_whole
+    @transactional
     def decode(
         self,
         target: Tensor,
@@ -153,7 +158,7 @@ class EncoderAbstractorDecoder(nn.Module):
 
         Args:
             target_padding_mask: boolean, ``(B, L)``, with a cache ``(B, earlier + L)``; True = a real position.
-            cache: from :meth:`new_cache`; ``target`` then holds new tokens alone.
+            cache: from :meth:`new_cache`; ``target`` then holds only new tokens.
 
         Returns:
             ``(B, L, d)``.
@@ -162,16 +167,15 @@ class EncoderAbstractorDecoder(nn.Module):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another's.
         """
         check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))
-        caches = parts(cache, tuple(self._decoder_blocks()))
+        caches = cache_parts(cache, tuple(self._decoder_blocks()))
+        (batch, length, _), earlier = target.shape, 0 if cache is None else cache.length
+        check_padding("target_padding_mask", target_padding_mask, batch, length, earlier)
+        own = MaskPattern(length, earlier + length, padding=target_padding_mask, causal=True, offset=earlier)
+        cross = MaskPattern(length, context.contexts[0].shape[1], padding=context.padding_mask)
         y = target
         for name, block in self._decoder_blocks().items():
-            y = block(
-                y,
-                context.contexts[int(name.split(".")[1])],
-                padding_mask=target_padding_mask,
-                context_padding_mask=context.padding_mask,
-                cache=caches[name],
-            )
+            read = context.contexts[int(name.split(".")[1])]
+            y = block(y, read, attn_mask=own, context_mask=cross, cache=caches[name])
         return y
 
     def forward(

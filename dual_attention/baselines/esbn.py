@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional.reference import masked_softmax
 from ._objects import check_objects, check_present
 from .context_norm import ContextNorm

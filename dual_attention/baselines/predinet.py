@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import attention
 from ._objects import check_objects, check_present
 

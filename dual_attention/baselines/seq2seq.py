@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import leaves_cache_whole, parts
-from .._layers.heads import check_positive
+from .._layers.continuation import cache_parts, transactional
+from .._layers.inputs import check_positive
 from .._models.retrievers import check_symbol_width
 from .._models.seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel
+from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorSymbols
 from .encoder_abstractor_decoder import check_arrangement
@@ -115,10 +116,10 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         """Width of what the decoder reads of the source: d for each of its contexts."""
         return 2 * self.d_model if self.decoder_reads == "both" else self.d_model
 
-    def _remember(self, source: Tensor, positions: Tensor | None, padding_mask: Tensor | None) -> Tensor:
-        encoded = super()._remember(source, positions, padding_mask)
+    def _remember(self, source: Tensor, positions: Tensor | None, pattern: MaskPattern) -> Tensor:
+        encoded = super()._remember(source, positions, pattern)
         read = encoded if self.abstractor_reads == "encoder" else source
-        abstract = self.layers["abstractor"](read, padding_mask=padding_mask)
+        abstract = self.layers["abstractor"](read, attn_mask=pattern, positions=positions)
         return torch.cat([encoded, abstract], dim=-1) if self.decoder_reads == "both" else abstract
 
     def _parts_of_encoder(self) -> list[nn.Module]:
@@ -140,9 +141,9 @@ class _DecoderLayer(nn.ModuleList):
         """An empty cache of all blocks."""
         return CacheGroup({str(n): block.new_cache(max_length) for n, block in enumerate(self)})  # type: ignore[operator]
 
-    @leaves_cache_whole
-    def forward(self, x: Tensor, memory: Tensor, *, cache: Cache | None = None, **masks: Tensor | None) -> Tensor:
-        caches = parts(cache, tuple(str(n) for n in range(len(self))))
+    @transactional
+    def forward(self, x: Tensor, memory: Tensor, *, cache: Cache | None = None, **masks: MaskPattern) -> Tensor:
+        caches = cache_parts(cache, tuple(str(n) for n in range(len(self))))
         for number, (block, context) in enumerate(zip(self, memory.chunk(len(self), dim=-1), strict=True)):
             x = block(x, context, cache=caches[str(number)], **masks)
         return x

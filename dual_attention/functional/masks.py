@@ -17,8 +17,9 @@ All that are given must allow a pair for it to be attended. Additive (float) bia
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ from .checks import check_same_device
 
 Segments = Tensor | tuple[Tensor, Tensor]
 """Sequences packed into one: their numbers, of receivers and senders alike or of each."""
+
+T = TypeVar("T")
 
 
 def causal_mask(length: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -91,6 +94,9 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
 class MaskPattern:
     """Which pairs may be attended, kept in parts, so that blocks of it can be built without the whole.
 
+    One pattern may serve many calls, all layers of a model for instance: the whole mask is built at most once. So the
+    tensors of a pattern, and those it returns, must not be written to.
+
     Attributes:
         n, m: receivers and senders.
         attn_mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``.
@@ -111,6 +117,16 @@ class MaskPattern:
     causal: bool = False
     window: int | None = None
     offset: int = 0
+    _built: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
+        """What ``build`` returns, kept under ``key`` for the next who asks."""
+        if torch.compiler.is_compiling():  # compilers merge what is computed twice, and graphs hold no memory of calls
+            return build()
+        if key not in self._built:
+            with torch.inference_mode(False):  # a backward pass could not save a tensor of inference mode
+                self._built[key] = build()
+        return self._built[key]
 
     def senders(self, start: int, stop: int) -> tuple[int, int]:
         """The range of senders outside which no receiver in ``[start, stop)`` may attend, by order alone."""
@@ -177,16 +193,42 @@ class MaskPattern:
             scores.masked_fill_(~mask, -torch.inf)
 
     def dense(self, device: torch.device | str | None) -> Tensor | None:
-        """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
-        return self.block(slice(0, self.n), slice(0, self.m), device)
+        """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden. Built once for each device."""
+        return self.once(("dense", device), lambda: self.block(slice(0, self.n), slice(0, self.m), device))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether places hide anything."""
+        return self.causal or self.window is not None
+
+    def narrow(self, *, causal: bool = False, window: int | None = None, offset: int = 0) -> MaskPattern:
+        """The pattern that order and a window narrow further; itself if they do not.
+
+        Args:
+            offset: place of the first receiver among the senders, for a pattern without order.
+        """
+        causal = causal or self.causal
+        if self.window is not None:
+            window = self.window if window is None else min(window, self.window)
+        if causal == self.causal and window == self.window:
+            return self
+        changes: dict[str, Any] = {"causal": causal, "window": window}
+        if not self.ordered:
+            changes["offset"] = offset
+        return self.once(("narrow", *changes.values()), lambda: replace(self, **changes))
 
     def last_senders(self, m: int) -> MaskPattern:
-        """The pattern of the last ``m`` senders alone; it must have no segments."""
+        """The pattern of the last ``m`` senders only; unless that is all of them, it must have no segments."""
         if m == self.m:
             return self
-        padding = None if self.padding is None else self.padding[:, self.m - m :]
-        offset = self.offset - (self.m - m)
-        return replace(self, m=m, attn_mask=last_columns(self.attn_mask, m), padding=padding, offset=offset)
+        dropped = self.m - m
+
+        def build() -> MaskPattern:
+            padding = None if self.padding is None else self.padding[:, dropped:]
+            attn_mask = last_columns(self.attn_mask, m)
+            return replace(self, m=m, attn_mask=attn_mask, padding=padding, offset=self.offset - dropped)
+
+        return self.once(("last", m), build)
 
 
 def last_columns(x: Tensor | None, m: int) -> Tensor | None:
@@ -195,12 +237,12 @@ def last_columns(x: Tensor | None, m: int) -> Tensor | None:
 
 
 def mask_pattern(
-    attn_mask: Tensor | None = None,
+    attn_mask: Tensor | MaskPattern | None = None,
     padding_mask: Tensor | None = None,
     is_causal: bool = False,
     *,
     window: int | None = None,
-    segments: Tensor | tuple[Tensor, Tensor] | None = None,
+    segments: Segments | None = None,
     batch: int,
     heads: int,
     n: int,
@@ -210,15 +252,21 @@ def mask_pattern(
     """Check the mask arguments and keep them as one pattern.
 
     Args:
+        attn_mask: a mask, or a pattern built before, which the other arguments narrow; with none of them it is
+            returned as it is.
         offset: earlier senders, before those that are the receivers too.
 
     Raises:
         TypeError: if a mask is not boolean.
-        ValueError: if one has the wrong shape, a window is not positive, or order matters (``is_causal``, ``window``)
-            with ``offset + N != M``.
+        ValueError: if one has the wrong shape, a window is not positive, order matters (``is_causal``, ``window``)
+            with ``offset + N != M``, or a pattern has another order or segments already.
     """
-    if attn_mask is not None:
-        attn_mask = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
+    given = mask = None
+    if isinstance(attn_mask, MaskPattern):
+        given = attn_mask
+        _check_pattern(given, n, m, offset, adds_order=is_causal or window is not None)
+    elif attn_mask is not None:
+        mask = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
     if padding_mask is not None:
         require_boolean("padding_mask", padding_mask)
         if tuple(padding_mask.shape) != (batch, m):
@@ -227,26 +275,53 @@ def mask_pattern(
             )
     if window is not None and (isinstance(window, float) or window < 1):
         raise ValueError(f"window: expected at least one position, a whole number, got {window}")
-    for name, wanted in (("is_causal", is_causal), ("window", window is not None)):
-        if wanted and offset + n != m:
+    _check_order(n, m, offset, is_causal=is_causal, window=window is not None)
+    receivers = senders = None
+    if segments is not None:
+        receivers, senders = _checked_segments(segments, batch, n, m)
+    if given is None:
+        return MaskPattern(n, m, mask, padding_mask, receivers, senders, is_causal, window, offset)
+    if padding_mask is not None:
+        both = padding_mask if given.padding is None else given.padding & padding_mask
+        given = replace(given, padding=both)
+    if segments is not None:
+        if given.receiver_segments is not None:
+            raise ValueError("segments: the pattern given as attn_mask has segments already, expected None")
+        given = replace(given, receiver_segments=receivers, sender_segments=senders)
+    return given.narrow(causal=is_causal, window=window, offset=offset)
+
+
+def _check_pattern(pattern: MaskPattern, n: int, m: int, offset: int, *, adds_order: bool) -> None:
+    """Raise ``ValueError`` for a pattern of other sizes, or one whose order is not that of the call."""
+    if (pattern.n, pattern.m) != (n, m):
+        raise ValueError(f"attn_mask: expected a pattern of (N, M) = {(n, m)}, got one of {(pattern.n, pattern.m)}")
+    if pattern.ordered and (adds_order or offset) and pattern.offset != offset:
+        raise ValueError(
+            f"attn_mask: expected a pattern with offset={offset}, the number of earlier senders, got "
+            f"offset={pattern.offset}"
+        )
+
+
+def _check_order(n: int, m: int, offset: int, **wanted: bool) -> None:
+    """Raise ``ValueError`` for the first argument wanted, unless the receivers are the last N senders."""
+    for name, is_wanted in wanted.items():
+        if is_wanted and offset + n != m:
             raise ValueError(
                 f"{name}: needs as many receivers as senders, got {n} receivers and {m - offset} senders"
                 + (f" after {offset} earlier ones" if offset else "")
             )
-    receivers = senders = None
-    if segments is not None:
-        receivers, senders = _of_both(segments)
-        for of, length in ((receivers, n), (senders, m)):
-            if (
-                of.is_floating_point()
-                or of.dtype == torch.bool
-                or tuple(of.shape) not in ((batch, length), (1, length))
-            ):
-                raise ValueError(
-                    f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-                    f"got shape {tuple(of.shape)} of dtype {of.dtype}"
-                )
-    return MaskPattern(n, m, attn_mask, padding_mask, receivers, senders, is_causal, window, offset)
+
+
+def _checked_segments(segments: Segments, batch: int, n: int, m: int) -> tuple[Tensor, Tensor]:
+    """Segments of receivers and of senders; ``TypeError`` or ``ValueError`` unless they are integers that fit."""
+    both = _of_both(segments)
+    for of, length in zip(both, (n, m), strict=True):
+        if of.is_floating_point() or of.dtype == torch.bool or tuple(of.shape) not in ((batch, length), (1, length)):
+            raise ValueError(
+                f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
+                f"got shape {tuple(of.shape)} of dtype {of.dtype}"
+            )
+    return both
 
 
 def _of_both(segments: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

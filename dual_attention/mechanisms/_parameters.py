@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 
 
 def matrix(heads: int | None, *shape: int) -> nn.Parameter:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import combine, directional_mask, uniform_alignment
 from .general import GeneralAttention, GeneralAttentionOutput
 from .scores import BoundedAdditive

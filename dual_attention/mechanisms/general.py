@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .._layers.heads import check_dropout
+from .._layers.inputs import check_dropout
 from ..functional.alignments import Alignment
 from ..functional.masks import MaskPattern, require_boolean
 from .alignments import Align, Hard, Softmax

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional.masks import require_boolean
 from .alignments import Align
 from .coattention import ScoreFactory, attention_of, check_input, summarise

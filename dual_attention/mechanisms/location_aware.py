@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import location_features
 from ..functional.masks import require_boolean
 from ._parameters import matrix

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive, split_heads
+from .._layers.heads import split_heads
+from .._layers.inputs import check_positive
 from .._layers.symbols import project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.reference import repeat_heads

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .._layers.heads import check_dropout, check_positive, check_sequence, merge_heads, split_heads
+from .._layers.heads import merge_heads, split_heads
+from .._layers.inputs import check_dropout, check_positive, check_sequence
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias

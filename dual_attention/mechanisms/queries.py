@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 
 __all__ = ["ConstantQuery", "LearnedQuery", "SelfQuery"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function

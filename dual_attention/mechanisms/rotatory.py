@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import masked_mean
 from .alignments import Align
 from .coattention import ScoreFactory, attention_of, check_input, summarise

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import (
     additive_score,
     dot_score,

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
+from .._layers.inputs import check_positive
 from ..functional import (
     bernoulli_subset,
     local_window,
