@@ -280,7 +280,11 @@ def test_bad_constructions_are_refused(kind, arguments, message):
         ({"x": torch.full((2, 4), VOCABULARY)}, ValueError, "x: expected token ids from 0 to 12, got 13"),
         ({"x": torch.zeros(2, 4)}, TypeError, "x: expected integer token ids"),
         ({"x": torch.zeros(4).long()}, ValueError, "x: expected token ids of shape"),
-        ({"x": torch.zeros(2, 11).long()}, ValueError, "x: expected at most max_block_size=10 tokens, got 11"),
+        (
+            {"x": torch.zeros(2, 11).long()},
+            ValueError,
+            "x: a sequence of 11 tokens is longer than the context",
+        ),
         ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
         ({"padding_mask": torch.ones(2, 5).bool()}, ValueError, "padding_mask: expected shape"),
         ({"segments": torch.zeros(2, 4)}, ValueError, "segments: expected integers"),
@@ -288,7 +292,7 @@ def test_bad_constructions_are_refused(kind, arguments, message):
         (
             {"x": torch.zeros(2, 11).long(), "segments": torch.zeros(1, 11).long()},
             ValueError,
-            r"positions: expected 0 to 9 \(max_block_size=10\), got 0 to 10",
+            r"positions: expected 0 to 9 \(the context, max_block_size=10\), got 0 to 10",
         ),
         ({"token_types": torch.zeros(2, 4).long()}, ValueError, "token_types: this model has none"),
     ],
