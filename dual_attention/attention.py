@@ -23,7 +23,7 @@ __all__ = ["Attention", "AttentionOutput"]
 
 
 class AttentionOutput(NamedTuple):
-    """What an attention layer returns.
+    """Output of an attention layer.
 
     Attributes:
         output: ``(B, N, H * head width)``.
@@ -146,7 +146,7 @@ class Attention(nn.Module):
             segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other; with another
                 sequence of senders, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled scores.
-            cache: what is kept of earlier tokens or of a context; these tokens are appended.
+            cache: of earlier tokens or of a context; these tokens are appended.
 
         Returns:
             ``(output, weights)``; with a window and a cache, weights of the senders that are still held.

@@ -46,7 +46,7 @@ _RELATIONAL_HEADS = {
 
 
 class DualAttentionOutput(NamedTuple):
-    """What dual attention returns.
+    """Output of dual attention.
 
     Attributes:
         output: ``(B, N, d)``.
@@ -164,7 +164,7 @@ class DualAttention(nn.Module):
     ) -> DualAttentionOutput:
         """Dual self-attention.
 
-        With a cache, ``x`` holds the new tokens alone; see :meth:`RelationalAttention.forward` for what the other
+        With a cache, ``x`` holds only the new tokens; see :meth:`RelationalAttention.forward` for what the other
         arguments then cover.
 
         Args:
@@ -178,7 +178,7 @@ class DualAttention(nn.Module):
             padding_mask: boolean, ``(B, N)``; True = a real object.
             segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other.
             attn_bias: floating point, broadcastable to all heads of both kinds.
-            cache: what is kept of earlier tokens, from :meth:`new_cache`; these tokens are appended.
+            cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
 
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.

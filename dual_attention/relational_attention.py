@@ -164,7 +164,7 @@ class RelationalAttention(RelationalHeads):
                 ``y``, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled attention scores.
             need_weights: also return attention weights and relations, which are then built.
-            cache: what is kept of earlier tokens; these tokens are appended.
+            cache: of earlier tokens; these tokens are appended.
 
         Returns:
             ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
@@ -203,7 +203,7 @@ class RelationalAttention(RelationalHeads):
         return RelationalAttentionOutput(output, weights, relations)
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """The relations r(x_i, y_j) alone, without a mask: ``(B, N, M, R)``."""
+        """Only the relations r(x_i, y_j), without a mask: ``(B, N, M, R)``."""
         u, w = self._relation_heads(self.wq_rel(x)), self._relation_heads(self._relation_keys(x if y is None else y))
         return reference.relations(u, w, scale=self.rel_scale, activation=self.rel_activation)
 

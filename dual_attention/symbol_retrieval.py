@@ -1,6 +1,6 @@
 """Symbol assignment: which vector names a sender in relational attention.
 
-With a cache from ``new_cache()``, ``x`` holds new tokens alone, and their symbols are those of one pass over all.
+With a cache from ``new_cache()``, ``x`` holds only new tokens, and their symbols are those of one pass over all.
 Positions count the real tokens of each example; they are needed where examples are padded on the left, see
 :func:`~dual_attention.functional.positions_from_padding`. All mechanisms of sequences take both, used or not.
 
@@ -90,7 +90,7 @@ class SymbolicAttention(nn.Module):
         nn.init.normal_(self.symbol_library)
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, since a symbol depends on its own token alone."""
+        """An empty cache; it counts tokens, since a symbol depends only on its own token."""
         return TokenCache({}, max_length=max_length)
 
     @transactional

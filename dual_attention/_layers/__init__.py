@@ -1,1 +1,1 @@
-"""What layers share: heads, masks and caches between calls, checks of inputs."""
+"""Common parts of the layers: heads, masks and caches between calls, checks of inputs."""

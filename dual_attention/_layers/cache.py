@@ -1,7 +1,7 @@
-"""What decoding keeps of the tokens it has seen, so that a new token costs no second pass over the earlier ones.
+"""Caches of the tokens that decoding has seen, so that a new token costs no second pass over the earlier ones.
 
-A layer that is given a cache takes the new tokens alone, one or several, and returns for them what it would return for
-them in one pass over all tokens::
+A layer that is given a cache takes only the new tokens, one or several, and returns for them what it would return in
+one pass over all tokens::
 
     cache = block.new_cache(max_length=1024)
     with torch.no_grad():
@@ -37,11 +37,11 @@ from .inputs import check_indices, check_no_gradient, check_positive
 __all__ = ["Cache", "CacheGroup", "ContextCache", "TokenCache"]
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""What is kept of one token: name to shape, ``(heads, width)`` or ``(width,)``."""
+"""Tensors kept of one token: name to shape, ``(heads, width)`` or ``(width,)``."""
 
 
 class Cache(ABC):
-    """What all caches can do."""
+    """Base of all caches."""
 
     @property
     @abstractmethod
@@ -92,7 +92,7 @@ class Cache(ABC):
 
     @abstractmethod
     def _state(self) -> Any:
-        """What :meth:`_restore` needs to undo later appends; no tensor is copied."""
+        """State from which :meth:`_restore` undoes later appends; no tensor is copied."""
 
     @abstractmethod
     def _restore(self, state: Any) -> None: ...

@@ -22,7 +22,7 @@ T = TypeVar("T")
 class Masks(NamedTuple):
     """The arguments of a layer's call that say which senders its receivers may attend, as the caller gave them.
 
-    What each means is told in :mod:`dual_attention.functional.masks`.
+    :mod:`dual_attention.functional.masks` tells what each means.
     """
 
     attn_mask: Tensor | MaskPattern | None

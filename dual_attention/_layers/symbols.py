@@ -1,4 +1,4 @@
-"""How the layers of relational attention take symbols: projected, for each sender or each pair, with earlier ones.
+"""Symbols in the layers of relational attention: projected, for each sender or each pair, with earlier ones.
 
 Shapes: B batch, G key/value heads, N receivers, M senders, d width of the model, K rows of a library of symbols.
 """
@@ -26,7 +26,7 @@ def project_symbols(
     relative: bool,
     past: Past = Past(),  # noqa: B008 (immutable)
 ) -> Symbols:
-    """Apply ``W_s`` to symbols and split the heads; shared and relative symbols are told apart by ``relative`` alone.
+    """Apply ``W_s`` to symbols and split the heads; only ``relative`` says whether symbols are shared or relative.
 
     A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
     symbols are those of the M new senders, and relative ones name the earlier senders as well.

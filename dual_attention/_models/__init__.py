@@ -1,1 +1,1 @@
-"""What models share: their bases, inputs, weights and symbol retrievers."""
+"""Common parts of the models: their bases, inputs, weights and symbol retrievers."""

@@ -15,14 +15,14 @@ from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .encoder import EncoderModel
-from .weights import TiesWeights, differ, fill_tied, init_weights, tie
+from .weights import TiesWeights, fill_tied, init_weights, tie, untied_message
 
 Pooling = Literal["cls", "mean"]
 Problem = Literal["single_label", "multi_label", "regression"]
 
 
 class EncoderHeadOutput(NamedTuple):
-    """What an encoder with a head returns.
+    """Output of an encoder with a head.
 
     Attributes:
         logits: ``(B, L, V)`` or ``(B, C)``; None if only the loss was asked for.
@@ -85,11 +85,11 @@ class EncoderForMaskedLM(TiesWeights):
 
         Args:
             x: token ids, integers ``(B, L)``, some of them masked.
-            targets: integers ``(B, L)``: the token that belongs at each place, or ``ignore_index`` where none is to be
+            targets: integers ``(B, L)``: the token that belongs at each place, or ``ignore_index`` where nothing is
                 predicted. Padding is not scored.
             padding_mask, segments, token_types: as :meth:`TransformerEncoder.forward
                 <dual_attention.encoder_models.TransformerEncoder.forward>`.
-            loss_only: no logits are returned, and those of the scored places alone are computed.
+            loss_only: no logits are returned, and only those of the scored places are computed.
 
         Returns:
             ``(logits, loss)``: ``(B, L, V)``, and the mean cross-entropy of what is scored, 0 if nothing is.
@@ -227,4 +227,4 @@ def _before_loading(
 ) -> None:
     """A tied weight may be there under either of its names, but not be two."""
     if model.tie_weights and not fill_tied(state_dict, _names(prefix)):
-        error_msgs.append(differ(_names(prefix)))
+        error_msgs.append(untied_message(_names(prefix)))

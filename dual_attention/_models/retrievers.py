@@ -127,7 +127,7 @@ def retrieve_symbols(
     Args:
         positions: integers ``(B or 1, L)``, where there is padding or sequences are packed; see
             :mod:`dual_attention.symbol_retrieval`.
-        cache: of the retriever; ``x`` then holds new tokens alone.
+        cache: of the retriever; ``x`` then holds only new tokens.
 
     Raises:
         ValueError: if a token's neighbourhood would reach beyond the end of its sequence.

@@ -23,7 +23,7 @@ from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositio
 from .flops import Seq2SeqArithmetic
 from .inputs import check_padding, check_token_ids, count_positions
 from .passing import apply_blocks, are_causal
-from .weights import TiesWeights, differ, fill_tied, move_prefix, tie, untie
+from .weights import TiesWeights, fill_tied, move_prefix, tie, untie, untied_message
 
 PositionEncoding = Literal["sinusoidal", "learned", "none"]
 LossType = Literal["cross_entropy", "mse"]
@@ -157,7 +157,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     ) -> tuple[Tensor, Tensor | None]:
         """Predict each position of the target from the source and, with a causal decoder, the target up to it.
 
-        Padding may be on the left or on the right. What stands there does not matter, nor how much of it there is.
+        Padding may be on the left or on the right. Neither its content nor its length matters.
 
         Args:
             x: source: token ids ``(B, S)`` or vectors ``(B, S, dim)``.
@@ -376,4 +376,4 @@ def _before_loading(
     if published:
         model.untie_weights()
         return
-    error_msgs.append(differ(names))
+    error_msgs.append(untied_message(names))

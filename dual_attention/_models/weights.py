@@ -1,4 +1,4 @@
-"""Weights of models: how they are drawn, and one weight for an embedding and the output layer.
+"""Weights of models: their initial values, and one weight for an embedding and the output layer.
 
 State dicts hold a tied weight under both of its names.
 """
@@ -71,8 +71,8 @@ def fill_tied(state_dict: dict[str, Any], names: tuple[str, str]) -> bool:
     return first is second or first.shape != second.shape or torch.equal(first, second.to(first))
 
 
-def differ(names: tuple[str, str]) -> str:
-    """What to say of a state dict that holds two weights where the model has one."""
+def untied_message(names: tuple[str, str]) -> str:
+    """Error message for a state dict that holds two weights where the model has one."""
     first, second = names
     return (
         f"{first} and {second} differ, which tie_weights=True does not allow: build the model with tie_weights=False."

@@ -75,7 +75,11 @@ def attention(
     if mask.causal_alone and bias is None:
         out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
-        out = _fused(q, k, v, mask.dense(q.device), bias, scale, dropout)
+        whole = mask.dense(q.device)
+        opened = None
+        if whole is not None and bias is None:  # the same in every layer that the pattern serves
+            opened = mask.once(("opened", q.device), lambda: _opened(whole))
+        out = _fused(q, k, v, whole, bias, scale, dropout, opened=opened)
     else:
         outs = []
         for start in range(0, n, BLOCK):
@@ -112,16 +116,15 @@ def _fused(
     scale: float,
     dropout: float,
     is_causal: bool = False,
+    opened: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
+    """Library attention; ``opened``: what :func:`_opened` makes of the mask, if that is known."""
     if bias is not None:
         allowed = bias != -torch.inf
         mask = allowed if mask is None else mask & allowed
-    some = None
+    nothing = None
     if mask is not None:
-        # A fused kernel may return NaN, or NaN gradients, for a row with nothing to attend: let such a row attend
-        # everything and drop what it receives.
-        some = mask.any(dim=-1, keepdim=True)
-        mask = mask | ~some
+        mask, nothing = _opened(mask) if opened is None else opened
         if bias is not None:
             bias = bias.masked_fill(bias == -torch.inf, 0.0)
             mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf) + bias.to(q.dtype)
@@ -135,4 +138,13 @@ def _fused(
         scale=scale,
         enable_gqa=k.shape[1] != q.shape[1],
     )
-    return out if some is None else out.masked_fill(~some, 0.0)
+    return out if nothing is None else out.masked_fill(nothing, 0.0)
+
+
+def _opened(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The mask with the rows that have nothing to attend opened to all senders, and which rows those are.
+
+    For such a row a fused kernel may return NaN, or NaN gradients: let it attend everything and drop what it receives.
+    """
+    nothing = ~mask.any(dim=-1, keepdim=True)
+    return mask | nothing, nothing
