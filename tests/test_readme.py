@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dual_attention.cli.main import COMMANDS, main
-from tests.documents import blocks, wrong_outputs
+from tests.support.documents import blocks, wrong_outputs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
