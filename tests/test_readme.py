@@ -1,6 +1,6 @@
 """README.md is true: its Python runs and prints what it says, its commands exist, its links lead somewhere.
 
-How the Python is checked: tests/documents.py.
+How the Python is checked: tests/support/documents.py.
 """
 
 from __future__ import annotations
