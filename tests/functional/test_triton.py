@@ -56,16 +56,16 @@ UNEQUAL = Tuning(
         {"n_relations": 5, "p": 1, "causal": True},
         {"n_relations": 2, "p": 17},
         {"key_dim": 17, "width": 1},
-        {"symbols": "one batch", "batch": 2, "rep": 2},
+        {"symbols": "one batch", "batch": 2},
         {"symbols": "one batch", "n": 7},
-        {"padded": True, "batch": 2, "rep": 2},
+        {"padded": True, "batch": 2},
         {"padded": True, "causal": True, "n": 35, "batch": 2},
-        {"packed": True, "batch": 2, "rep": 2},
+        {"packed": True, "batch": 2},
         {"packed": True, "causal": True, "padded": True, "groups": 2, "batch": 2},
         {"packed": True, "n": 19, "m": 6, "batch": 2},
         {"window": 3, "n": 37},
         {"window": 17, "causal": True, "n": 37},
-        {"window": 1, "batch": 2, "rep": 2},
+        {"window": 1, "rep": 2},
         {"window": 5, "causal": True, "padded": True, "packed": True, "n": 20, "batch": 2},
     ],
     ids=str,
@@ -83,7 +83,7 @@ def test_shared_symbols(arguments):
         {"max_offset": 1, "n": 35},  # tiles far from the diagonal on both sides
         {"max_offset": 2, "n": 35, "causal": True},
         {"max_offset": 40, "n": 20},  # some offsets never occur
-        {"n": 6, "m": 23, "batch": 2, "rep": 2},
+        {"n": 6, "m": 23, "batch": 2},
         {"n": 23, "m": 6, "padded": True, "batch": 2},
         {"window": 6, "n": 35},
         {"packed": True, "causal": True, "width": 17, "batch": 2},
@@ -104,7 +104,7 @@ def test_tiles_of_unequal_sides_and_split_sums(symbols, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("symbols", ["shared", "offsets"])
 def test_low_precision_is_no_worse_than_dense(dtype, symbols):
-    problem = Problem(symbols=symbols, batch=2, rep=2, n=24, key_dim=8, width=8, p=4, causal=True)
+    problem = Problem(symbols=symbols, rep=2, n=24, key_dim=8, width=8, p=4, causal=True)
     exact = problem.results("reference", torch.float64)
     errors = {
         impl: [float((a - b).abs().max() / b.abs().max()) for a, b in zip(got, exact, strict=True)]
@@ -116,7 +116,7 @@ def test_low_precision_is_no_worse_than_dense(dtype, symbols):
 
 
 def test_nothing_to_attend_gives_zeros_and_zero_gradients():
-    problem = Problem(padded=True, batch=2, rep=2)
+    problem = Problem(padded=True, batch=2)
     out, dq, dk, du, dw, ds, _ = problem.results("triton")
     for gradient in (out, dq, dk, du, dw, ds):
         assert (gradient[0] == 0).all() and (gradient[1] != 0).any()

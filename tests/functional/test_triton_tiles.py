@@ -113,7 +113,7 @@ def test_any_combination(data):
 
 
 def test_receivers_that_see_nothing_give_zeros_and_zero_gradients():
-    out, dq, _, du, *_ = Problem(batch=2, rep=2, n=20, m=20, offset=-6, causal=True).results("triton")
+    out, dq, _, du, *_ = Problem(batch=2, n=20, m=20, offset=-6, causal=True).results("triton")
     for of_receivers in (out.transpose(1, 2), dq.transpose(1, 2), du):
         assert (of_receivers[:, :6] == 0).all() and (of_receivers[:, 6:] != 0).any()
 
@@ -214,7 +214,7 @@ def before(results, first):
     return [out[:, :, :first], dq[:, :, :first], dk[:, :, :first], du[:, :first], dw[:, :first], ds[:, :, :first]]
 
 
-@pytest.mark.parametrize("arguments", [{"rep": 2}, {"causal": True}, {"groups": 2}], ids=str)
+@pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"groups": 2}], ids=str)
 def test_tiles_in_which_no_pair_shares_a_segment_are_not_visited(arguments, monkeypatch):
     """A weight of zero times NaN is NaN, so a tile that is visited shows."""
 
@@ -246,7 +246,7 @@ def test_tiles_that_order_hides_are_not_visited(order):
     """Receivers 16 to 31 of 64: senders from 48 on are hidden from all, and lie in tiles of their own."""
 
     def results(poison, **order):
-        problem = Problem(n=16, m=64, offset=16, rep=2, **order)
+        problem = Problem(n=16, m=64, offset=16, **order)
         _, k, _, w, s, _ = problem.leaves
         if poison:
             for x in (k[:, :, 48:], w[:, 48:], s[:, :, 48:]):

@@ -93,7 +93,7 @@ def test_state_dict_and_description(score, heads):
 
 
 @sampled(
-    15,
+    8,
     score=[name for name in SCORES if name != "euclidean"],
     align=["softmax", "sparsemax", "learned entmax", "sigmoid", "tanh"],
 )
