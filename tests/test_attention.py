@@ -5,7 +5,7 @@ from torch import nn
 from dual_attention.attention import Attention
 from dual_attention.functional import padding_mask
 from dual_attention.positional_encoding import RotaryPositionalEncoding
-from tests.layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 
 @pytest.mark.parametrize("need_weights", [False, True])

@@ -8,7 +8,7 @@ from torch import nn
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from dual_attention.functional import padding_mask
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm, create_norm
-from tests.layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 COMMON = {"dff": 12, "activation": "gelu", "dropout_rate": 0.0}
 

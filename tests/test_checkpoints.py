@@ -16,7 +16,7 @@ from dual_attention import LanguageModelConfig
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.cli import main as cli
 from dual_attention.language_models import DualAttnTransformerLM
-from tests.language import KINDS, build, tokens
+from tests.support.language import KINDS, build, tokens
 
 
 def save(model, folder: Path, kind: str) -> Path:
@@ -36,7 +36,7 @@ def save(model, folder: Path, kind: str) -> Path:
     if kind == "transformer":
         config["n_heads"] = 4
     else:
-        from tests.language import SYMBOLS
+        from tests.support.language import SYMBOLS
 
         config |= {"n_heads_sa": 2, "n_heads_ra": 2, "symbol_retrieval": kind, "symbol_retrieval_kwargs": SYMBOLS[kind]}
         if kind == "position_relative":

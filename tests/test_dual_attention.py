@@ -4,7 +4,7 @@ import torch
 from dual_attention.dual_attention import DualAttention
 from dual_attention.functional import padding_mask
 from dual_attention.positional_encoding import RotaryPositionalEncoding
-from tests.layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 TYPES = ["relational_attention", "rca", "disrca"]
 

@@ -16,8 +16,20 @@ from dual_attention.encoder_models import (
 )
 from dual_attention.functional import segments_from_lengths
 from dual_attention.relational_attention import RelationalAttention
-from tests.encoders import FEW, KINDS, LONGEST, POSITIONS, SYMBOLS, VOCABULARY, WIDTH, build, close, create, tokens
-from tests.layers import float64
+from tests.support.encoders import (
+    FEW,
+    KINDS,
+    LONGEST,
+    POSITIONS,
+    SYMBOLS,
+    VOCABULARY,
+    WIDTH,
+    build,
+    close,
+    create,
+    tokens,
+)
+from tests.support.tensors import float64
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The encoder

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -58,7 +60,7 @@ ROOMS = {
     "cli": ("cli", "__main__"),
 }
 
-# What a room leaves alone although it is above it: rooms that stand side by side.
+# Rooms above it that a room does not import all the same: they stand side by side.
 APART = {
     "generation": ("mechanisms",),
     "estimate": ("hf",),
@@ -86,7 +88,7 @@ ORDER = list(ROOMS)
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
 MAY_IMPORT = {room: {*ORDER[: ORDER.index(room)]} - {*APART.get(room, ())} for room in ORDER}
 
-# The extra that a room's modules may need already when they are imported; all other rooms need torch and einops alone.
+# The extra that a room's modules may need already when they are imported; all other rooms need only torch and einops.
 EXTRA_AT_IMPORT = {
     **dict.fromkeys(("data", "training", "sweeps", "experiments", "checkpoints", "model_analysis"), "train"),
     "hf": "hf",
@@ -158,15 +160,19 @@ def against_the_arrow(module: str, source: str, *, is_package: bool = False) -> 
     return complaints
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_imports_follow_the_arrow(module: str):
-    path = SOURCES[module]
-    assert not against_the_arrow(module, path.read_text(encoding="utf-8"), is_package=path.name == "__init__.py")
+def test_imports_follow_the_arrow():
+    complaints = [
+        complaint
+        for module, path in SOURCES.items()
+        for complaint in against_the_arrow(
+            module, path.read_text(encoding="utf-8"), is_package=path.name == "__init__.py"
+        )
+    ]
+    assert not complaints, "\n".join(complaints)
 
 
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
+def test_an_import_against_the_arrow_is_found():
+    offenders = [
         ("functional.masks", "from dual_attention.attention import Attention"),
         ("functional.masks", "from ..attention import Attention"),
         ("functional.masks", "def f():\n    from .. import attention"),
@@ -178,10 +184,8 @@ def test_imports_follow_the_arrow(module: str):
         ("generation.language", "from ..language_models import TransformerLM"),
         ("data.relational_games", "from ..functional import causal_mask"),
         ("a_module_without_a_room", ""),
-    ],
-)
-def test_an_import_against_the_arrow_is_found(module: str, source: str):
-    assert against_the_arrow(f"{PACKAGE}.{module}", source)
+    ]
+    assert not [offender for offender in offenders if not against_the_arrow(f"{PACKAGE}.{offender[0]}", offender[1])]
 
 
 def test_no_cycles():
@@ -244,7 +248,10 @@ print(json.dumps(failures))
 
 EFFECTS_OF_IMPORT = """
 import json, os, sys
-import torch, einops
+
+module, *before = sys.argv[1:]
+for name in before:
+    __import__(name)
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = (
@@ -263,17 +270,17 @@ def watch(event, args):
 
 before = set(sys.modules)
 sys.addaudithook(watch)
-__import__(sys.argv[1])
+__import__(module)
 events = list(seen)
 print(json.dumps({"events": events, "modules": sorted(set(sys.modules) - before)}))
 """
 
 
-def probe(script: str, argument: str, *, path: Path = ROOT) -> dict:
+def probe(script: str, *arguments: str, path: Path = ROOT) -> dict:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(path)}
     environment.pop("TRITON_INTERPRET", None)  # the interpreter needs numpy, compiled kernels do not
     result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, argument],
+        [sys.executable, "-W", "ignore", "-c", script, *arguments],
         capture_output=True,
         text=True,
         env=environment,
@@ -284,7 +291,7 @@ def probe(script: str, argument: str, *, path: Path = ROOT) -> dict:
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def normal(name: str) -> str:
+def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -295,7 +302,7 @@ def import_names(requirements: list[str]) -> set[str]:
     while waiting:
         requirement = waiting.pop()
         for extra in ("", *requirement.extras):
-            key = (normal(requirement.name), extra)
+            key = (normalised(requirement.name), extra)
             if key in reached:
                 continue
             reached.add(key)
@@ -322,15 +329,22 @@ def top_level(distribution: str) -> set[str]:
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-@pytest.mark.parametrize("extra", [None, "hf", "train", "triton"])
-def test_modules_import_with_what_they_declare_alone(extra: str | None):
-    """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
-    if extra == "triton":
-        pytest.importorskip("triton", reason="triton is made for Linux alone")
+def failures_with(extra: str | None) -> dict[str, str]:
+    """Errors by module where only the dependencies of the package and of that extra can be imported."""
     modules = [name for name in SOURCES if extra_at_import(name) in (None, extra)]
     requirements = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
     allowed = sorted({PACKAGE, *import_names(requirements)})
-    assert not probe(IMPORT_WITH_ONLY, json.dumps([modules, allowed]))
+    return probe(IMPORT_WITH_ONLY, json.dumps([modules, allowed]))
+
+
+def test_modules_import_with_only_what_they_declare():
+    """With everything else shut out, even if installed: a fresh `pip install` must suffice to import."""
+    extras = [None, "hf", "train"]
+    if importlib.util.find_spec("triton") is not None:  # it is made for Linux only
+        extras.append("triton")
+    with ThreadPoolExecutor() as side_by_side:
+        failures = zip(extras, side_by_side.map(failures_with, extras), strict=True)
+        assert not {extra: found for extra, found in failures if found}
 
 
 def test_what_is_not_declared_is_shut_out(tmp_path: Path):
@@ -348,7 +362,7 @@ def foreign(modules: list[str]) -> list[str]:
 
 def test_importing_the_package_does_nothing_else():
     """It loads nothing beside torch and einops, opens no socket, starts no process and writes no file."""
-    effects = probe(EFFECTS_OF_IMPORT, PACKAGE)
+    effects = probe(EFFECTS_OF_IMPORT, PACKAGE, "torch", "einops")
     assert PACKAGE in effects["modules"]
     assert not effects["events"]
     assert not foreign(effects["modules"])
@@ -372,14 +386,16 @@ def test_typed():
     assert (ROOT / PACKAGE / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("module", [name for name in SOURCES if not re.search(r"\._(?!_init__)", name)])
-def test_all_resolves(module: str):
-    if module.endswith("__main__"):
-        return
-    exported = getattr(importlib.import_module(module), "__all__", [])
-    assert len(exported) == len(set(exported))
-    missing = [name for name in exported if not hasattr(sys.modules[module], name)]
-    assert not missing
+def test_all_resolves():
+    complaints = []
+    for name in SOURCES:
+        if name.endswith("__main__") or re.search(r"\._(?!_init__)", name):
+            continue
+        module = importlib.import_module(name)
+        exported = getattr(module, "__all__", [])
+        complaints += [f"{name}.__all__: {export!r} is missing" for export in exported if not hasattr(module, export)]
+        complaints += [f"{name}.__all__: {export!r} twice" for export, n in Counter(exported).items() if n > 1]
+    assert not complaints, "\n".join(complaints)
 
 
 def test_root_exports_are_not_modules():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.language import CONTEXT, KINDS, LAYERS, SYMBOLS, build, lm, tokens, with_attention
+from tests.support.language import CONTEXT, KINDS, LAYERS, SYMBOLS, build, lm, tokens, with_attention
 
 POSITIONS = ("pos_emb", "RoPE", "none")
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dual_attention.dual_attention import DualAttentionOutput
-from tests.language import (
+from tests.support.language import (
     CONTEXT,
     KINDS,
     LAYERS,

@@ -17,7 +17,7 @@ import torch
 from dual_attention import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_models import configure_optimizers
 from dual_attention.language_presets import language_preset
-from tests.language import (
+from tests.support.language import (
     CONTEXT,
     DAT_KINDS,
     KINDS,

@@ -11,7 +11,7 @@ import torch
 
 from dual_attention import LANGUAGE_PRESETS, DualAttnTransformerLM, LanguageModelConfig, TransformerLM
 from dual_attention.language_presets import language_preset
-from tests.language import COMMON, SYMBOLS
+from tests.support.language import COMMON, SYMBOLS
 
 
 def preset(name, **ra_kwargs):

@@ -10,7 +10,7 @@ from dual_attention.positional_encoding import (
     SinusoidalPositionalEncoding,
     sinusoidal_table,
 )
-from tests.layers import normal
+from tests.support.tensors import normal
 
 
 @pytest.mark.parametrize("dim", [6, 7])

@@ -1,6 +1,6 @@
 """README.md is true: its Python runs and prints what it says, its commands exist, its links lead somewhere.
 
-How the Python is checked: tests/documents.py.
+How the Python is checked: tests/support/documents.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dual_attention.cli.main import COMMANDS, main
-from tests.documents import blocks, wrong_outputs
+from tests.support.documents import blocks, wrong_outputs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from dual_attention.relational_attention import (
 )
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever
 from tests.estimate.measuring import peak
-from tests.layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 LAYERS = [RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention]
 

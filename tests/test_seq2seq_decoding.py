@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.layers import normal
-from tests.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, TARGET, VECTORS, build, close, words
+from tests.support.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, TARGET, VECTORS, build, close, words
+from tests.support.tensors import normal
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Cached decoding

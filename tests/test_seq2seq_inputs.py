@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from dual_attention.seq2seq_models import Seq2SeqTransformer
-from tests.layers import normal
-from tests.seq2seq import (
+from tests.support.seq2seq import (
     BLOCK,
     SIZES,
     SYMBOLS,
@@ -16,6 +15,7 @@ from tests.seq2seq import (
     build,
     words,
 )
+from tests.support.tensors import normal
 
 
 @pytest.mark.parametrize(

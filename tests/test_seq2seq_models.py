@@ -14,8 +14,20 @@ from torch.utils.flop_counter import FlopCounterMode
 from dual_attention.estimate import counter_formulas
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from dual_attention.symbol_retrieval import PositionalSymbolRetriever, SymbolicAttention
-from tests.layers import assert_later_tokens_do_not_matter, normal
-from tests.seq2seq import COUNTED_BY_LENGTH, KINDS, SOURCE, SYMBOLS, TARGET, TOKENS, VECTORS, WIDTH, build, close, words
+from tests.support.seq2seq import (
+    COUNTED_BY_LENGTH,
+    KINDS,
+    SOURCE,
+    SYMBOLS,
+    TARGET,
+    TOKENS,
+    VECTORS,
+    WIDTH,
+    build,
+    close,
+    words,
+)
+from tests.support.tensors import assert_later_tokens_do_not_matter, normal
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is calculated

@@ -8,7 +8,7 @@ from torch import nn
 
 from dual_attention.seq2seq_models import Seq2SeqTransformer
 from tests.golden.loading import load
-from tests.seq2seq import (
+from tests.support.seq2seq import (
     BLOCK,
     SIZES,
     TOKENS,

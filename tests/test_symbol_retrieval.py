@@ -9,8 +9,8 @@ from dual_attention.symbol_retrieval import (
     RelationalSymbolicAttention,
     SymbolicAttention,
 )
-from tests.largest_tensor import LargestTensor
-from tests.layers import float64, normal
+from tests.support.largest_tensor import LargestTensor
+from tests.support.tensors import float64, normal
 
 
 @pytest.mark.parametrize("scale", [None, 0.3])

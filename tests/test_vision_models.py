@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 COMMON = {
     "image_shape": (3, 12, 8),  # channels, width, height

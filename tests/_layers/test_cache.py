@@ -23,7 +23,7 @@ from dual_attention.symbol_retrieval import (
     RelationalSymbolicAttention,
 )
 from dual_attention.transformer_blocks import EncoderBlock
-from tests.caches import (
+from tests.support.caches import (
     CONTEXT,
     KINDS,
     LONGEST,
@@ -37,7 +37,7 @@ from tests.caches import (
     net,
     sizes,
 )
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Cached is uncached

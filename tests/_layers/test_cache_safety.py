@@ -13,14 +13,14 @@ from dual_attention.relational_attention import (
     RelationalAttention,
 )
 from dual_attention.transformer_blocks import EncoderBlock
-from tests.caches import (
+from tests.support.caches import (
     COMMON,
     LONGEST,
     WIDTH,
     close,
     net,
 )
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Gradients, modes, dtypes

@@ -12,8 +12,8 @@ from dual_attention.encoder_models import (
     EncoderForMaskedLM,
     EncoderForSequenceClassification,
 )
-from tests.encoders import KINDS, LONGEST, VOCABULARY, WIDTH, build, close, create, tokens
-from tests.layers import float64
+from tests.support.encoders import KINDS, LONGEST, VOCABULARY, WIDTH, build, close, create, tokens
+from tests.support.tensors import float64
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Masked language modelling

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, build, tokens
+from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, build, tokens
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import nn
 
 from dual_attention.baselines import Abstractor, AbstractorBlock, ObjectStreamAbstractorBlock
 from dual_attention.functional import padding_mask
-from tests.layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 SYMBOLS = {
     "positional_symbols": {"symbol_dim": 8, "max_length": 6},

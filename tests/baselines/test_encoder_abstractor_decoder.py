@@ -8,7 +8,7 @@ from torch import nn
 
 from dual_attention.baselines import EncoderAbstractorDecoder
 from dual_attention.functional import padding_mask
-from tests.layers import assert_later_tokens_do_not_matter, float64, normal
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64, normal
 
 ARRANGEMENTS = [("source", "abstractor"), ("encoder", "abstractor"), ("source", "both"), ("encoder", "both")]
 SIZES = {"n_heads": 2, "dff": 12, "dropout_rate": 0.0, "activation": "relu", "norm_first": False}

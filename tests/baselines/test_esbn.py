@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.baselines import ESBN
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 
 def build(**arguments):

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
 from dual_attention.estimate import counter_formulas
 from dual_attention.functional import padding_mask
-from tests.layers import assert_later_tokens_do_not_matter, float64
+from tests.support.tensors import assert_later_tokens_do_not_matter, float64
 
 WIDTH, SOURCE, TARGET = 8, 7, 6
 ARRANGEMENTS = [("source", "abstractor"), ("encoder", "abstractor"), ("source", "both"), ("encoder", "both")]

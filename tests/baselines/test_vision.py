@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 IMAGES = {"image_shape": (3, 12, 8), "patch_size": (4, 2), "num_classes": 5, "d_model": 8}  # widths come first
 ABSTRACTOR = {"n_layers": 2, "n_heads": 2, "dff": 12, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}

@@ -102,6 +102,7 @@ class Case(NamedTuple):
 
 
 UNEVEN = {"n": 200, "m": 257, "offset": 57}
+EVERY_MASK = {"causal": True, "window": 7, "padded": True, "packed": True}
 STEP = {"n": 1, "m": 257, "offset": 256, "causal": True, "backward": False}
 SHORT = {"width": 40, "head_width": 24, "n_relations": 7, "p": 5, "groups": 8}
 WIDE = {"width": 256, "head_width": 256}
@@ -109,10 +110,7 @@ WIDE = {"width": 256, "head_width": 256}
 CASES = {
     "causal, shared": Case(causal=True),
     "causal, relative": Case(causal=True, relative=True),
-    "every mask, shared, fp16": Case(**UNEVEN, dtype=torch.float16, causal=True, window=7, padded=True, packed=True),
-    "every mask, relative, many relations": Case(
-        **UNEVEN, n_relations=64, causal=True, window=7, padded=True, packed=True, relative=True
-    ),
+    "every mask, shared, many relations": Case(**UNEVEN, **EVERY_MASK, n_relations=64),
     "step, shared": Case(**STEP),
     "step, relative": Case(**STEP, relative=True),
     "step, window, fp32": Case(**STEP, window=9, dtype=torch.float32),
@@ -120,7 +118,7 @@ CASES = {
     "width 128, relative, fp16": Case(width=128, head_width=128, p=8, causal=True, relative=True, dtype=torch.float16),
     "width 256, relative": Case(**WIDE, padded=True, relative=True),
     "uneven widths, window, shared": Case(**UNEVEN, **SHORT, window=100, padded=True, one_batch=True),
-    "fp32, packed, relative": Case(dtype=torch.float32, causal=True, packed=True, relative=True, offset=3),
+    "fp32, every mask, relative": Case(**UNEVEN, **EVERY_MASK, dtype=torch.float32, relative=True),
     "fp32 as tf32, shared": Case(dtype=torch.float32, precision="high", causal=True),
     "little shared memory, packed, relative": Case(gpu=ADA, causal=True, packed=True, relative=True),
     "little shared memory, width 256, relative": Case(**WIDE, gpu=ADA, window=9, relative=True),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.functional import cross_entropy, linear_cross_entropy
-from tests.largest_tensor import LargestTensor
+from tests.support.largest_tensor import LargestTensor
 
 V, D = 7, 5
 

@@ -17,7 +17,7 @@ from dual_attention.functional import (
     relational_cross_attention,
 )
 from dual_attention.functional.padding import zero_padding
-from tests.layers import normal
+from tests.support.tensors import normal
 
 B, H, N, D = 2, 2, 6, 3
 REAL = torch.arange(N) < torch.tensor([[4], [6]])

@@ -3,9 +3,10 @@
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
+from tests.support.combinations import examples, pairwise
 
 from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
     DEVICE,
@@ -21,7 +22,7 @@ segments = pytest.importorskip("dual_attention.functional.triton.segments", reas
 # Where NaN is meant to be seen, Triton's interpreter takes the largest of nothing but NaN.
 pytestmark = [needs_kernels, pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")]
 
-CONTINUED = {"batch": 1, "rep": 1, "n": 18, "m": 37, "offset": 19}
+CONTINUED = {"n": 18, "m": 37, "offset": 19}
 
 
 @pytest.mark.parametrize("symbols", ["shared", "offsets"])
@@ -56,11 +57,39 @@ def test_receivers_that_continue_after_earlier_senders(symbols, arguments):
 @pytest.mark.parametrize("offset, symbol_offset, max_offset", [(19, 0, 4), (0, 19, 30), (3, -7, 4), (-20, 20, 30)])
 def test_order_and_symbols_may_be_placed_differently(order, offset, symbol_offset, max_offset):
     places = {"offset": offset, "symbol_offset": symbol_offset, "max_offset": max_offset}
-    assert_as_reference(Problem(symbols="offsets", n=18, m=37, batch=1, rep=1, **order, **places))
+    assert_as_reference(Problem(symbols="offsets", n=18, m=37, **order, **places))
+
+
+OPTIONS = {
+    "layout": [
+        {"batch": 2, "groups": 1, "rep": 1},
+        {"batch": 1, "groups": 2, "rep": 1},
+        {"batch": 1, "groups": 1, "rep": 2},
+        {"batch": 1, "groups": 1, "rep": 1},
+    ],
+    "sides": [{"n": 20, "m": 7}, {"n": 5, "m": 18}, {"n": 18, "m": 18}, {"n": 1, "m": 33}],
+    "symbols": ["shared", "one batch", "offsets"],
+    "max_offset": [0, 4, 20],
+    "causal": [False, True],
+    "window": [None, 5, 18],
+    "padded": [False, True],
+    "packed": [False, True, "in order"],
+    "offset": [0, 3, 19, -7],
+    "symbol_offset": [None, -20, 3],
+}
+
+
+def as_arguments(layout, sides, **options):
+    return {**layout, **sides, **options}
+
+
+@pytest.mark.parametrize("arguments", [as_arguments(**options) for options in pairwise(OPTIONS)], ids=str)
+def test_every_pair_of_options(arguments):
+    assert_as_reference(Problem(**arguments))
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@examples(8, explore=100)
 @given(st.data())
 def test_any_combination(data):
     def one_of(*values):
@@ -68,9 +97,7 @@ def test_any_combination(data):
 
     assert_as_reference(
         Problem(
-            batch=one_of(1, 2),
-            groups=one_of(1, 2),
-            rep=one_of(1, 2),
+            **one_of(*OPTIONS["layout"], {"batch": 2, "groups": 2, "rep": 2}),
             n=data.draw(st.integers(1, 40)),
             m=data.draw(st.integers(1, 40)),
             symbols=one_of("shared", "one batch", "offsets"),
@@ -86,7 +113,7 @@ def test_any_combination(data):
 
 
 def test_receivers_that_see_nothing_give_zeros_and_zero_gradients():
-    out, dq, _, du, *_ = Problem(n=20, m=20, offset=-6, causal=True).results("triton")
+    out, dq, _, du, *_ = Problem(batch=2, n=20, m=20, offset=-6, causal=True).results("triton")
     for of_receivers in (out.transpose(1, 2), dq.transpose(1, 2), du):
         assert (of_receivers[:, :6] == 0).all() and (of_receivers[:, 6:] != 0).any()
 
@@ -120,6 +147,7 @@ def test_a_layer_with_a_cache_uses_the_kernels(relative, window, steps_too, monk
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
 
+@examples(40)
 @given(st.data())
 def test_reach_of_segments(data):
     """The senders between the least and the greatest segment of a block, with any order of segments."""
@@ -164,7 +192,7 @@ def everything(own, other, block):
 @pytest.mark.parametrize("symbols", ["shared", "offsets"])
 @pytest.mark.parametrize("packed", [True, "in order"])
 def test_skipping_changes_nothing(symbols, packed, monkeypatch):
-    problem = Problem(symbols=symbols, packed=packed, n=50, batch=1, max_offset=20)
+    problem = Problem(symbols=symbols, packed=packed, n=50, max_offset=20)
     skipping = problem.results("triton")
     monkeypatch.setattr(launch, "segment_reach", everything)
     for ours, theirs in zip(skipping, problem.results("triton"), strict=True):
@@ -186,12 +214,12 @@ def before(results, first):
     return [out[:, :, :first], dq[:, :, :first], dk[:, :, :first], du[:, :first], dw[:, :first], ds[:, :, :first]]
 
 
-@pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"groups": 2, "rep": 1}], ids=str)
+@pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"groups": 2}], ids=str)
 def test_tiles_in_which_no_pair_shares_a_segment_are_not_visited(arguments, monkeypatch):
     """A weight of zero times NaN is NaN, so a tile that is visited shows."""
 
     def problem():
-        return Problem(n=48, batch=1, packed="by 16", **arguments)
+        return Problem(n=48, packed="by 16", **arguments)
 
     clean = before(problem().results("triton"), 32)
     for a, b in zip(before(poisoned(problem(), 32), 32), clean, strict=True):
@@ -205,7 +233,7 @@ def test_offsets_that_no_segment_reaches_are_not_visited(monkeypatch):
     """Rows of the table for offsets -40 to -25 while segments have 16 senders; the last row of a block, t = 15."""
 
     def rows_of_table():
-        problem = Problem(symbols="offsets", max_offset=40, n=64, batch=1, packed="by 16")
+        problem = Problem(symbols="offsets", max_offset=40, n=64, packed="by 16")
         return poisoned(problem, 48)[5][1:16]
 
     assert (rows_of_table() == 0).all()
@@ -218,7 +246,7 @@ def test_tiles_that_order_hides_are_not_visited(order):
     """Receivers 16 to 31 of 64: senders from 48 on are hidden from all, and lie in tiles of their own."""
 
     def results(poison, **order):
-        problem = Problem(n=16, m=64, offset=16, batch=1, **order)
+        problem = Problem(n=16, m=64, offset=16, **order)
         _, k, _, w, s, _ = problem.leaves
         if poison:
             for x in (k[:, :, 48:], w[:, 48:], s[:, :, 48:]):

@@ -7,10 +7,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.generation import dropped_tokens, generate, generate_stream, left_pad
+from tests.support.combinations import examples
 
 from .models import CONTEXT, VOCABULARY, AllLogits, greedily, next_logits, seen, small_lm
 
@@ -43,7 +44,7 @@ def test_greedy(arguments, use_cache, stride):
 prompts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=CONTEXT + 5)
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(
     texts=st.lists(prompts, min_size=1, max_size=4),
     n=st.integers(0, CONTEXT + 3),

@@ -13,7 +13,7 @@ from dual_attention.hf import (
     DualAttnForSequenceClassification,
     DualAttnVisionConfig,
 )
-from tests.language import COMMON, SYMBOLS, VOCAB, WIDTH
+from tests.support.language import COMMON, SYMBOLS, VOCAB, WIDTH
 
 KINDS = (*SYMBOLS, "transformer")
 

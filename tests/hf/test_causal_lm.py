@@ -11,7 +11,7 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from dual_attention.hf import DualAttnCache, DualAttnConfig, DualAttnForCausalLM
 from dual_attention.language_presets import LANGUAGE_PRESETS
 from tests.hf.models import KINDS, causal, config, tokens
-from tests.language import CONTEXT, LAYERS, VOCAB, WIDTH
+from tests.support.language import CONTEXT, LAYERS, VOCAB, WIDTH
 
 GREEDY = {"do_sample": False, "pad_token_id": 0}
 

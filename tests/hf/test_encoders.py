@@ -10,7 +10,7 @@ from dual_attention.encoder_models import EncoderForMaskedLM, EncoderForSequence
 from dual_attention.hf import DualAttnEncoderConfig, DualAttnForImageClassification, DualAttnVisionConfig
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
 from tests.hf.models import KINDS, classifier, masked, tokens, vision, vision_config
-from tests.language import LAYERS, VOCAB, WIDTH
+from tests.support.language import LAYERS, VOCAB, WIDTH
 
 MASK = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1] * 7])
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from dual_attention import DualAttnTransformerLM, TransformerLM
 from dual_attention.hf import DualAttnTransformerLM_HFHub, TransformerLM_HFHub, load_language_model, read_weights
 from dual_attention.hf.weights import Weights, fit_state_dict, shared_names
-from tests.language import COMMON, SYMBOLS, build, tokens
+from tests.support.language import COMMON, SYMBOLS, build, tokens
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "hub"
 PUBLISHED = {

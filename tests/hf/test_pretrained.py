@@ -33,7 +33,7 @@ from dual_attention.hf import (
 )
 from dual_attention.hf.weights import shared_names
 from tests.hf.models import KINDS, causal, classifier, masked, tokens, vision
-from tests.language import VOCAB
+from tests.support.language import VOCAB
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = (2, 3, 12, 8)

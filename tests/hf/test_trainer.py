@@ -11,7 +11,7 @@ from transformers import Trainer, TrainingArguments
 
 from dual_attention.hf import DualAttnForCausalLM, DualAttnForImageClassification, DualAttnForMaskedLM
 from tests.hf.models import config, encoder_config, vision_config
-from tests.language import VOCAB
+from tests.support.language import VOCAB
 
 STEPS, BATCH, LENGTH = 20, 4, 12
 

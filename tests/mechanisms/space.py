@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
-from torch import nn
 
 from dual_attention.mechanisms import (
     ActivatedGeneral,
@@ -33,6 +31,7 @@ from dual_attention.mechanisms import (
     Trilinear,
     Uniform,
 )
+from tests.support.tensors import float64
 
 WIDTH, LONGEST = 4, 16
 
@@ -73,26 +72,9 @@ ALIGNMENTS: dict[str, Callable[[], Align]] = {
 NORMALISED = ("softmax", "cool softmax", "sparsemax", "entmax", "learned entmax", "uniform", "hard", "straight-through")
 
 
-def prepared(module: nn.Module) -> nn.Module:
-    """In float64 and evaluation mode, with parameters off special values such as zero biases."""
-    module = module.double().eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return module
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
-
-
 def build(score, align, heads):
     """Attention by names of both tables, alone or in heads over inputs of width 3."""
     attention = GeneralAttention(SCORES[score](heads), ALIGNMENTS[align]())
     if heads is not None:
         attention = MultiHead(attention, 3, heads, d_key=3, key_dim=WIDTH, head_dim=WIDTH)
-    return prepared(attention)
+    return float64(attention)

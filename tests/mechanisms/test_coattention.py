@@ -23,18 +23,9 @@ from dual_attention.mechanisms import (
     Sparsemax,
     Trilinear,
 )
-
-from .space import prepared
+from tests.support.tensors import close, float64, normal
 
 B, N1, N2, D1, D2 = 3, 4, 5, 6, 2
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 def inputs():
@@ -59,7 +50,7 @@ MECHANISMS = {
 @pytest.mark.parametrize("align", [None, Sparsemax, Entmax])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_padding_changes_nothing_and_empty_inputs_are_zero(name, align):
-    mechanism = prepared(MECHANISMS[name](align=None if align is None else align()))
+    mechanism = float64(MECHANISMS[name](align=None if align is None else align()))
     x1, x2, mask1, mask2 = inputs()
     x1.requires_grad_()
     x2.requires_grad_()
@@ -87,7 +78,7 @@ def test_padding_changes_nothing_and_empty_inputs_are_zero(name, align):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_permutations_and_gradients(name):
-    mechanism = prepared(MECHANISMS[name]())
+    mechanism = float64(MECHANISMS[name]())
     x1, x2, mask1, mask2 = inputs()
     output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
     p1, p2 = torch.randperm(N1), torch.randperm(N2)
@@ -107,13 +98,13 @@ def test_permutations_and_gradients(name):
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "affinity" not in n and "parallel" not in n])
 @pytest.mark.parametrize("score", [Additive, General, ActivatedGeneral])
 def test_any_score(name, score):
-    mechanism = prepared(MECHANISMS[name](score=score))
+    mechanism = float64(MECHANISMS[name](score=score))
     x1, x2, mask1, mask2 = inputs()
     assert mechanism(x1, x2, mask1=mask1, mask2=mask2).concatenated().isfinite().all()
 
 
 def test_multi_grained_is_coarse_beside_fine():
-    both = prepared(MultiGrainedCoAttention(D1, D2))
+    both = float64(MultiGrainedCoAttention(D1, D2))
     x1, x2, mask1, mask2 = inputs()
     masks = {"mask1": mask1, "mask2": mask2}
     output = both(x1, x2, **masks)
@@ -134,7 +125,7 @@ def test_multi_grained_is_coarse_beside_fine():
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_state_dicts(name):
-    first, second = prepared(MECHANISMS[name]()), prepared(MECHANISMS[name]())
+    first, second = float64(MECHANISMS[name]()), float64(MECHANISMS[name]())
     second.load_state_dict(first.state_dict(), strict=True)
     x1, x2, mask1, mask2 = inputs()
     close(
@@ -163,7 +154,7 @@ def test_scores_of_one_width():
 
 
 def test_alternating_steps():
-    mechanism = prepared(AlternatingCoAttention(D1, D2))
+    mechanism = float64(AlternatingCoAttention(D1, D2))
     x1, x2, mask1, mask2 = inputs()
     output = mechanism(x1, x2, mask1=mask1, mask2=mask2)
     c0 = mechanism.first(normal(B, 1, D2) * 0, x1, padding_mask=mask1).context
@@ -180,7 +171,7 @@ def test_alternating_steps():
 
 
 def test_alternating_tied_without_guidance_repeats_itself():
-    mechanism = prepared(AlternatingCoAttention(D1, D2, tie_first_last=True))
+    mechanism = float64(AlternatingCoAttention(D1, D2, tie_first_last=True))
     nn.init.zeros_(mechanism.last.score.weight_q)
     output = mechanism(*inputs()[:2])
     close(output.weights1, output.first_weights)
@@ -192,7 +183,7 @@ def test_alternating_tied_without_guidance_repeats_itself():
 
 
 def test_interactive_swap():
-    mechanism, swapped = prepared(InteractiveCoAttention(D1, D2)), InteractiveCoAttention(D2, D1).double()
+    mechanism, swapped = float64(InteractiveCoAttention(D1, D2)), InteractiveCoAttention(D2, D1).double()
     swapped.attention1.load_state_dict(mechanism.attention2.state_dict())
     swapped.attention2.load_state_dict(mechanism.attention1.state_dict())
     x1, x2, mask1, mask2 = inputs()
@@ -205,7 +196,7 @@ def test_interactive_swap():
 
 @pytest.mark.parametrize("pool", ["project", "max"])
 def test_parallel_swap(pool):
-    mechanism = prepared(ParallelCoAttention(D1, D2, 3, pool=pool))
+    mechanism = float64(ParallelCoAttention(D1, D2, 3, pool=pool))
     swapped = ParallelCoAttention(D2, D1, 3, pool=pool).double()
     with torch.no_grad():
         swapped.affinity.weight.copy_(mechanism.affinity.weight.T)
@@ -221,7 +212,7 @@ def test_parallel_swap(pool):
 
 
 def test_parallel_formula():
-    m = prepared(ParallelCoAttention(D1, D2, 3))
+    m = float64(ParallelCoAttention(D1, D2, 3))
     x1, x2 = normal(B, N1, D1), normal(B, N2, D2)
     c = torch.tanh(x1 @ m.affinity.weight.T @ x2.transpose(1, 2))
     h1 = torch.tanh(x1 @ m.weight1.T + c @ (x2 @ m.weight2.T))
@@ -235,7 +226,7 @@ def test_parallel_formula():
 
 
 def test_parallel_without_affinity_is_two_query_less_attentions():
-    m = prepared(ParallelCoAttention(D1, D2, 3))
+    m = float64(ParallelCoAttention(D1, D2, 3))
     nn.init.zeros_(m.affinity.weight)
     x1, x2, mask1, mask2 = inputs()
     output = m(x1, x2, mask1=mask1, mask2=mask2)
@@ -250,7 +241,7 @@ def test_parallel_without_affinity_is_two_query_less_attentions():
 
 
 def test_rotatory_steps_and_empty_contexts():
-    m = prepared(RotatoryAttention(D1))
+    m = float64(RotatoryAttention(D1))
     left, target, right = normal(B, 2, D1), normal(B, 3, D1), normal(B, 4, D1)
     target_mask = torch.tensor([[True] * 3, [True, True, False], [True, False, False]])
     output = m(left, target, right, target_mask=target_mask)
@@ -272,7 +263,7 @@ def test_rotatory_steps_and_empty_contexts():
 
 
 def test_rotatory_padding():
-    m = prepared(RotatoryAttention(D1, score=General, align=Sparsemax(), hops=2))
+    m = float64(RotatoryAttention(D1, score=General, align=Sparsemax(), hops=2))
     parts = [normal(B, n, D1) for n in (2, 3, 4)]
     masks = [torch.rand(B, n) < 0.7 for n in (2, 3, 4)]
     names = ("left_mask", "target_mask", "right_mask")
@@ -287,7 +278,7 @@ def test_rotatory_padding():
 
 
 def test_capsules_are_independent():
-    m = prepared(CapsuleAttention(4, D1, D2))
+    m = float64(CapsuleAttention(4, D1, D2))
     key, value = normal(B, N1, D1), normal(B, N1, D2)
     mask = torch.tensor([[True] * 4, [True, False, True, False], [False] * 4])
     output = m(key, value, padding_mask=mask, need_weights=True)

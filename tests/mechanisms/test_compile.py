@@ -18,8 +18,7 @@ from dual_attention.mechanisms import (
     Sparsemax,
     recipes,
 )
-
-from .space import prepared
+from tests.support.tensors import float64
 
 B, L, D, H = 2, 5, 8, 2
 
@@ -60,7 +59,7 @@ def check(module, arguments, options):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*HEADS, *RELATIONAL])
 def test_heads(name):
-    module = prepared({**HEADS, **RELATIONAL}[name]())
+    module = float64({**HEADS, **RELATIONAL}[name]())
     x = torch.randn(B, L, D).double()
     mask = torch.rand(B, 1, L, L) < 0.7
     mask[0, :, 1] = False
@@ -71,19 +70,19 @@ def test_heads(name):
 @pytest.mark.parametrize("name", ALONE)
 def test_alone(name):
     options = {"attn_mask": directional_mask(L)} if name == "local-p" else {}
-    check(prepared(ALONE[name]()), (torch.randn(B, L, D).double(),), options)
+    check(float64(ALONE[name]()), (torch.randn(B, L, D).double(),), options)
 
 
 @pytest.mark.slow
 def test_location_aware():
-    module = prepared(LocationAwareAttention(D, D, n_filters=2, kernel_size=3))
+    module = float64(LocationAwareAttention(D, D, n_filters=2, kernel_size=3))
     x = torch.randn(B, L, D).double()
     check(module, (x, x), {"padding_mask": torch.rand(B, L) < 0.7})
 
 
 @pytest.mark.slow
 def test_coattention():
-    module = prepared(ParallelCoAttention(D, 3))
+    module = float64(ParallelCoAttention(D, 3))
     x1, x2 = torch.randn(B, L, D).double(), torch.randn(B, 4, 3).double()
     mask = torch.rand(B, 4) < 0.6
     wanted = module(x1, x2, mask2=mask)

@@ -13,15 +13,14 @@ from dual_attention.mechanisms import (
     ReinforcedSelfAttention,
     recipes,
 )
-
-from .space import close, normal, prepared
+from tests.support.tensors import close, float64, normal
 
 B, N, D = 2, 3, 5
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "both"])
 def test_directional(direction):
-    m = prepared(DirectionalSelfAttention(D, direction))
+    m = float64(DirectionalSelfAttention(D, direction))
     h = normal(B, N, D)
     padding = torch.tensor([[True] * N, [True, True, False]])
     output = m(h, padding_mask=padding, need_weights=True)
@@ -39,7 +38,7 @@ def test_directional(direction):
 @pytest.mark.parametrize("padded", [False, True])
 def test_reinforced_self_attention_formula(padded):
     """Drawn queries attend to drawn keys in each direction, others receive a mean; the gate fuses both."""
-    m = prepared(ReinforcedSelfAttention(D)).train()
+    m = float64(ReinforcedSelfAttention(D)).train()
     h = normal(B, N, D)
     padding = torch.tensor([[True] * N, [True, True, False]]) if padded else None
     real = torch.ones(B, N, dtype=torch.bool) if padding is None else padding
@@ -65,7 +64,7 @@ def test_reinforced_self_attention_formula(padded):
 
 
 def test_reinforced_self_attention_of_everything_is_directional():
-    m = prepared(ReinforcedSelfAttention(D, ("backward",)))
+    m = float64(ReinforcedSelfAttention(D, ("backward",)))
     h, padding = normal(B, N, D).requires_grad_(), torch.tensor([[True] * N, [True, False, False]])
     output = m(h, padding_mask=padding, select_all=True)
     close(output.output, m.directed[0](h, padding_mask=padding).context)
@@ -105,7 +104,7 @@ def test_bad_direction():
 
 
 def test_bounded_scores_without_a_bound_are_additive():
-    near, far = prepared(recipes.token2token(D, 1e6)), Additive(D, D, D, d_out=D, activation=lambda x: x).double()
+    near, far = float64(recipes.token2token(D, 1e6)), Additive(D, D, D, d_out=D, activation=lambda x: x).double()
     with torch.no_grad():
         for name in ("weight_q", "weight_k", "bias"):
             getattr(far, name).copy_(getattr(near.score, name))

@@ -24,8 +24,10 @@ from dual_attention.mechanisms import (
     Softmax,
     Uniform,
 )
+from tests.support.combinations import sampled
+from tests.support.tensors import close, float64, normal
 
-from .space import ALIGNMENTS, LONGEST, SCORES, WIDTH, build, close, normal, prepared
+from .space import ALIGNMENTS, LONGEST, SCORES, WIDTH, build
 
 general_module = importlib.import_module("dual_attention.mechanisms.general")
 
@@ -96,8 +98,7 @@ def test_causal_flag():
 # Blocks
 
 
-@pytest.mark.parametrize("align", ALIGNMENTS)
-@pytest.mark.parametrize("score", [name for name in SCORES if "keys" not in name])
+@sampled(50, score=[name for name in SCORES if "keys" not in name], align=ALIGNMENTS)
 def test_blocks_are_the_whole(score, align):
     attention = build(score, align, None)
     x, y, v = (normal(B, n, WIDTH).requires_grad_() for n in (L, S, S))
@@ -125,7 +126,7 @@ def test_long_sequences_go_by_blocks(monkeypatch):
         seen.append((rows.start, rows.stop))
         return block(self, query, key, messages, mask, bias, gain, rows, need_weights)
 
-    attention = prepared(GeneralAttention(General(WIDTH, WIDTH)))
+    attention = float64(GeneralAttention(General(WIDTH, WIDTH)))
     x = normal(1, 10, WIDTH)
     whole = attention(x).context
     monkeypatch.setattr(GeneralAttention, "_block", watch)
@@ -176,17 +177,17 @@ def test_draws_in_training_and_not_in_evaluation():
 
 def test_learned_constant_and_own_queries():
     x = normal(B, S, WIDTH)
-    learned = prepared(GeneralAttention(Dot(), query=LearnedQuery(3, WIDTH)))
+    learned = float64(GeneralAttention(Dot(), query=LearnedQuery(3, WIDTH)))
     output = learned(None, x, need_weights=True)
     assert output.weights.shape == (B, 3, S)
-    constant = prepared(GeneralAttention(Dot(), query=ConstantQuery(learned.query.queries.data)))
+    constant = float64(GeneralAttention(Dot(), query=ConstantQuery(learned.query.queries.data)))
     close(constant(None, x).context, output.context)
     assert not list(constant.parameters()) and "query.queries" in constant.state_dict()
     plain = GeneralAttention(Dot())
     close(plain(learned.query.queries.expand(B, -1, -1), x).context, output.context)
-    projected = prepared(GeneralAttention(Dot(), query=SelfQuery(WIDTH, WIDTH)))
+    projected = float64(GeneralAttention(Dot(), query=SelfQuery(WIDTH, WIDTH)))
     close(projected(None, x).context, plain(projected.query.projection(x), x).context)
-    close(prepared(GeneralAttention(Dot(), query=SelfQuery(WIDTH)))(x).context, plain(x).context)
+    close(float64(GeneralAttention(Dot(), query=SelfQuery(WIDTH)))(x).context, plain(x).context)
 
 
 def test_an_uninformative_query_is_a_masked_mean():
@@ -215,7 +216,7 @@ def test_pairwise_values():
 
 def test_multidimensional_with_equal_rows_is_scalar():
     x, v = normal(B, L, WIDTH), normal(B, L, 3)
-    scalar, features = prepared(Additive(WIDTH, WIDTH)), prepared(Additive(WIDTH, WIDTH, d_out=3))
+    scalar, features = float64(Additive(WIDTH, WIDTH)), float64(Additive(WIDTH, WIDTH, d_out=3))
     with torch.no_grad():
         for name in ("weight_q", "weight_k", "bias"):
             getattr(features, name).copy_(getattr(scalar, name))
@@ -231,7 +232,7 @@ def test_multidimensional_with_equal_rows_is_scalar():
 
 
 def test_location_masks_keys_beyond_its_reach():
-    attention = prepared(GeneralAttention(Location(WIDTH, 3)))
+    attention = float64(GeneralAttention(Location(WIDTH, 3)))
     q, k = normal(B, L, WIDTH), normal(B, S, WIDTH)
     output = attention(q, k, need_weights=True)
     assert (output.weights[..., 3:] == 0).all()

@@ -1,37 +1,18 @@
-"""The general module: the laws, gradients and types over every composition of score and alignment."""
+"""The general module: the laws, gradients and types of compositions of a score and an alignment."""
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from .space import ALIGNMENTS, NORMALISED, SCORES, WIDTH, build, close, normal
+from tests.support.combinations import sampled
+from tests.support.tensors import close, normal
+
+from .space import ALIGNMENTS, NORMALISED, SCORES, WIDTH, build
 
 B, L, S = 2, 5, 6
 
 
-@pytest.mark.parametrize("heads", [None, 2])
-@pytest.mark.parametrize("align", ALIGNMENTS)
-@pytest.mark.parametrize("score", SCORES)
-def test_laws_of_every_composition(score, align, heads):
-    check_laws(score, align, heads, m=S, padding=2)
-
-
-@settings(max_examples=60)
-@given(
-    score=st.sampled_from(list(SCORES)),
-    align=st.sampled_from(list(ALIGNMENTS)),
-    heads=st.sampled_from([None, 1, 3]),
-    seed=st.integers(0, 999),
-    m=st.integers(1, 8),
-    padding=st.integers(1, 3),
-)
-def test_laws_of_drawn_compositions(score, align, heads, seed, m, padding):
-    torch.manual_seed(seed)
-    check_laws(score, align, heads, m, padding)
-
-
-def check_laws(score, align, heads, m, padding):
+@sampled(100, score=SCORES, align=ALIGNMENTS, heads=[None, 2, 1, 3], m=range(S, 0, -1), padding=[2, 1, 3])
+def test_laws(score, align, heads, m, padding):
     attention = build(score, align, heads)
     width = WIDTH if heads is None else 3
     x, y = normal(B, L, width).requires_grad_(), normal(B, m, width).requires_grad_()
@@ -81,8 +62,7 @@ def check_laws(score, align, heads, m, padding):
         close(total, wanted, atol=1e-9)
 
 
-@pytest.mark.parametrize("align", ALIGNMENTS)
-@pytest.mark.parametrize("score", SCORES)
+@sampled(50, score=SCORES, align=ALIGNMENTS)
 def test_permutations_and_batches(score, align):
     attention = build(score, align, None)
     x, y, v = normal(B, L, WIDTH), normal(B, S, WIDTH), normal(B, S, WIDTH)
@@ -112,8 +92,11 @@ def test_state_dict_and_description(score, heads):
     assert type(first).__name__ in repr(first)
 
 
-@pytest.mark.parametrize("align", ["softmax", "sparsemax", "learned entmax", "sigmoid", "tanh"])
-@pytest.mark.parametrize("score", [name for name in SCORES if name != "euclidean"])
+@sampled(
+    8,
+    score=[name for name in SCORES if name != "euclidean"],
+    align=["softmax", "sparsemax", "learned entmax", "sigmoid", "tanh"],
+)
 def test_gradients(score, align):
     attention = build(score, align, None)
     x, y, v = normal(1, 2, WIDTH), normal(1, 3, WIDTH), normal(1, 3, WIDTH)
@@ -127,9 +110,7 @@ def test_gradients(score, align):
     assert torch.autograd.gradcheck(function, tuple(t.requires_grad_() for t in (x, y, v)))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("align", ALIGNMENTS)
-@pytest.mark.parametrize("score", SCORES)
+@sampled(100, score=SCORES, align=ALIGNMENTS, dtype=[torch.float16, torch.bfloat16, torch.float32])
 def test_lower_precision(score, align, dtype):
     attention = build(score, align, None).to(dtype)
     x, y, v = (0.5 * torch.randn(B, n, WIDTH).to(dtype) for n in (L, S, S))

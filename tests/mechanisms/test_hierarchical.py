@@ -13,18 +13,9 @@ from dual_attention.mechanisms import (
     SocialContextualAttention,
     Sparsemax,
 )
-
-from .space import prepared
+from tests.support.tensors import close, float64, normal
 
 B, N, T, D = 2, 3, 4, 5
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 # Hierarchical
@@ -38,7 +29,7 @@ def a_text():
 
 
 def test_levels():
-    m = prepared(HierarchicalAttention(D))
+    m = float64(HierarchicalAttention(D))
     words, mask = a_text()
     output = m(words, mask=mask)
     sentences = torch.stack(
@@ -51,7 +42,7 @@ def test_levels():
 
 
 def test_one_sentence_is_the_document():
-    m = prepared(HierarchicalAttention(D))
+    m = float64(HierarchicalAttention(D))
     words, mask = a_text()
     one = m(words[:, :1], mask=mask[:, :1])
     close(one.context, m.levels[0](None, words[:, 0], padding_mask=mask[:, 0]).context[:, 0])
@@ -67,7 +58,7 @@ def test_without_preferences_it_is_the_mean_of_means():
 
 def test_padding_encoders_queries_and_levels():
     encoder = nn.Linear(D, D).double()
-    m = prepared(HierarchicalAttention(D, encoders=[encoder], align=Sparsemax()))
+    m = float64(HierarchicalAttention(D, encoders=[encoder], align=Sparsemax()))
     words, mask = a_text()
     output = m(words, mask=mask)
     longer = torch.cat([words, 9 * normal(B, N, 2, D)], 2)
@@ -77,7 +68,7 @@ def test_padding_encoders_queries_and_levels():
     close(m(longer, mask=more).context, output.context)
     assert (m(words[:, :, :0]).context.isfinite()).all() and (m(words[:, :0]).context == 0).all()
 
-    asked = prepared(HierarchicalAttention(D, score=[Additive(2, D), Additive(2, D), KeyOnly(D)]))
+    asked = float64(HierarchicalAttention(D, score=[Additive(2, D), Additive(2, D), KeyOnly(D)]))
     deep, query = normal(B, 2, N, T, D), normal(B, 2)
     result = asked(deep, query=query)
     assert [w.shape for w in result.weights] == [(B, 2, N, T), (B, 2, N), (B, 2)]
@@ -105,7 +96,7 @@ def test_bad_hierarchies():
 
 
 def test_social_contextual():
-    m = prepared(SocialContextualAttention(3, D, ["uploads", "friends", "owner"]))
+    m = float64(SocialContextualAttention(3, D, ["uploads", "friends", "owner"]))
     user = normal(B, 3)
     groups = {"uploads": normal(B, 4, D), "friends": normal(B, 2, D), "owner": normal(B, 1, D)}
     masks = {"uploads": torch.tensor([[True, True, False, False], [True] * 4]), "friends": torch.zeros(B, 2).bool()}
@@ -127,7 +118,7 @@ def test_social_contextual():
 
 
 def test_attention_via_attention():
-    m = prepared(AttentionViaAttention(2, D, 3))
+    m = float64(AttentionViaAttention(2, D, 3))
     q, words, characters = normal(B, 1, 2), normal(B, N, D), normal(B, 9, 3)
     word_mask = torch.rand(B, N) < 0.7
     output = m(q, words, characters, upper_mask=word_mask)
@@ -142,7 +133,7 @@ def test_attention_via_attention():
 
 @pytest.mark.parametrize("align", [None, Sigmoid])
 def test_representations(align):
-    m = prepared(MultiRepresentationAttention([3, 7], D, align=None if align is None else align()))
+    m = float64(MultiRepresentationAttention([3, 7], D, align=None if align is None else align()))
     first, second = normal(B, N, 3), normal(B, N, 7)
     mask = torch.ones(B, N, 2, dtype=torch.bool)
     mask[0, 0, 1] = mask[1, 1, 0] = False

@@ -17,18 +17,9 @@ from dual_attention.mechanisms import (
     replace,
     residual,
 )
-
-from .space import prepared
+from tests.support.tensors import close, float64, normal
 
 B, L, S, D = 2, 3, 5, 4
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 def test_one_hop_is_the_attention():
@@ -45,7 +36,7 @@ def test_one_hop_is_the_attention():
 def test_hops_are_calls_in_a_row():
     q, k = normal(B, L, D), normal(B, S, D)
     mask = torch.rand(B, S) < 0.7
-    attention = prepared(GeneralAttention(Product(D, D, 3)))
+    attention = float64(GeneralAttention(Product(D, D, 3)))
     output = MultiHop(attention, 3)(q, k, padding_mask=mask, need_weights=True)
     asked, context = q, None
     for hop in range(3):
@@ -70,7 +61,7 @@ def test_memory_network_with_embeddings_of_each_hop():
 
 
 def test_own_attention_for_each_hop():
-    attentions = [prepared(GeneralAttention(Product(D, D, 3))) for _ in range(2)]
+    attentions = [float64(GeneralAttention(Product(D, D, 3))) for _ in range(2)]
     hops = MultiHop(attentions)
     q, k = normal(B, L, D), normal(B, S, D)
     first = attentions[0](q, k).context + q
@@ -86,7 +77,7 @@ def test_updates():
     close(gru(q, o)[1, 2], gru.cell(o[1, 2], q[1, 2]))
     linear = LinearUpdate(D).double()
     close(linear(q, q), q @ linear.linear.weight.T + q)
-    hops = MultiHop(prepared(GeneralAttention(Dot())), 2, update=prepared(LinearUpdate(D)))
+    hops = MultiHop(float64(GeneralAttention(Dot())), 2, update=float64(LinearUpdate(D)))
     assert {name for name, _ in hops.named_parameters()} == {"update.linear.weight"}
     attention = GeneralAttention(Dot())
     unlike = MultiHop(attention, 2, update=gru)
@@ -94,7 +85,7 @@ def test_updates():
 
 
 def test_feedback_is_the_surveys_form():
-    attention = prepared(GeneralAttention(Product(D + D, D, 3)))
+    attention = float64(GeneralAttention(Product(D + D, D, 3)))
     q, k = normal(B, L, D), normal(B, S, D)
     mask = torch.rand(B, S) < 0.7
     output = MultiHop(attention, 2, feedback=True)(q, k, padding_mask=mask)
@@ -105,7 +96,7 @@ def test_feedback_is_the_surveys_form():
 
 
 def test_padding_and_empty_memories():
-    hops = MultiHop(prepared(GeneralAttention(Product(D, D, 3))), 3)
+    hops = MultiHop(float64(GeneralAttention(Product(D, D, 3))), 3)
     q, k = normal(B, L, D), normal(B, S, D)
     mask = torch.rand(B, S) < 0.7
     mask[0] = False

@@ -17,14 +17,13 @@ from dual_attention.mechanisms import (
     Softmax,
     Sparsemax,
 )
-
-from .space import close, normal, prepared
+from tests.support.tensors import close, float64, normal
 
 B, L, S, DQ, DK, DV = 3, 4, 6, 3, 5, 2
 
 
 def make(**options):
-    return prepared(LocationAwareAttention(DQ, DK, **{"n_filters": 4, "kernel_size": 3, **options}))
+    return float64(LocationAwareAttention(DQ, DK, **{"n_filters": 4, "kernel_size": 3, **options}))
 
 
 def inputs():

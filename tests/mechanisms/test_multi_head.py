@@ -19,18 +19,9 @@ from dual_attention.mechanisms import (
     Sparsemax,
     recipes,
 )
-
-from .space import prepared
+from tests.support.tensors import close, float64, normal
 
 B, L, S, D, H = 2, 4, 5, 8, 2
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -63,7 +54,7 @@ def test_one_head_without_projections_is_the_attention():
 
 
 def test_equal_heads_averaged_are_one():
-    one = prepared(recipes.self_attention(D, 1))
+    one = float64(recipes.self_attention(D, 1))
     many = MultiHead(GeneralAttention(Dot()), D, 3, key_dim=D, head_dim=D, d_out=D).double()
     with torch.no_grad():
         for name in ("wq.weight", "wk.weight", "features.wv.weight"):
@@ -76,7 +67,7 @@ def test_equal_heads_averaged_are_one():
 @pytest.mark.parametrize("n_kv_heads", [None, 1, 2])
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_is_the_layer(n_kv_heads, causal):
-    layer = prepared(Attention(D, 4, n_kv_heads=n_kv_heads))
+    layer = float64(Attention(D, 4, n_kv_heads=n_kv_heads))
     ours = MultiHead(GeneralAttention(Dot()), D, 4, n_kv_heads=n_kv_heads).double()
     state = layer.state_dict()
     state["features.wv.weight"] = state.pop("wv.weight")
@@ -94,7 +85,7 @@ def test_self_attention_is_the_layer(n_kv_heads, causal):
 
 @pytest.mark.parametrize("align", [Sparsemax, Entmax, lambda: Entmax(learned=True, heads=H)])
 def test_heads_are_attentions_side_by_side(align):
-    heads = prepared(MultiHead(GeneralAttention(General(D // H, D // H, heads=H), align()), D, H, out_proj=False))
+    heads = float64(MultiHead(GeneralAttention(General(D // H, D // H, heads=H), align()), D, H, out_proj=False))
     x = normal(B, L, D)
     output = heads(x, need_weights=True)
     q, k, v = (linear(x).unflatten(-1, (H, -1)) for linear in (heads.wq, heads.wk, heads.features.wv))
@@ -117,13 +108,13 @@ def test_learned_alpha_gets_a_gradient():
 
 
 def test_structured_scores_in_heads():
-    heads = prepared(MultiHead(GeneralAttention(KeyOnly(D // H, 3, n_queries=3, heads=H)), D, H))
+    heads = float64(MultiHead(GeneralAttention(KeyOnly(D // H, 3, n_queries=3, heads=H)), D, H))
     output = heads(None, normal(B, S, D), need_weights=True)
     assert output.context.shape == (B, 3, D) and output.weights.shape == (B, H, 3, S)
 
 
 def test_qk_norm():
-    heads = prepared(MultiHead(GeneralAttention(Dot(scale=1.0)), D, H, qk_norm=True))
+    heads = float64(MultiHead(GeneralAttention(Dot(scale=1.0)), D, H, qk_norm=True))
     x = normal(B, L, D)
     context = heads(x, x, x, need_weights=True).context
     q = heads.q_norm(heads.wq(x).unflatten(-1, (H, -1))).transpose(1, 2)
@@ -138,7 +129,7 @@ def test_qk_norm():
 
 
 def test_gate():
-    gated = prepared(recipes.gated_self_attention(D, H))
+    gated = float64(recipes.gated_self_attention(D, H))
     plain = recipes.self_attention(D, H).double().eval()
     state = gated.state_dict()
     wg = state.pop("wg.weight")
@@ -149,7 +140,7 @@ def test_gate():
     close(gated(x).context, wanted)
     y = normal(B, S, D)
     close(gated(x, y).context, gated.wo(plain(x, y).context * torch.sigmoid(x @ wg.T)))
-    zero = prepared(recipes.gated_self_attention(D, H))
+    zero = float64(recipes.gated_self_attention(D, H))
     torch.nn.init.zeros_(zero.wg.weight)
     plain.load_state_dict({k: v for k, v in zero.state_dict().items() if k not in ("wg.weight", "wo.weight")})
     close(zero(x).context, zero.wo(plain(x).context) / 2)
@@ -180,7 +171,7 @@ def test_rotary_positions_can_be_given_by_a_score():
             tables = [t.double() for t in rotary_tables(key.shape[-1], 32)]
             return super().forward(apply_rotary(query, *tables), apply_rotary(key, *tables))
 
-    heads = prepared(MultiHead(GeneralAttention(RotaryDot()), D, H))
+    heads = float64(MultiHead(GeneralAttention(RotaryDot()), D, H))
     layer = Attention(D, H).double().eval()
     state = heads.state_dict()
     state["wv.weight"] = state.pop("features.wv.weight")

@@ -29,8 +29,8 @@ from dual_attention.mechanisms import (
     Trilinear,
     recipes,
 )
-
-from .space import close, normal, prepared
+from tests.support.combinations import sampled
+from tests.support.tensors import close, float64, normal
 
 fused_module = importlib.import_module("dual_attention.mechanisms.fused")
 general_module = importlib.import_module("dual_attention.mechanisms.general")
@@ -84,12 +84,15 @@ def by_definition(heads, x, symbols, mask, weights):
     return heads.wo((weights * carried).sum(-2).transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize("activation", ["identity", "tanh", "softmax"])
-@pytest.mark.parametrize("with_symbols", [True, False])
-@pytest.mark.parametrize("align", ALIGNMENTS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@sampled(
+    60,
+    relation=RELATIONS,
+    align=ALIGNMENTS,
+    with_symbols=[True, True, False],
+    activation=["identity", "tanh", "softmax", "identity"],
+)
 def test_new_relational_mechanisms(relation, align, with_symbols, activation):
-    heads = prepared(
+    heads = float64(
         recipes.relational_attention(
             D,
             H,
@@ -126,7 +129,7 @@ def test_new_relational_mechanisms(relation, align, with_symbols, activation):
 )
 @pytest.mark.parametrize("relative", [False, True])
 def test_any_score_selects(score, relative):
-    heads = prepared(recipes.relational_attention(D, H, R, score=score(), relative_symbols=relative))
+    heads = float64(recipes.relational_attention(D, H, R, score=score(), relative_symbols=relative))
     x = normal(B, N, D)
     symbols = RelativeSymbols.from_dense(normal(N, N, D)) if relative else normal(1, N, D)
     mask = a_mask()
@@ -143,7 +146,7 @@ def test_any_score_selects(score, relative):
 
 
 def test_gradients_of_a_new_mechanism():
-    heads = prepared(
+    heads = float64(
         recipes.relational_attention(4, 2, 2, relation=Cosine(learned=True, heads=2), align=Sparsemax(), qk_norm=True)
     )
     x, s = normal(1, 3, 4).requires_grad_(), normal(1, 3, 4).requires_grad_()
@@ -173,7 +176,7 @@ def test_senders_of_another_width():
 @pytest.mark.parametrize("activation", ["identity", "softmax"])
 def test_messages_without_heads(align, activation):
     relation = Relation(D, R, activation=activation)
-    attention = prepared(GeneralAttention(Dot(), align(), message=RelationalMessage(relation, 3, d_symbol=D)))
+    attention = float64(GeneralAttention(Dot(), align(), message=RelationalMessage(relation, 3, d_symbol=D)))
     x, s = normal(B, N, D), normal(B, N, D)
     mask = a_mask()[:, 0]
     output = attention(x, x, s, attn_mask=mask, need_weights=True)
@@ -213,11 +216,11 @@ def test_the_fast_path_is_taken_where_the_mathematics_allows(monkeypatch):
 
 @pytest.mark.parametrize("relation", FACTORISED)
 def test_factors_are_the_scores(relation):
-    compare = prepared(Relation(D, R, score=RELATIONS[relation](), proj_dim=2))
+    compare = float64(Relation(D, R, score=RELATIONS[relation](), proj_dim=2))
     u, w = compare.project(normal(B, N, D), normal(B, 3, D))
     q, k, scale = compare.factors(u, w)
     close(scale * torch.einsum("bnrp,bmrp->bnmr", q, k), compare.relate(u, w), atol=1e-9)
-    single = prepared(Relation(D, R, score=RELATIONS[relation](), proj_dim=2)).half()
+    single = float64(Relation(D, R, score=RELATIONS[relation](), proj_dim=2)).half()
     u, w = single.project(normal(B, N, D).half(), normal(B, 3, D).half())
     factors = single.factors(u, w)
     assert (factors is None) == (relation == "squared distance")
@@ -226,7 +229,7 @@ def test_factors_are_the_scores(relation):
 
 @pytest.mark.parametrize("relation", OTHERS)
 def test_other_scores_have_no_factors(relation):
-    compare = prepared(Relation(D, R, score=RELATIONS[relation](), proj_dim=2))
+    compare = float64(Relation(D, R, score=RELATIONS[relation](), proj_dim=2))
     assert compare.factors(*compare.project(normal(B, N, D), normal(B, 3, D))) is None
 
 
@@ -240,7 +243,7 @@ def test_a_score_that_replaces_forward_has_no_factors_of_the_class_before():
 
     assert not Shifted().factorises and not ActivatedGeneral(2, 2).factorises
     assert Named().factorises and BiasedGeneral(2, 2).factorises
-    heads = prepared(recipes.relational_attention(D, H, R, relation=Shifted()))
+    heads = float64(recipes.relational_attention(D, H, R, relation=Shifted()))
     x, s = normal(B, N, D), normal(B, N, D)
     close(heads(x, x, s).context, heads(x, x, s, need_weights=True).context)
     r = heads.message.relation(x)

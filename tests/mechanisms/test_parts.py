@@ -26,23 +26,16 @@ from dual_attention.mechanisms import (
     Softmax,
     SubsetSampler,
 )
+from tests.support.tensors import close, float64, normal
 
-from .space import ALIGNMENTS, SCORES, WIDTH, prepared
+from .space import ALIGNMENTS, SCORES, WIDTH
 
 B, H, L, S = 2, 3, 4, 5
 
 
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
-
-
 @pytest.mark.parametrize("name", SCORES)
 def test_heads_have_parameters_of_their_own(name):
-    heads, one = prepared(SCORES[name](H)), SCORES[name](None).double()
+    heads, one = float64(SCORES[name](H)), SCORES[name](None).double()
     q, k = normal(B, H, L, WIDTH), normal(B, H, S, WIDTH)
     scores = heads(q, k)
     for h in range(H):

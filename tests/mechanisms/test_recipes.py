@@ -7,18 +7,9 @@ import torch
 
 from dual_attention.functional import causal_mask, directional_mask, structured_attention_penalty
 from dual_attention.mechanisms import DirectionalSelfAttention, Elementwise, MultiHead, MultiHop, recipes
-
-from .space import prepared
+from tests.support.tensors import close, float64, normal
 
 B, L, S, D = 2, 3, 5, 8
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 ARGUMENTS = {
@@ -30,7 +21,7 @@ ARGUMENTS = {
 def make(name):
     recipe = getattr(recipes, name)
     required = [p.name for p in inspect.signature(recipe).parameters.values() if p.default is inspect.Parameter.empty]
-    return prepared(recipe(*(ARGUMENTS[p] for p in required)))
+    return float64(recipe(*(ARGUMENTS[p] for p in required)))
 
 
 @pytest.mark.parametrize("name", recipes.__all__)
@@ -120,12 +111,12 @@ def test_reinforced_self_attention():
 def test_synthesizers_score_places_and_ignore_what_stands_there():
     x, other = normal(B, S, D), normal(B, S, D)
     padding = torch.tensor([[True] * S, [True] * 2 + [False] * (S - 2)])
-    random = prepared(recipes.random_synthesizer(S))
+    random = float64(recipes.random_synthesizer(S))
     weights = random(None, x, padding_mask=padding, need_weights=True).weights
     close(random(None, other, padding_mask=padding, need_weights=True).weights, weights)
     close(weights[0], random.score.weight.T.softmax(-1))
     close(weights[1, :, :2], random.score.weight.T[:, :2].softmax(-1))
-    dense = prepared(recipes.dense_synthesizer(D, 9))
+    dense = float64(recipes.dense_synthesizer(D, 9))
     linear = dense.query[0]
     wanted = (torch.relu(linear(x)) @ dense.score.weight[:S].T).softmax(-1)
     close(dense(None, x, need_weights=True).weights, wanted)

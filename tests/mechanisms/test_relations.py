@@ -22,8 +22,7 @@ from dual_attention.mechanisms import (
 )
 from dual_attention.relational_attention import RelationalAttention, RelationalCrossAttention
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever, SymbolicAttention
-
-from .space import close, normal, prepared
+from tests.support.tensors import close, float64, normal
 
 B, N, D, H, R = 2, 5, 8, 2, 4
 
@@ -65,7 +64,7 @@ def a_mask(n=N, m=N):
 )
 def test_relational_attention_is_the_layer(seed, relations, proj_dim, activation, symmetric, relative, causal):
     torch.manual_seed(seed)
-    layer = prepared(
+    layer = float64(
         RelationalAttention(
             D,
             H,
@@ -102,7 +101,7 @@ def test_relational_attention_is_the_layer(seed, relations, proj_dim, activation
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", "tanh", "identity"])
 @pytest.mark.parametrize("relative", [False, True])
 def test_relational_cross_attention_is_the_layer(activation, relative):
-    layer = prepared(RelationalCrossAttention(D, H, activation=activation, use_relative_positional_symbols=relative))
+    layer = float64(RelationalCrossAttention(D, H, activation=activation, use_relative_positional_symbols=relative))
     ours = recipes.relational_cross_attention(D, H, activation).double().eval()
     state = layer.state_dict()
     state["features.wv.weight"] = state.pop("wv.weight")
@@ -117,7 +116,7 @@ def test_relational_cross_attention_is_the_layer(activation, relative):
 
 
 def test_relational_attention_without_relations_is_relational_cross_attention():
-    ra, rca = prepared(recipes.relational_attention(D, H, R)), recipes.relational_cross_attention(D, H).double()
+    ra, rca = float64(recipes.relational_attention(D, H, R)), recipes.relational_cross_attention(D, H).double()
     torch.nn.init.zeros_(ra.message.wr)
     state = ra.state_dict()
     shared = {name: state[name] for name in ("wq.weight", "wk.weight", "wo.weight")}
@@ -130,7 +129,7 @@ def test_relational_attention_without_relations_is_relational_cross_attention():
 
 
 def test_symbolic_attention_is_attention_to_a_library():
-    layer = prepared(SymbolicAttention(D, H, 6))
+    layer = float64(SymbolicAttention(D, H, 6))
     attention = GeneralAttention(Dot())
     x = normal(B, N, D)
     q, k, v = (
@@ -144,13 +143,13 @@ def test_symbolic_attention_is_attention_to_a_library():
 
 
 def test_hadamard_relations_are_products_of_features():
-    relation = prepared(Relation(D, 6, proj_dim=1))
+    relation = float64(Relation(D, 6, proj_dim=1))
     x, y = normal(B, N, D), normal(B, 3, D)
     close(relation(x, y), relation.wq(x)[:, :, None] * relation.wk(y)[:, None])
 
 
 def test_hadamard_attention_without_symbols_is_linearly_gated_attention():
-    hadamard = prepared(recipes.hadamard_attention(D, 1, D))
+    hadamard = float64(recipes.hadamard_attention(D, 1, D))
     gated = recipes.gated_self_attention(D, 1, gate="identity").double()
     with torch.no_grad():
         hadamard.message.wr.copy_(torch.eye(D)[None])
@@ -164,7 +163,7 @@ def test_hadamard_attention_without_symbols_is_linearly_gated_attention():
 
 
 def test_symbols_are_optional():
-    with_none = prepared(recipes.relational_attention(D, H, R, symbols=False))
+    with_none = float64(recipes.relational_attention(D, H, R, symbols=False))
     with_zero = recipes.relational_attention(D, H, R).double()
     state = with_none.state_dict()
     with_zero.load_state_dict({**state, "attention.message.wv.weight": torch.zeros(D, D)})
@@ -177,7 +176,7 @@ def test_symbols_are_optional():
 
 
 def test_qk_norm_of_relations():
-    relation = prepared(Relation(D, R, qk_norm=True))
+    relation = float64(Relation(D, R, qk_norm=True))
     x = normal(B, N, D)
     close(relation(10 * x), relation(x), atol=1e-9)
     with pytest.raises(ValueError, match="qk_norm"):
@@ -187,7 +186,7 @@ def test_qk_norm_of_relations():
 
 def test_symmetric_relations():
     for score in (Dot(), Cosine(), Euclidean()):
-        r = prepared(Relation(D, R, score=score, symmetric=True))(normal(B, N, D))
+        r = float64(Relation(D, R, score=score, symmetric=True))(normal(B, N, D))
         close(r, r.transpose(1, 2), atol=1e-9)
 
 

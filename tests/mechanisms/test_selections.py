@@ -14,18 +14,11 @@ from dual_attention.mechanisms import (
     ReinforcedSubset,
     SubsetSampler,
 )
+from tests.support.tensors import close, float64, normal
 
-from .space import WIDTH, prepared
+from .space import WIDTH
 
 B, L, S = 2, 5, 6
-
-
-def normal(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def close(a, b, atol=1e-12):
-    torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("half_width", [S - 1, S, 50])
@@ -130,7 +123,7 @@ def test_drawn_subsets():
 
 @pytest.mark.parametrize("select", [lambda: MonotonicWindow(1), lambda: PredictiveWindow(WIDTH, 2)])
 def test_heads_select(select):
-    heads = prepared(MultiHead(GeneralAttention(Dot(), select=select()), 8, 2, out_proj=False))
+    heads = float64(MultiHead(GeneralAttention(Dot(), select=select()), 8, 2, out_proj=False))
     x = normal(B, S, 8)
     mask = torch.tensor([[True] * S, [True] * 3 + [False] * (S - 3)])
     output = heads(x, padding_mask=mask, need_weights=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dual_attention.functional import ACTIVATIONS, MaskPattern, reference, relational_attention
 from dual_attention.functional.relational import api as relational
 from dual_attention.functional.relational import blockwise, linear, sdpa
-from tests.layers import normal
+from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, draw_inputs, run
 

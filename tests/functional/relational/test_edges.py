@@ -8,7 +8,7 @@ import torch
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
 from dual_attention.functional.relational import api as relational
 from dual_attention.functional.relational import pair_symbols
-from tests.layers import normal
+from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
 

@@ -19,7 +19,7 @@ from dual_attention.functional.relational.shared_symbols import (
     summed_by_symbol,
     symbol_for_each_pair,
 )
-from tests.layers import normal
+from tests.support.tensors import normal
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from dual_attention import DualAttnTransformerLM, TransformerLM
-from tests.layers import float64
+from tests.support.tensors import float64
 
 VOCAB, WIDTH, LAYERS, CONTEXT = 11, 16, 2, 24
 

@@ -1,4 +1,4 @@
-"""What the tests of several layers share."""
+"""Random tensors, modules for exact comparisons, and comparisons that tests of all kinds share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from torch import Tensor, nn
 
 def normal(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, dtype=dtype)
+
+
+def close(got: Tensor, wanted: Tensor, atol: float = 1e-12) -> None:
+    """Assert equality up to rounding, of float64 by default."""
+    torch.testing.assert_close(got, wanted, atol=atol, rtol=0)
 
 
 def float64(module: nn.Module) -> nn.Module:
@@ -24,5 +29,5 @@ def assert_later_tokens_do_not_matter(function, x: Tensor, at: int) -> None:
     changed = x.clone()
     changed[:, at:] += 1.0
     before, after = function(x), function(changed)
-    torch.testing.assert_close(before[:, :at], after[:, :at], atol=1e-12, rtol=0)
+    close(before[:, :at], after[:, :at])
     assert not torch.allclose(before[:, at:], after[:, at:])

@@ -4,8 +4,8 @@ import torch
 from hypothesis import settings
 
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
-from tests.layers import float64
-from tests.symbols import symbols
+from tests.support.symbols import symbols
+from tests.support.tensors import float64
 
 WIDTH, SOURCE, TARGET = 8, 9, 7
 TOKENS = {

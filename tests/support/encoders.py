@@ -7,8 +7,8 @@ from dual_attention.encoder_models import (
     DualAttnTransformerEncoder,
     TransformerEncoder,
 )
-from tests.layers import float64
-from tests.symbols import symbols
+from tests.support.symbols import symbols
+from tests.support.tensors import float64
 
 WIDTH, VOCABULARY, LONGEST = 8, 13, 10
 BLOCK = {"dff": 12, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "max_block_size": LONGEST}

@@ -26,7 +26,7 @@ from dual_attention.symbol_retrieval import (
     SymbolicAttention,
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 WIDTH, LONGEST, CONTEXT = 8, 12, 3
 COMMON = {"dff": 6, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True, "causal": True}

@@ -1,0 +1,78 @@
+"""The style of the package that a linter does not hold: lengths, names and first lines of docstrings."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from types import FunctionType
+
+import pytest
+
+from .test_imports import ROOT, SOURCES
+
+LONGEST_FUNCTION = 80
+CLAUSE = re.compile(r"(What|How|Where|Which)\b")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
+    """Text of each file of the package."""
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in SOURCES.values()}
+
+
+@pytest.fixture(scope="module")
+def trees(files: dict[str, str]) -> dict[str, ast.Module]:
+    return {name: ast.parse(text) for name, text in files.items()}
+
+
+def report(offenders: Iterator[str]) -> None:
+    found = list(offenders)
+    assert not found, "\n".join(["", *found])
+
+
+def is_kernel(function: Function) -> bool:
+    """Whether Triton compiles it: its parameters cannot be bundled."""
+    return any("triton.jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def test_functions_are_short(trees):
+    report(
+        f"{name}, line {node.lineno}: {node.name} has {lines} lines, at most {LONGEST_FUNCTION} are allowed"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
+        and not is_kernel(node)
+    )
+
+
+def test_no_two_public_classes_or_functions_share_a_name():
+    """Of those in some ``__all__``; where several modules export the same object, it counts once."""
+    places = defaultdict(set)
+    for name in SOURCES:
+        module = importlib.import_module(name)
+        for export in getattr(module, "__all__", []):
+            value = getattr(module, export)
+            if isinstance(value, type | FunctionType):
+                places[export].add(f"{value.__module__}.{value.__qualname__}")
+    report(f"{name}: {', '.join(sorted(where))}" for name, where in places.items() if len(where) > 1)
+
+
+def test_complexity_has_no_exceptions(files):
+    report(f"{name}: an exception from C901" for name, text in files.items() if re.search(r"noqa.*C901", text))
+
+
+def test_docstrings_begin_with_no_clause(trees):
+    """An imperative or a noun phrase says what a thing is; "What a block gives" does not."""
+    report(
+        f"{name}, line {getattr(node, 'lineno', 1)}: {first_line}"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | Function)
+        and CLAUSE.match(first_line := (ast.get_docstring(node) or "").partition("\n")[0])
+    )
