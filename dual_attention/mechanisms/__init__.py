@@ -13,19 +13,22 @@ Attention Mechanisms in Deep Learning" (arXiv 2203.14263).
 
 from . import recipes
 from .alignments import Align, Elementwise, Entmax, Hard, Sigmoid, Softmax, Sparsemax, Uniform
-from .capsules import CapsuleAttention, CapsuleOutput
-from .coattention import (
+from .architectures.capsules import CapsuleAttention, CapsuleOutput
+from .architectures.coattention import (
     AlternatingCoAttention,
     CoAttentionOutput,
     InteractiveCoAttention,
     MultiGrainedCoAttention,
     MultiGrainedOutput,
     ParallelCoAttention,
-    ScoreFactory,
 )
-from .directional import DirectionalSelfAttention, FusionGate, ReinforcedSelfAttention, ReinforcedSelfAttentionOutput
-from .general import GeneralAttention, GeneralAttentionOutput
-from .hierarchical import (
+from .architectures.directional import (
+    DirectionalSelfAttention,
+    FusionGate,
+    ReinforcedSelfAttention,
+    ReinforcedSelfAttentionOutput,
+)
+from .architectures.hierarchical import (
     AttentionViaAttention,
     AttentionViaAttentionOutput,
     HierarchicalAttention,
@@ -35,8 +38,11 @@ from .hierarchical import (
     SocialContextualAttention,
     SocialContextualOutput,
 )
-from .hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
-from .location_aware import LocationAwareAttention, LocationAwareOutput
+from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
+from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
+from .architectures.parts import ScoreFactory
+from .architectures.rotatory import RotatoryAttention, RotatoryOutput
+from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import (
     FeatureMessage,
     Message,
@@ -50,7 +56,6 @@ from .messages import (
 from .multi_head import MultiHead
 from .queries import ConstantQuery, LearnedQuery, SelfQuery
 from .relations import Relation, RelationalMessage, RelationalMessages
-from .rotatory import RotatoryAttention, RotatoryOutput
 from .scores import (
     ActivatedGeneral,
     Additive,

@@ -1,8 +1,8 @@
 """Named mechanisms as compositions: the field's table of contents, each a line that says what it is made of.
 
 All return :class:`GeneralAttention`, :class:`MultiHead` or :class:`MultiHop`, and are called as those are. Change a
-part by writing the composition. The co-attention and multi-level families are classes, see :mod:`.coattention`,
-:mod:`.rotatory` and :mod:`.hierarchical`.
+part by writing the composition. The families that one composition cannot express are classes, see
+:mod:`.architectures`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from torch import nn
 
 from ..functional.activations import Activation
 from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
+from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
-from .hops import MultiHop, residual
 from .multi_head import MultiHead
 from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage

@@ -10,18 +10,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
-from ._parameters import matrix, zeros
-from .alignments import Align
-from .general import GeneralAttention
-from .queries import LearnedQuery
-from .scores import Dot, Score
+from ..._layers.heads import check_positive
+from .._parameters import matrix, zeros
+from ..alignments import Align
+from ..general import GeneralAttention
+from ..queries import LearnedQuery
+from ..scores import Dot, Score
 
 __all__ = ["CapsuleAttention", "CapsuleOutput"]
 
 
 class CapsuleOutput(NamedTuple):
-    """What capsules return.
+    """Output of capsules.
 
     Attributes:
         probabilities: of each class by itself, ``(..., C)``.

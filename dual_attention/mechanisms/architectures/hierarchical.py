@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
-from ..functional.masks import require_boolean
-from .alignments import Align
-from .coattention import ScoreFactory, attention_of, check_input, summarise
-from .general import GeneralAttention
-from .scores import Additive, KeyOnly, Score
+from ..._layers.heads import check_positive
+from ...functional.masks import require_boolean
+from ..alignments import Align
+from ..general import GeneralAttention
+from ..scores import Additive, KeyOnly, Score
+from .parts import ScoreFactory, build_attention, check_input, summarise
 
 __all__ = [
     "AttentionViaAttention",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class HierarchicalOutput(NamedTuple):
-    """What hierarchical attention returns.
+    """Output of hierarchical attention.
 
     Attributes:
         context: of the whole, ``(B, d)``.
@@ -70,7 +70,7 @@ class HierarchicalAttention(nn.Module):
             raise ValueError("score: expected one for each level, got none")
         if encoders is not None and len(encoders) != len(scores) - 1:
             raise ValueError(f"encoders: expected one between levels, {len(scores) - 1}, got {len(encoders)}")
-        self.levels = nn.ModuleList([attention_of(one, align) for one in scores])
+        self.levels = nn.ModuleList([build_attention(one, align) for one in scores])
         self.encoders = nn.ModuleList([nn.Identity() for _ in scores[1:]] if encoders is None else encoders)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None, query: Tensor | None = None) -> HierarchicalOutput:
@@ -102,7 +102,7 @@ class HierarchicalAttention(nn.Module):
 
 
 class SocialContextualOutput(NamedTuple):
-    """What social-contextual attention returns.
+    """Output of social-contextual attention.
 
     Attributes:
         context: ``(B, d)``.
@@ -126,7 +126,7 @@ class SocialContextualAttention(nn.Module):
         d_user: width of the user's vector.
         d: width of elements.
         aspects: names of the aspects.
-        score: makes scores of the widths of query and key; by default :class:`Additive` with ELU.
+        score: makes scores from the widths of query and key; by default :class:`Additive` with ELU.
         align: by default :class:`Softmax`.
     """
 
@@ -143,8 +143,8 @@ class SocialContextualAttention(nn.Module):
         check_positive(d_user=d_user, d=d, aspects=len(aspects))
         make = (lambda d_q, d_k: Additive(d_q, d_k, activation=F.elu)) if score is None else score
         self.d = d
-        self.elements = nn.ModuleDict({name: attention_of(make(d_user, d), align) for name in aspects})
-        self.aspects = attention_of(make(d_user, d), align)
+        self.elements = nn.ModuleDict({name: build_attention(make(d_user, d), align) for name in aspects})
+        self.aspects = build_attention(make(d_user, d), align)
 
     def forward(
         self, user: Tensor, groups: Mapping[str, Tensor], *, masks: Mapping[str, Tensor] | None = None
@@ -174,7 +174,7 @@ class SocialContextualAttention(nn.Module):
 
 
 class AttentionViaAttentionOutput(NamedTuple):
-    """What attention-via-attention returns.
+    """Output of attention-via-attention.
 
     Attributes:
         context: of the upper and the lower level, ``(..., L, d_upper + d_lower)``.
@@ -194,7 +194,7 @@ class AttentionViaAttention(nn.Module):
     Args:
         d_q: width of the query.
         d_upper, d_lower: widths of the levels, such as words and characters.
-        score: makes scores of the widths of query and key; by default :class:`Additive`.
+        score: makes scores from the widths of query and key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
     """
 
@@ -203,8 +203,8 @@ class AttentionViaAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(d_q=d_q, d_upper=d_upper, d_lower=d_lower)
-        self.upper = attention_of(score(d_q, d_upper), align)
-        self.lower = attention_of(score(d_q + d_upper, d_lower), align)
+        self.upper = build_attention(score(d_q, d_upper), align)
+        self.lower = build_attention(score(d_q + d_upper, d_lower), align)
 
     def forward(
         self,
@@ -225,7 +225,7 @@ class AttentionViaAttention(nn.Module):
 
 
 class MultiRepresentationOutput(NamedTuple):
-    """What attention over representations returns.
+    """Output of attention over representations.
 
     Attributes:
         context: ``(..., S, d)``.
@@ -257,7 +257,7 @@ class MultiRepresentationAttention(nn.Module):
         for linear in self.projections:
             nn.init.xavier_uniform_(linear.weight)  # type: ignore[arg-type]
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
-        self.attention: GeneralAttention = attention_of(KeyOnly(d, 0) if score is None else score, align)
+        self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
     def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> MultiRepresentationOutput:
         """Mix representations of the same items.

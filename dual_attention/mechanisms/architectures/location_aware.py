@@ -10,19 +10,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
-from ..functional import location_features
-from ..functional.masks import require_boolean
-from ._parameters import matrix
-from .alignments import Align
-from .coattention import ScoreFactory, attention_of
-from .scores import Additive
+from ..._layers.heads import check_positive
+from ...functional import location_features
+from ...functional.masks import require_boolean
+from .._parameters import matrix
+from ..alignments import Align
+from ..scores import Additive
+from .parts import ScoreFactory, build_attention
 
 __all__ = ["LocationAwareAttention", "LocationAwareOutput"]
 
 
 class LocationAwareOutput(NamedTuple):
-    """What location-aware attention returns.
+    """Output of location-aware attention.
 
     Attributes:
         context: ``(B, L, d_v)``.
@@ -50,7 +50,7 @@ class LocationAwareAttention(nn.Module):
         d_q, d_k: widths of query and key.
         n_filters: C, rows of F.
         kernel_size: places that a filter spans, an odd number.
-        score: makes a score of the widths of query and extended key; by default :class:`Additive`.
+        score: makes a score from the widths of query and extended key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
         cumulative: F sees the sum of all weights so far instead, as in Tacotron 2 (Shen et al. 2018,
             arXiv 1712.05884).
@@ -83,7 +83,7 @@ class LocationAwareAttention(nn.Module):
         self.d_q, self.d_k = d_q, d_k
         self.cumulative = cumulative
         self.kernel = matrix(None, n_filters, kernel_size)
-        self.attention = attention_of(made, align, dropout)
+        self.attention = build_attention(made, align, dropout)
 
     def forward(
         self,

@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
-from ..functional import combine, directional_mask, uniform_alignment
-from .general import GeneralAttention, GeneralAttentionOutput
-from .scores import BoundedAdditive
-from .selections import Selection, SubsetSampler
+from ..._layers.heads import check_positive
+from ...functional import combine, directional_mask, uniform_alignment
+from ..general import GeneralAttention, GeneralAttentionOutput
+from ..scores import BoundedAdditive
+from ..selections import Selection, SubsetSampler
 
 __all__ = ["DirectionalSelfAttention", "FusionGate", "ReinforcedSelfAttention", "ReinforcedSelfAttentionOutput"]
 
@@ -79,7 +79,7 @@ class DirectionalSelfAttention(nn.Module):
 
 
 class ReinforcedSelfAttentionOutput(NamedTuple):
-    """What reinforced self-attention returns.
+    """Output of reinforced self-attention.
 
     Attributes:
         output: ``(B, N, directions * d)``.

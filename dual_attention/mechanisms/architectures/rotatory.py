@@ -12,17 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
-from ..functional import masked_mean
-from .alignments import Align
-from .coattention import ScoreFactory, attention_of, check_input, summarise
-from .scores import ActivatedGeneral
+from ..._layers.heads import check_positive
+from ...functional import masked_mean
+from ..alignments import Align
+from ..scores import ActivatedGeneral
+from .parts import ScoreFactory, build_attention, check_input, summarise
 
 __all__ = ["RotatoryAttention", "RotatoryOutput"]
 
 
 class RotatoryOutput(NamedTuple):
-    """What rotatory attention returns.
+    """Output of rotatory attention.
 
     Attributes:
         output: ``[left; right; target by left; target by right]``, ``(B, 4 d)`` (survey eq. 20).
@@ -46,7 +46,7 @@ class RotatoryAttention(nn.Module):
 
     Args:
         d: the width of all three.
-        score: makes scores of the widths of query and key; by default :class:`ActivatedGeneral`.
+        score: makes scores from the widths of query and key; by default :class:`ActivatedGeneral`.
         align: by default :class:`Softmax`.
         hops: times both steps are taken, with the same parameters; r_lt and r_rt then ask in place of r_t (Wallaart &
             Frasincar 2019).
@@ -60,7 +60,7 @@ class RotatoryAttention(nn.Module):
         self.d = d
         self.hops = hops
         self.left, self.right, self.target_left, self.target_right = (
-            attention_of(score(d, d), align) for _ in range(4)
+            build_attention(score(d, d), align) for _ in range(4)
         )
 
     def forward(

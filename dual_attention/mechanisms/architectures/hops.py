@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.heads import check_positive
-from ..functional import masked_mean
-from .general import GeneralAttention
+from ..._layers.heads import check_positive
+from ...functional import masked_mean
+from ..general import GeneralAttention
 
 __all__ = ["GRUUpdate", "LinearUpdate", "MultiHop", "MultiHopOutput", "replace", "residual"]
 
@@ -64,7 +64,7 @@ class GRUUpdate(nn.Module):
 
 
 class MultiHopOutput(NamedTuple):
-    """What hops return.
+    """Output of hops.
 
     Attributes:
         query: after the last update, ``(..., L, d_q)``.
