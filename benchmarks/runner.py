@@ -11,8 +11,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from benchmarks.allocation import peak_memory
-from benchmarks.clock import seconds_per_call
+from benchmarks.measuring import peak_memory, seconds_per_call
 from benchmarks.subjects import build, free_workspace, library
 from benchmarks.work import Draw, Settings, Work
 

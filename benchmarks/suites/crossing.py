@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import OURS, Case, Request, SideSpec, Suite
-from benchmarks.needs import of_dense, of_reference
+from benchmarks.cases import OURS, Case, Request, SideSpec, Suite, dense_bytes, reference_bytes
 from benchmarks.results import Row
 from benchmarks.work import Draw, Work
 
@@ -82,8 +81,8 @@ def case(s: Shape, n: int, device: str) -> Case:
     }
     table = s.kv * s.width if s.relative else 0
     needs = {
-        "reference": of_reference(s.batch, n, s.heads, s.width, s.relations, symbols=table),
-        "dense": of_dense(s.batch, n, s.heads),
+        "reference": reference_bytes(s.batch, n, s.heads, s.width, s.relations, symbols=table),
+        "dense": dense_bytes(s.batch, n, s.heads),
     }
     impls = ["reference", "dense", "linear"]
     impls += [] if s.relative else ["sdpa"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.cases import OURS, Case, Request, SideSpec, Suite
-from benchmarks.suites.sizes import Size, size
+from benchmarks.suites.layers import Size, size
 from benchmarks.work import Draw, Generation, Work
 
 LAYERS = 4
