@@ -240,5 +240,5 @@ def test_descriptions():
 
 @pytest.mark.parametrize("function", [num_classes, class_names, asked_patterns, supported_objects])
 def test_unknown_task_lists_the_valid_ones(function):
-    with pytest.raises(ValueError, match=r"task: received 'differs', expected one of same, occurs, .*left_of"):
+    with pytest.raises(ValueError, match=r"task: expected one of same, occurs, .*left_of, .*got 'differs'"):
         function("differs")

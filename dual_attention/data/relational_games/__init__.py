@@ -5,8 +5,8 @@ arXiv 1905.10307) and is used by Altabaa & Lafferty (2024, arXiv 2405.16727). A 
 pentominoes and tested on new pentominoes and on two sets of objects it has never seen, hexominoes and stripes.
 
 ``generate`` draws images, ``make_splits`` draws a whole experiment, ``load_official`` and ``official_splits`` do the
-same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says for every rule
-how well it is known to agree with the official files.
+same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says how
+far each rule is known to agree with the official files.
 """
 
 from .dataset import RelationalGames, generate

@@ -1,4 +1,4 @@
-"""The tasks: which object goes into which cell.
+"""Tasks: rules that put objects into cells.
 
 A scene is (n, 9) int64, one entry for each cell of the 3 x 3 grid, row by row: 0 for an empty cell, otherwise the
 object's integer plus one. Every rule takes the wanted labels, so classes can be balanced exactly.
@@ -35,12 +35,12 @@ ASKED_PATTERNS: dict[str, tuple[str, ...]] = {
     "column_patterns": ("ABA", "AAB", "ABB"),
     "row_patterns": tuple(PATTERNS),
 }
-"""For tasks that ask one of several questions: the pattern behind each value of ``asked``."""
+"""Patterns behind the values of ``asked``, for tasks that ask one of several questions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What a rule draws from.
+    """Objects and randomness that a rule draws from.
 
     Attributes:
         objects: the object set.
@@ -210,7 +210,7 @@ def colour_and_or_shape(labels: Tensor, asked: Tensor, source: Source) -> Tensor
 
 @dataclass(frozen=True)
 class Task:
-    """What is fixed about a task: its rule, its name in the official files, what it asks and its object sets."""
+    """Definition of a task: its rule, its name in the official files, its question and its object sets."""
 
     rule: Rule
     official_name: str
@@ -267,7 +267,7 @@ def get_task(task: str) -> Task:
         ValueError: no task has this name.
     """
     if task not in _TASKS:
-        raise ValueError(f"task: received {task!r}, expected one of {', '.join(_TASKS)}")
+        raise ValueError(f"task: expected one of {', '.join(_TASKS)}, got {task!r}")
     return _TASKS[task]
 
 
@@ -277,7 +277,7 @@ def num_classes(task: str) -> int:
 
 
 def class_names(task: str) -> tuple[str, ...]:
-    """What each label means, in the order of the labels. Raises ValueError for an unknown task."""
+    """Meanings of the labels, in their order. Raises ValueError for an unknown task."""
     return get_task(task).classes
 
 
