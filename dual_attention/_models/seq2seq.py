@@ -19,7 +19,7 @@ from .._layers.inputs import check_padding, check_tokens, check_vectors, token_p
 from .._layers.symbols import Symbols
 from ..functional import cross_entropy
 from ..functional.losses import mean_squared_error
-from ..generation.targets import GeneratesTargets
+from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
 from .flops import A100, PER_PRODUCT, pair_products, weights_used
 from .passing import apply_blocks
