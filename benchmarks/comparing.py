@@ -34,7 +34,7 @@ that is zero but for rounding has no relative error."""
 
 @dataclass(frozen=True)
 class Difference:
-    """How far results lie from expected ones.
+    """Distance of results from expected ones.
 
     Attributes:
         size: largest difference relative to the largest expected entry; infinite if something is missing or not finite.

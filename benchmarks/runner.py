@@ -1,4 +1,4 @@
-"""One side of a comparison in this process: builds its module and runs what it is asked for."""
+"""One side of a comparison in this process: its module and the calls to measure."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Runner:
         return {"forward": self.forward, "step": self.step, "generate": self.generate}[quantity]
 
     def values(self, quantity: Quantity) -> dict[str, Tensor]:
-        """What must agree between sides that compute the same: results, and gradients of a step; on the CPU."""
+        """Results, and gradients of a step, which must agree between sides of one function; on the CPU."""
         if quantity == "generate":
             return self._values_of_generation()
         results = {"output": self._call(quantity)().detach()}

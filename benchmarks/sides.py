@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Side(Protocol):
-    """What a comparison asks of a side; see :class:`benchmarks.runner.Runner`."""
+    """Interface of a side; see :class:`benchmarks.runner.Runner`."""
 
     def values(self, quantity: Quantity) -> dict[str, Tensor]: ...
     def sample(self, quantity: Quantity, number: int) -> float: ...

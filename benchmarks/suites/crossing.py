@@ -1,6 +1,6 @@
-"""Where the implementations of relational attention cross: the table behind the rule of ``impl="auto"``.
+"""Lengths at which implementations of relational attention cross: the table behind ``impl="auto"``.
 
-The operation alone, on projected tensors. The rule is in ``dual_attention.functional.relational``. It looks at sizes in
+Only the operation, on projected tensors. The rule is in ``dual_attention.functional.relational``. It looks at sizes in
 which the forms differ: pairs, heads and the width p of a relation's query.
 """
 
@@ -94,7 +94,7 @@ def case(s: Shape, n: int, device: str) -> Case:
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:
-    """From which length on linear is faster than dense, and what the library's choice costs at worst."""
+    """Length from which linear is faster than dense, and the worst cost of the library's choice."""
     lines = []
     for label, quantity in dict.fromkeys((row.label, row.quantity) for row in rows):
         mine = [row for row in rows if (row.label, row.quantity) == (label, quantity)]

@@ -204,7 +204,7 @@ def memory_case(relations: int, n: int, *, quick: bool) -> Case:
 
 
 def conclude_memory(rows: Sequence[Row]) -> list[str]:
-    """How each side grows with the length."""
+    """Growth of each side's memory with the length."""
     points: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for row in rows:
         for side in row.sides:

@@ -12,7 +12,7 @@ QUICK_BATCH = 2
 
 
 def cases(request: Request) -> Iterator[Case]:
-    """Games with heads of one kind and of both, the mathematics encoder alone and with its decoder, and CIFAR."""
+    """Games with heads of one kind and of both, the mathematics encoder by itself and with its decoder, and CIFAR."""
     yield games(0, 2, request)
     yield games(1, 1, request)
     yield mathematics_encoder(request)

@@ -33,7 +33,7 @@ class AbstractorMaps(NamedTuple):
 
 
 class _AbstractorBlock(Block, ABC):
-    """What both forms share: the sublayers, and the checks before them."""
+    """Sublayers and checks that both forms share."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _AbstractorBlock(Block, ABC):
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
     ) -> Tensor | tuple[Tensor, AbstractorMaps]:
-        """Objects ``(B, N, d)`` and what stands for them, ``(B, N, d)``, to the latter after this layer.
+        """Output ``(B, N, d)`` for objects and the symbols that stand for them, ``(B, N, d)`` each.
 
         Args:
             symbols: symbols, or the output of the layer before.

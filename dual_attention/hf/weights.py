@@ -21,9 +21,9 @@ from .files import CheckpointFiles, first_line
 
 __all__ = [
     "Weights",
+    "checkpoint_weights",
     "filled",
     "fit_state_dict",
-    "load_weights",
     "read_weights",
     "shared_names",
     "to_language_state_dict",
@@ -66,7 +66,7 @@ def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor
     return {clean_name(name).removeprefix(PREFIX): tensor for name, tensor in state_dict.items()}
 
 
-def load_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
+def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
     """The weights of a checkpoint, from safetensors if it has them.
 
     Args:

@@ -17,7 +17,7 @@ from .._layers.heads import check_dropout
 from ..functional.alignments import Alignment
 from ..functional.masks import MaskPattern, require_boolean
 from .alignments import Align, Hard, Softmax
-from .fused import fused
+from .fused import fused_context
 from .messages import Message, Messages, ValueMessage
 from .scores import Score
 from .selections import Select, Selection
@@ -198,7 +198,7 @@ class GeneralAttention(nn.Module):
 
         if query is not None and gain is None and not need_weights and self.block is None and m and n:
             dropout = self.dropout if self.training else 0.0
-            context = fused(self.score, self.align, query, key, messages, mask, bias, dropout)
+            context = fused_context(self.score, self.align, query, key, messages, mask, bias, dropout)
             if context is not None:
                 return GeneralAttentionOutput(context, selection=selection)
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from dual_attention.data.relational_games import generate, load_official, official_splits
+from dual_attention.data.relational_games import generate_images, load_official, official_splits
 
 
 def write(folder, name, *, n=40, task="between", seed=0, objects="pentominoes", compressed=False, **replaced):
     """A file in the official form; ``replaced`` overrides a key, or removes it with None."""
-    games = generate(task, n, seed=seed, objects=objects)
+    games = generate_images(task, n, seed=seed, objects=objects)
     arrays = {
         "images": games.images.permute(0, 2, 3, 1).numpy().astype(np.int64),
         "labels": games.labels.numpy()[:, None],
@@ -145,7 +145,7 @@ def test_missing_numpy_is_named(tmp_path, monkeypatch):
 @pytest.fixture
 def folder(tmp_path):
     """1,500 images of which each occurs three times, and one held-out file."""
-    games = generate("same", 500, seed=0)
+    games = generate_images("same", 500, seed=0)
     thrice = games.images.permute(0, 2, 3, 1).numpy().astype(np.int64).repeat(3, 0)
     labels = games.labels.numpy()[:, None].repeat(3, 0)
     write(tmp_path, "same_pentos.npz", images=thrice, labels=labels, tasks=labels * 0)
@@ -183,7 +183,7 @@ def test_official_splits_are_comparable_across_sizes_and_fixed_by_the_seed(folde
 
 
 def test_official_splits_do_not_follow_the_order_of_the_file(tmp_path):
-    games = generate("same", 1000, seed=0)
+    games = generate_images("same", 1000, seed=0)
     by_label = games.labels.argsort()
     images = games.images[by_label].permute(0, 2, 3, 1).numpy().astype(np.int64)
     write(tmp_path, "same_pentos.npz", images=images, labels=games.labels[by_label].numpy(), tasks=None)

@@ -9,7 +9,7 @@ from .arguments import check_share, check_task_objects, to_integer
 from .identity import stream_seed
 from .objects import object_set
 from .render import render
-from .tasks import Source
+from .tasks import ObjectSource
 
 
 class RelationalGames(NamedTuple):
@@ -27,7 +27,7 @@ class RelationalGames(NamedTuple):
     asked: Tensor
 
 
-def generate(
+def generate_images(
     task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float = 0.5
 ) -> RelationalGames:
     """Draw n images of a task, in random order and with equally frequent classes.
@@ -62,5 +62,5 @@ def generate(
     labels = order % len(definition.classes)
     asked = order // len(definition.classes) % max(1, len(definition.asked))
     drawn_from = object_set(objects)
-    scenes = definition.rule(labels, asked, Source(drawn_from, generator, share))
+    scenes = definition.rule(labels, asked, ObjectSource(drawn_from, generator, share))
     return RelationalGames(render(scenes, drawn_from), labels, asked)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .arguments import to_integer
-from .dataset import RelationalGames, generate
+from .dataset import RelationalGames, generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import IMAGE_SIZE
 from .tasks import TASKS, get_task
@@ -77,7 +77,7 @@ def contact_sheet(
         tasks: names of tasks, each a block of the page.
         objects: names of object sets, each a column; a task that does not support one leaves its place empty.
         per_class: examples of each class.
-        seed: seed of ``generate``.
+        seed: seed of ``generate_images``.
 
     Returns:
         The path of the file.
@@ -164,7 +164,7 @@ def _draw_task(page: _Page, top: float, task: str, objects: Sequence[str], per_c
     page.text(layout.page_margin, top + 0.3, task, size=11, weight="bold")
     page.text(layout.column(0), top + 0.3, described.question, size=9, colour=_QUIET)
     drawn = {
-        name: generate(task, per_class * len(described.classes), objects=name, seed=seed)
+        name: generate_images(task, per_class * len(described.classes), objects=name, seed=seed)
         for name in objects
         if name in described.objects
     }

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from .arguments import check_share, check_shares, check_sizes, check_task_objects, to_integer
-from .dataset import RelationalGames, generate
+from .dataset import RelationalGames, generate_images
 from .identity import counter_words, first_occurrences, keys_of, stream_seed, uniform_of
 from .objects import OBJECT_SETS, object_set
 from .render import render
-from .tasks import CELLS, Source, Task
+from .tasks import CELLS, ObjectSource, Task
 
 SPLITS = ("train", "val", "test")
 
@@ -60,7 +60,7 @@ def make_splits(
         seed: any integer; fixes the images and which split they belong to.
         objects: object set of train, val and test.
         heldout: further object sets; those that the task does not support are left out.
-        independent_share: see ``generate``.
+        independent_share: see ``generate_images``.
         repeats: allow an image more than once within a split, as the official files do.
         shares: part of all images that belongs to train, val and test; positive, sum at most 1.
 
@@ -84,7 +84,9 @@ def make_splits(
     for name in heldout:
         if name in definition.objects:
             held_seed = stream_seed("heldout", seed)
-            made[name] = generate(task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share)
+            made[name] = generate_images(
+                task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share
+            )
     return made
 
 
@@ -122,7 +124,7 @@ class _Stream:
         """The first ``count`` scenes of the split's sequence, (count, 9)."""
         name = (split, self.seed, self.task, self.objects, label, asked)
         generator = torch.Generator().manual_seed(stream_seed("split", *name))
-        source = Source(object_set(self.objects), generator, self.independent_share)
+        source = ObjectSource(object_set(self.objects), generator, self.independent_share)
         scenes, keys = torch.empty(0, CELLS, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
         size, fruitless = 2048, 0
         while len(scenes) < count:

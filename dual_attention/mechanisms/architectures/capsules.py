@@ -35,7 +35,7 @@ class CapsuleOutput(NamedTuple):
 
 
 class CapsuleAttention(nn.Module):
-    """A capsule for each class attends, says how likely its class is, and reconstructs what it saw.
+    """One capsule for each class, which attends, gives a probability, and reconstructs its context.
 
     Math: c_c = attend(q_c, K, V),  p_c = sigmoid(<w_c, c_c> + b_c),  r_c = p_c c_c
 

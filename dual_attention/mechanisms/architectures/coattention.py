@@ -216,7 +216,7 @@ class MultiGrainedOutput(NamedTuple):
 class MultiGrainedCoAttention(nn.Module):
     """A coarse and a fine mechanism side by side (after Fan et al., EMNLP 2018; survey 3.1.1).
 
-    Coarse mechanisms let one summary of an input ask the other, fine ones all of its elements.
+    In coarse mechanisms the query is one summary of an input, in fine ones each of its elements.
 
     Args:
         d1, d2: widths of the inputs.

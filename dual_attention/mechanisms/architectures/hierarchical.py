@@ -41,18 +41,18 @@ class HierarchicalOutput(NamedTuple):
 
 
 class HierarchicalAttention(nn.Module):
-    """Words make sentences and sentences make documents (Yang et al. 2016, HAN, eqs. 5 to 10).
+    """Attention to words, then to the sentences they make (Yang et al. 2016, HAN, eqs. 5 to 10).
 
     Math: s_n = attend(words_n),  doc = attend(encoder(s)_1..N), without queries
 
-    A sentence of padding alone gives zero, and has no weight in the document.
+    A sentence of padding only gives zero, and has no weight in the document.
 
     Args:
-        d: width of words, and of whatever an encoder makes of sentences.
+        d: width of words and of the encoders' outputs.
         score: one score for each level, the lowest first; by default two of :class:`KeyOnly`. Scores that take a query
             get the one given to :meth:`forward`.
         align: by default :class:`Softmax`; each level has a copy.
-        encoders: modules applied to what a level made, before the next: ``(B, N, d) -> (B, N, d)``; None for none.
+        encoders: modules between a level's output and the next level: ``(B, N, d) -> (B, N, d)``; None for none.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class HierarchicalAttention(nn.Module):
         for number, level in enumerate(self.levels):
             if number:
                 x = self.encoders[number - 1](x)
-            asked = None if query is None else query.reshape(query.shape[0], *(1,) * (x.dim() - 3), query.shape[-1])
-            x, of_level = summarise(level, asked, x, mask)  # type: ignore[arg-type]
+            queries = None if query is None else query.reshape(query.shape[0], *(1,) * (x.dim() - 3), query.shape[-1])
+            x, of_level = summarise(level, queries, x, mask)  # type: ignore[arg-type]
             weights.append(of_level)
             mask = None if mask is None else mask.any(-1)
         return HierarchicalOutput(x, tuple(weights))
@@ -116,7 +116,7 @@ class SocialContextualOutput(NamedTuple):
 
 
 class SocialContextualAttention(nn.Module):
-    """A user attends within named aspects, and then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
+    """Attention of a user within named aspects, and then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
 
     Math: s_a = attend(user, X_a),  context = attend(user, (s_a)_a)
 
@@ -149,7 +149,7 @@ class SocialContextualAttention(nn.Module):
     def forward(
         self, user: Tensor, groups: Mapping[str, Tensor], *, masks: Mapping[str, Tensor] | None = None
     ) -> SocialContextualOutput:
-        """Summarise for each user.
+        """Summarise the aspects for each user.
 
         Args:
             user: ``(B, d_user)``.
@@ -187,7 +187,7 @@ class AttentionViaAttentionOutput(NamedTuple):
 
 
 class AttentionViaAttention(nn.Module):
-    """What one level answers helps to ask the other (Zhao & Zhang, AAAI 2018; survey 3.1.2).
+    """Attention to one level with a query extended by the context of another (Zhao & Zhang, AAAI 2018; survey 3.1.2).
 
     Math: c_w = attend(q, X_word),  c_c = attend([q; c_w], X_char),  output [c_w; c_c]
 
@@ -217,8 +217,8 @@ class AttentionViaAttention(nn.Module):
     ) -> AttentionViaAttentionOutput:
         """Attend with ``query (..., L, d_q)`` to ``upper (..., S_u, d_upper)`` and ``lower (..., S_l, d_lower)``."""
         above = self.upper(query, upper, padding_mask=upper_mask, need_weights=True)
-        asked = torch.cat([query, above.context], dim=-1)
-        below = self.lower(asked, lower, padding_mask=lower_mask, need_weights=True)
+        extended = torch.cat([query, above.context], dim=-1)
+        below = self.lower(extended, lower, padding_mask=lower_mask, need_weights=True)
         return AttentionViaAttentionOutput(
             torch.cat([above.context, below.context], dim=-1), above.weights, below.weights
         )
@@ -237,7 +237,7 @@ class MultiRepresentationOutput(NamedTuple):
 
 
 class MultiRepresentationAttention(nn.Module):
-    """Every item attends to its own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
+    """Attention of items to their own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
 
     Math: t_i = W_i x^(i) + b_i,  a = align(score(t_i)),  out = sum_i a_i t_i  (survey eqs. 21, 22)
 

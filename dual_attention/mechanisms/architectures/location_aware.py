@@ -1,4 +1,4 @@
-"""Attention that sees where it looked before (Chorowski et al. 2015, arXiv 1506.07503).
+"""Attention that sees its earlier weights (Chorowski et al. 2015, arXiv 1506.07503).
 
 Shapes: B batch, L queries in their order, S keys, C filters, d_q, d_k, d_v widths.
 """
@@ -39,7 +39,7 @@ class LocationAwareOutput(NamedTuple):
 
 
 class LocationAwareAttention(nn.Module):
-    """Each query sees the weights of the one before, so that attention moves on through the keys.
+    """Attention in which each query sees the weights of the one before, so that it moves on through the keys.
 
     Math: f = F * a_{t-1},  e_ts = score(q_t, [k_s; f_s]),  a_t = align(e_t),  c_t = sum_s a_ts v_s
 

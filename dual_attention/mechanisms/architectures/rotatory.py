@@ -1,4 +1,4 @@
-"""Rotatory attention over a target and what stands left and right of it (Zheng & Xia 2018, arXiv 1802.00892).
+"""Rotatory attention over a target and its left and right contexts (Zheng & Xia 2018, arXiv 1802.00892).
 
 It has nothing to do with rotary position embedding.
 
@@ -38,7 +38,7 @@ class RotatoryOutput(NamedTuple):
 
 
 class RotatoryAttention(nn.Module):
-    """The target asks its contexts, and what they answer asks the target (survey eqs. 17 to 20).
+    """Attention from a target to its contexts, and from their summaries back to the target (survey eqs. 17 to 20).
 
     Math: r_t = mean(T);  r_l = attend(r_t, L),  r_r = attend(r_t, R);  r_lt = attend(r_l, T),  r_rt = attend(r_r, T)
 
@@ -48,8 +48,8 @@ class RotatoryAttention(nn.Module):
         d: the width of all three.
         score: makes scores from the widths of query and key; by default :class:`ActivatedGeneral`.
         align: by default :class:`Softmax`.
-        hops: times both steps are taken, with the same parameters; r_lt and r_rt then ask in place of r_t (Wallaart &
-            Frasincar 2019).
+        hops: times both steps are taken, with the same parameters; r_lt and r_rt then replace r_t as queries
+            (Wallaart & Frasincar 2019).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RotatoryAttention(nn.Module):
         target_mask: Tensor | None = None,
         right_mask: Tensor | None = None,
     ) -> RotatoryOutput:
-        """One vector of all three, and the weights."""
+        """One vector for all three, and the weights."""
         check_input("left", left, self.d, left_mask, "left_mask")
         check_input("target", target, self.d, target_mask, "target_mask")
         check_input("right", right, self.d, right_mask, "right_mask")
