@@ -67,7 +67,7 @@ class Worker:
             raise
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Wait for the answer to one request.
+        """Answer to one request.
 
         Raises:
             WorkerError: with its message, if that failed there, or with what the process last wrote, if it ended.
@@ -148,5 +148,5 @@ class RemoteSide:
 
 
 def own_worker() -> Worker:
-    """A fresh process of this interpreter with this checkout."""
+    """Worker of this interpreter and this checkout."""
     return Worker(sys.executable, HERE.parent)

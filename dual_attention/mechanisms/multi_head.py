@@ -38,10 +38,10 @@ class MultiHead(nn.Module):
         n_kv_heads: heads of keys and values, each serving ``H / n_kv_heads`` (grouped queries); by default H.
         qk_norm: RMS norms of each head's queries and keys, with learned gains shared by heads.
         gate: activation of an output gate, computed from the query, on each feature of each head (sigmoid: Qiu et al.
-            2025, arXiv 2505.06708). With ``"identity"`` it makes of attention what Hadamard relations make of it, which
-            is why gated attention is a control for relations. None for no gate.
+            2025, arXiv 2505.06708). With ``"identity"`` it computes what Hadamard relations compute, which makes gated
+            attention a control for relations. None for no gate.
         bias: in the projections of keys and values.
-        out_proj: whether heads are mixed by ``W_o``; without it they are concatenated.
+        out_proj: mix heads by ``W_o``; without it they are only concatenated.
         d_out: width of the output; by default ``H d_h``.
         out_dropout: rate on the output.
     """
