@@ -1,4 +1,8 @@
-"""A comparison as data: its sides, its quantities, and the suite it belongs to."""
+"""A comparison as data: its sides, its quantities, and the suite it belongs to.
+
+The bounds on memory at the end let a comparison leave out what cannot run. Their factors were measured, in float32, as
+the memory suite measures; half precision takes less.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from benchmarks.work import Work
 
 OURS = "ours"
 YARDSTICKS = ("reference", "published", "dense")
-"""Sides that the others are measured against, the first that ran."""
+"""Sides that the others are compared with: the first of them that ran."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,10 @@ class SideSpec:
     Attributes:
         name: ``ours`` for the side that others are related to, in each case the first.
         place: in this process, or in a worker of the published package's environment.
-        function: sides of one function share weights and inputs and must agree; others only do alike work.
-        timed: otherwise it only checks the others.
-        needs: bytes it is expected to take at its peak beyond weights; it is left out where there are fewer.
-        package: distribution it needs, left out where that is not installed.
+        function: sides of one function share weights and inputs and must agree; others only do similar work.
+        timed: False for a side that only checks the others.
+        needs: bytes expected at its peak beyond weights; the side is left out where there are fewer.
+        package: distribution it needs; the side is left out where that is not installed.
     """
 
     name: str
@@ -42,7 +46,7 @@ class Case:
     """One comparison.
 
     Attributes:
-        suite, label: what is compared; together with the quantity a panel of the plot.
+        suite, label: name what is compared; with the quantity, a panel of the plot.
         length: the sequence length, on the horizontal axis.
         sides: ours first.
         quantities: in which it is compared.
@@ -59,7 +63,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Request:
-    """What cases are wanted: their lengths, whether in small widths, for a quick trial, and for which device."""
+    """The cases wanted: their lengths, whether in small widths, for a quick trial, and the device."""
 
     lengths: Sequence[int]
     quick: bool = False
@@ -72,9 +76,9 @@ class Suite:
 
     Attributes:
         about: one line.
-        cases: the cases that a request is for.
-        lengths, quick_lengths: those that are run unless others are asked for; empty where the tasks fix them.
-        conclude: lines to be said after the table.
+        cases: the cases of a request.
+        lengths, quick_lengths: run unless others are given; empty where the tasks fix them.
+        conclude: lines printed after the table.
     """
 
     name: str
@@ -83,3 +87,25 @@ class Suite:
     lengths: tuple[int, ...] = ()
     quick_lengths: tuple[int, ...] = ()
     conclude: Callable[[Sequence[Row]], list[str]] = lambda rows: []
+
+
+BYTES = 4
+"""Of a float32."""
+
+
+def published_bytes(batch: int, n: int, heads: int, relations: int, *, symbols: int = 0, layers: int = 1) -> float:
+    """Peak of the published package; ``symbols``: width of position-relative ones, built for all pairs."""
+    return layers * batch * n * n * BYTES * (2 * relations + 4 * heads) + n * n * BYTES * 3 * symbols
+
+
+def reference_bytes(
+    batch: int, n: int, heads: int, width: int, relations: int, *, symbols: int = 0, layers: int = 1
+) -> float:
+    """Peak of the readable reference, which builds a message of the width of a head for each pair and head."""
+    messages = 2 * heads * width + relations + 5 * heads
+    return (0.4 + 0.6 * layers) * batch * n * n * BYTES * messages + n * n * BYTES * 2 * symbols
+
+
+def dense_bytes(batch: int, n: int, heads: int, *, layers: int = 1) -> float:
+    """Peak of attention weights and a mask."""
+    return layers * batch * n * n * BYTES * 5 * heads

@@ -56,7 +56,7 @@ OURS, CONTROL, TRAINER = "our loop", "our loop, gradients in two halves", "trans
 
 @dataclass(frozen=True)
 class Training:
-    """What a training leaves.
+    """Results of a training.
 
     Attributes:
         losses: of the batch of each step, in nats.
@@ -114,7 +114,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def by_our_loop(config: LanguageConfig) -> Training:
-    """What ``dat train language`` does, with a row of metrics for each step."""
+    """Train as ``dat train language`` does, with a row of metrics for each step."""
     folder = start_run(config)
     losses = [row["train_loss"] for row in read_rows(folder.metrics)]
     opened = open_checkpoint(folder.path)
@@ -185,7 +185,7 @@ def fresh_model(config: LanguageConfig, prepared: Prepared) -> DualAttnForCausal
 
 
 def continuations(training: Training, tokenizer: Tokenizer) -> dict[str, str]:
-    """What the model writes after the prompt, always its likeliest token, by both ways of generation; and by chance."""
+    """Continuations of the prompt, by the likeliest tokens with both ways of generation, and by chance."""
     model: Any = training.model
     idx = torch.tensor([tokenizer.encode(PROMPT)])
     common: dict[str, Any] = {"max_new_tokens": NEW_TOKENS}
@@ -241,7 +241,7 @@ def ends(training: Training) -> dict[str, float]:
 
 
 def difference(ours: Training, other: Training) -> dict[str, float]:
-    """How far losses and weights are apart at most."""
+    """Largest differences of losses and weights."""
     steps = differences(ours, other)
     weights = zip(ours.model.parameters(), other.model.parameters(), strict=True)
     return {

@@ -1,4 +1,4 @@
-"""Running a case: check that sides agree, then time them in turn, or take their memory each in a fresh process."""
+"""Run a case: check that sides agree, then time them in turn, or measure the memory of each in a fresh process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.agreement import TOLERANCES, difference
 from benchmarks.cases import OURS, YARDSTICKS, Case, SideSpec
 from benchmarks.floors import multiply_adds
 from benchmarks.machine import available_bytes
@@ -25,21 +24,81 @@ from benchmarks.sides import RemoteSide, Side, Worker, WorkerError, own_worker
 from benchmarks.subjects import build
 from benchmarks.work import Settings, Work
 
+TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 8e-2}
+"""Largest difference that counts as agreement, by dtype; see :func:`difference`."""
+
+SMALL = 1e-3
+"""Tensors whose largest entry is below this part of the largest of their kind are measured by the latter: a gradient
+that is zero but for rounding has no relative error."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Distance of results from expected ones.
+
+    Attributes:
+        size: largest difference relative to the largest expected entry; infinite if something is missing or not finite.
+        where: name of the tensor in which it is found.
+    """
+
+    size: float
+    where: str
+
+
+def difference(values: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Difference:
+    """The largest difference of any tensor.
+
+    Math: max_t  max |a_t - b_t| / max(max |b_t|, SMALL * max_t' max |b_t'|), t' over results or over gradients
+
+    For integers (generated tokens) it is the share of entries that differ.
+    """
+    if values.keys() != expected.keys():
+        return Difference(math.inf, ", ".join(sorted(values.keys() ^ expected.keys())))
+    scales = {name: largest(tensor) for name, tensor in expected.items()}
+    worst = Difference(0.0, "")
+    for name, right in expected.items():
+        left = values[name]
+        if left.shape != right.shape:
+            size = math.inf
+        elif not right.is_floating_point():
+            size = float((left != right).double().mean())
+        else:
+            kind = [scale for other, scale in scales.items() if is_gradient(other) == is_gradient(name)]
+            distance = largest(left.double() - right.double())
+            scale = max(scales[name], SMALL * max(kind))
+            size = distance / scale if distance else 0.0
+            size = size if math.isfinite(size) else math.inf
+        if size > worst.size:
+            worst = Difference(size, name)
+    return worst
+
+
+def is_gradient(name: str) -> bool:
+    return name.startswith("gradient of ")
+
+
+def largest(tensor: Tensor) -> float:
+    """Largest absolute entry; zero for an empty tensor or integers, NaN if the tensor has one."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return 0.0
+    return float(tensor.double().abs().max())
+
+
 SETTLE = 0.02
 """Seconds before each sample if there are two processes: threads of the other that still spin give up in less."""
 
 
 @dataclass
 class Bench:
-    """How cases are run.
+    """Settings and processes that cases are run with.
 
     Attributes:
-        folder: for tensors on their way between processes.
+        folder: for tensors passed between processes.
         repeats: samples of each side.
         sample_seconds: shorter calls are repeated within a sample until they take about as long.
         published: interpreter of the published package's environment.
         only: names of sides to run beside ours; None for all.
-        say: takes one line on what is being done.
+        report: takes one line about progress.
     """
 
     settings: Settings
@@ -48,7 +107,7 @@ class Bench:
     sample_seconds: float = 0.2
     published: Path | None = None
     only: frozenset[str] | None = None
-    say: Callable[[str], None] = lambda line: None
+    report: Callable[[str], None] = lambda line: None
     _worker: Worker | None = field(default=None, init=False)
 
     def worker(self) -> Worker:
@@ -67,8 +126,8 @@ class Bench:
     def run(self, case: Case) -> Iterator[Row]:
         """Measure one case; a row for each quantity, sides in the order of the case."""
         specs = [spec for spec in case.sides if self.only is None or spec.name in self.only or spec.name == OURS]
-        self.say(f"{case.suite}, {case.label}, length {case.length}")
-        lost: dict[str, SideResult] = {}  # sides that cannot run, or can no more
+        self.report(f"{case.suite}, {case.label}, length {case.length}")
+        lost: dict[str, SideResult] = {}  # sides that cannot run, or no longer can
         for spec in specs:
             reason = self.obstacle(spec)
             if reason is not None:
@@ -79,10 +138,10 @@ class Bench:
                 lost.setdefault(spec.name, SideResult(spec.name, spec.function, "left out", "ours does not run"))
         sides = {} if case.memory else self.load(specs, tensors, lost)
         for quantity in case.quantities:
-            self.say(f"{case.suite}, {case.label}, length {case.length}, {quantity}")
+            self.report(f"{case.suite}, {case.label}, length {case.length}, {quantity}")
             fresh = {spec.name: SideResult(spec.name, spec.function, "checked") for spec in specs}
             if case.memory:
-                self.weigh(specs, tensors, quantity, fresh, lost)
+                self.measure_memory(specs, tensors, quantity, fresh, lost)
             else:
                 self.time(specs, sides, quantity, fresh, lost)
             results = [lost.get(spec.name, fresh[spec.name]) for spec in specs]
@@ -111,7 +170,7 @@ class Bench:
     def watching(self, spec: SideSpec, lost: dict[str, SideResult]) -> Iterator[None]:
         """Turn an error of a side into its result, and go on without that side.
 
-        A lack of memory is no fault of it. A worker is not used again after an error.
+        Lack of memory is not a failure. A worker is not used again after an error.
         """
         try:
             yield
@@ -187,7 +246,7 @@ class Bench:
                     with self.watching(spec, lost):
                         results[spec.name].samples.append(sides[spec.name].sample(quantity, results[spec.name].number))
 
-    def weigh(
+    def measure_memory(
         self,
         specs: Sequence[SideSpec],
         tensors: Mapping[str, Path],
@@ -195,7 +254,7 @@ class Bench:
         results: Mapping[str, SideResult],
         lost: dict[str, SideResult],
     ) -> None:
-        """Take the memory of each side in a fresh process, and check what it computed there."""
+        """Measure the memory of each side in a fresh process, and check what it computed there."""
         values: dict[str, Mapping[str, Tensor]] = {}
         for spec in specs:
             if spec.name in lost:
@@ -215,7 +274,7 @@ class Bench:
 
 
 def draw(work: Work, settings: Settings) -> dict[str, Any]:
-    """Weights, inputs, and a gradient for the output to begin a backward pass with; the same in every run."""
+    """Weights, inputs, and the gradient of the output that a backward pass begins with; the same in every run."""
     torch.manual_seed(1)
     state = build(work.subject, work.kwargs).state_dict()
     torch.manual_seed(2)
@@ -241,7 +300,7 @@ def compare(
             continue
         yardstick = next((name for name in YARDSTICKS if name in names), names[0])
         for name in names:
-            # The yardstick is held against the first of the others, which is ours unless ours is the yardstick.
+            # The yardstick is compared with the first of the others, which is ours unless ours is the yardstick.
             against = yardstick if name != yardstick else next(other for other in names if other != yardstick)
             found = difference(values[name], values[against])
             result = results[name]

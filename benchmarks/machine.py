@@ -1,4 +1,4 @@
-"""On what a benchmark ran: hardware, versions, commit."""
+"""The machine of a benchmark: hardware, versions, commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def cpu_model() -> str:
-    """Name of the processor, as well as the system knows it."""
+    """Name of the processor, as far as the system knows it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -46,7 +46,7 @@ def hardware(settings: Settings) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Of what takes part; None for what is not installed."""
+    """Versions of the packages involved; None for those not installed."""
     found: dict[str, str | None] = {"python": platform.python_version(), "torch": torch.__version__}
     for name in ("triton", "transformers"):
         try:
@@ -81,7 +81,7 @@ def memory_bytes(field: str) -> int | None:
 
 
 def available_bytes(device: str) -> int | None:
-    """Memory that is free for use on the device; None if that is not known."""
+    """Free memory of the device; None if unknown."""
     if device == "cuda":
         return torch.cuda.mem_get_info()[0]
     return memory_bytes("MemAvailable")

@@ -1,26 +1,129 @@
-"""The whole run, from the command line to the files with results."""
+"""The command: options, the run of all suites, conclusions and exit status."""
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import Request
-from benchmarks.comparing import Bench
+import torch
+
+from benchmarks.cases import Request, Suite
+from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
-from benchmarks.options import Options, parse
+from benchmarks.measuring import RateMeter
 from benchmarks.output import Output
-from benchmarks.rates import RateMeter
 from benchmarks.report import setting, show
 from benchmarks.results import Row
 from benchmarks.sides import Worker, WorkerError
 from benchmarks.suites import SUITES
 from benchmarks.work import Settings
+
+RESULTS = Path(__file__).resolve().parent / "results"
+QUICK_REPEATS = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options of the command line; ``sides`` None for all."""
+
+    suites: tuple[Suite, ...]
+    lengths: tuple[int, ...]
+    repeats: int
+    device: str
+    dtype: str
+    threads: int
+    published: Path | None
+    sides: frozenset[str] | None
+    out: Path
+    quick: bool
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports a mistake in one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def positive(text: str) -> int:
+    """A positive integer."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    return int(text)
+
+
+def lengths(text: str) -> tuple[int, ...]:
+    """Positive integers separated by commas."""
+    return tuple(sorted({positive(part.strip()) for part in text.split(",")}))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise argparse.ArgumentTypeError("expected names separated by commas, got none")
+    return found
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line; a mistake ends the process with status 2 and one line."""
+    about = "\n".join(f"  {suite.name:12}{suite.about}" for suite in SUITES.values())
+    parser = Parser(
+        prog="benchmarks/run.py",
+        description="Compare this library with the published package, a plain Transformer and its readable reference.",
+        epilog=f"suites:\n{about}\n\nsides: ours, published, reference, plain, llama and others; see README.md",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--suite", type=names, metavar="NAME,...", help="suites to run; all by default")
+    add("--lengths", type=lengths, metavar="N,...", help="sequence lengths, for suites that have a choice")
+    add("--repeats", type=positive, metavar="N", help="samples of each side (5; at least 5 for a median to publish)")
+    add("--device", default="cpu", choices=("cpu", "cuda"), help="cpu by default")
+    add("--dtype", default="float32", choices=tuple(TOLERANCES), help="of parameters and inputs; float32 by default")
+    add("--threads", type=positive, metavar="N", help="of the CPU in each process; by default all cores")
+    add("--published", metavar="PYTHON", help="interpreter of an environment with dual-attention==0.0.7")
+    add("--sides", type=names, metavar="NAME,...", help="sides to run beside ours; all by default")
+    add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
+    add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
+    given = parser.parse_args(arguments)
+
+    unknown = [name for name in given.suite or () if name not in SUITES]
+    if unknown:
+        parser.error(f"argument --suite: expected some of {', '.join(SUITES)}, got {', '.join(unknown)}")
+    suites = tuple(suite for suite in SUITES.values() if given.suite is None or suite.name in given.suite)
+    if given.lengths and not any(suite.lengths for suite in suites):
+        parser.error(f"argument --lengths: those of {', '.join(suite.name for suite in suites)} are fixed by its tasks")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("argument --device: no CUDA device is available to torch")
+    published = None
+    if given.published is not None:
+        found = shutil.which(given.published)
+        if found is None:
+            parser.error(f"argument --published: expected a Python interpreter, got {given.published!r}")
+        published = Path(os.path.abspath(found or ""))  # not resolved: a link tells the environment
+    if given.out.exists() and not given.out.is_dir():
+        parser.error(f"argument --out: expected a folder, got the file {given.out}")
+    return Options(
+        suites=suites,
+        lengths=given.lengths or (),
+        repeats=given.repeats or (QUICK_REPEATS if given.quick else 5),
+        device=given.device,
+        dtype=given.dtype,
+        threads=given.threads or torch.get_num_threads(),
+        published=published,
+        sides=None if given.sides is None else frozenset(given.sides),
+        out=given.out,
+        quick=given.quick,
+    )
+
 
 DISAGREEMENT = 1
 BAD_INPUT = 2
@@ -56,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sample_seconds=0.0 if options.quick else 0.2,
             published=options.published,
             only=options.sides,
-            say=lambda line: print(f"... {line}", file=sys.stderr, flush=True),
+            report=lambda line: print(f"... {line}", file=sys.stderr, flush=True),
         )
         rows: list[Row] = []
         try:
@@ -91,7 +194,7 @@ def measure(options: Options, bench: Bench, meter: RateMeter) -> Iterator[Row]:
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:
-    """What the suites conclude, and what went wrong."""
+    """Conclusions of the suites, then warnings and complaints."""
     lines: list[str] = []
     for name, suite in SUITES.items():
         mine = [row for row in rows if row.suite == name]
@@ -100,7 +203,7 @@ def conclude(rows: Sequence[Row]) -> list[str]:
 
 
 def warnings(rows: Sequence[Row]) -> list[str]:
-    """Sides that were faster than the floor, which is then not one."""
+    """Sides faster than their floor, which is then too high."""
     return [
         f"WARNING: {row.suite}, {row.label}, n = {row.length}, {row.quantity}: {side.name} took less than its floor: "
         "the machine was busy whenever its rates were measured"
@@ -133,7 +236,7 @@ def stem(options: Options, settings: Settings, date: str) -> str:
 
 
 def describe(options: Options, settings: Settings, published: dict[str, str] | None) -> dict[str, Any]:
-    """All that the results depend on, but the rates."""
+    """Everything that the results depend on, except the rates."""
     return {
         "schema": 1,
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -11,14 +11,14 @@ from benchmarks.results import Row, SideResult
 
 HEADINGS = ("side", "median", "quartiles", "minimum", "ours is", "difference", "least: arithmetic", "bytes")
 LONG = 26
-"""Letters from which on a remark may run over into the next column of plain text."""
+"""Letters beyond which a remark may run into the next column of plain text."""
 WIDE = 120
-"""Columns of a terminal from which on a table is drawn with borders; in fewer its cells would be broken up."""
+"""Columns that a terminal needs for a table with borders; with fewer, cells would be broken up."""
 MEMORY_HEADINGS = ("side", "allocated", "resident", "ours is", "difference")
 
 
 def seconds(value: float) -> str:
-    """Three digits in a unit that suits."""
+    """Three digits in a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if value >= size:
             return f"{value / size:.3g} {unit}" if value < 1000 * size else f"{value:.0f} {unit}"
@@ -31,7 +31,7 @@ def mebibytes(value: int | None) -> str:
 
 
 def relation(side: SideResult, *, memory: bool) -> str:
-    """What a side's figure says of ours."""
+    """A side's figure relative to ours, in words."""
     if side.refused:
         return f"refused: {side.refused}"
     if side.ratio is None or side.name == "ours":
@@ -68,7 +68,7 @@ def cells(side: SideResult, row: Row) -> list[str]:
 
 
 def title(row: Row) -> str:
-    """What a table is about."""
+    """Title of a table."""
     what = {"forward": "forward", "step": "forward + backward", "generate": "generation, each token"}[row.quantity]
     return f"{row.suite}: {row.label}, n = {row.length}, {'peak memory, ' if row.memory else ''}{what}"
 
@@ -122,7 +122,7 @@ def markdown(about: dict[str, Any], rows: Sequence[Row], conclusions: Sequence[s
 
 
 def setting(about: dict[str, Any]) -> list[str]:
-    """On what and how it was measured."""
+    """Lines on the machine, the settings and the versions."""
     hardware, rates, versions, git = (about[key] for key in ("hardware", "rates", "versions", "git"))
     settings = about["settings"]
     commit = "unknown" if git["commit"] is None else git["commit"][:12] + (", with changes" if git["dirty"] else "")

@@ -1,4 +1,4 @@
-"""One side of a comparison in this process: builds its module and runs what it is asked for."""
+"""One side of a comparison in this process: its module and the calls to measure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from benchmarks.allocation import peak_memory
-from benchmarks.clock import seconds_per_call
+from benchmarks.measuring import peak_memory, seconds_per_call
 from benchmarks.subjects import build, free_workspace, library
 from benchmarks.work import Draw, Settings, Work
 
@@ -106,7 +105,7 @@ class Runner:
         return {"forward": self.forward, "step": self.step, "generate": self.generate}[quantity]
 
     def values(self, quantity: Quantity) -> dict[str, Tensor]:
-        """What must agree between sides that compute the same: results, and gradients of a step; on the CPU."""
+        """Results, and gradients of a step, which must agree between sides of one function; on the CPU."""
         if quantity == "generate":
             return self._values_of_generation()
         results = {"output": self._call(quantity)().detach()}

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Side(Protocol):
-    """What a comparison asks of a side; see :class:`benchmarks.runner.Runner`."""
+    """Interface of a side; see :class:`benchmarks.runner.Runner`."""
 
     def values(self, quantity: Quantity) -> dict[str, Tensor]: ...
     def sample(self, quantity: Quantity, number: int) -> float: ...
@@ -67,7 +67,7 @@ class Worker:
             raise
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Wait for the answer to one request.
+        """Answer to one request.
 
         Raises:
             WorkerError: with its message, if that failed there, or with what the process last wrote, if it ended.
@@ -148,5 +148,5 @@ class RemoteSide:
 
 
 def own_worker() -> Worker:
-    """A fresh process of this interpreter with this checkout."""
+    """Worker of this interpreter and this checkout."""
     return Worker(sys.executable, HERE.parent)

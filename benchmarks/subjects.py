@@ -154,7 +154,7 @@ class PlainEncoderDecoder(nn.Module):
 
 
 class RelationalLayer(nn.Module):
-    """One layer of relational attention alone.
+    """One layer of relational attention by itself.
 
     Args:
         causal: no token sees a later one.
@@ -175,7 +175,7 @@ class RelationalLayer(nn.Module):
 
 
 class PlainLayer(nn.Module):
-    """One layer of multi-head attention alone; arguments as :class:`RelationalLayer`."""
+    """One layer of multi-head attention by itself; arguments as :class:`RelationalLayer`."""
 
     def __init__(self, causal: bool, **layer: Any) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class PlainLayer(nn.Module):
 
 
 class Operation(nn.Module):
-    """The operation on projected tensors; ours alone."""
+    """The operation on projected tensors, which only this library has."""
 
     def __init__(self, causal: bool, scale: float, rel_scale: float, relative: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A side in a process of its own: answers requests, one line of JSON each, and idles in between.
+"""A side in a separate process: it answers requests, one line of JSON each, and idles in between.
 
     python worker.py               measures the published package, dual-attention 0.0.7, of this interpreter
     python worker.py --source DIR  measures the dual_attention under DIR
@@ -35,7 +35,7 @@ def make_importable(source: str | None) -> None:
 
 
 def identify(source: str | None) -> dict[str, str]:
-    """Versions of what is measured; an error if it is not what was asked for."""
+    """Versions of the measured package; an error if it is not the requested one."""
     import torch
 
     import dual_attention
@@ -58,7 +58,7 @@ def identify(source: str | None) -> dict[str, str]:
 
 
 class Server:
-    """What can be asked for, by name."""
+    """Requests that a worker answers, by name."""
 
     def __init__(self, source: str | None) -> None:
         self.source = source
@@ -101,7 +101,7 @@ class Server:
 
 
 def read(requests: Any, waiting: queue.SimpleQueue[str]) -> None:
-    """Pass requests on as they come; at their end, which is also that of who asks, stop whatever is being done."""
+    """Pass requests on as they come; at their end, when the asking process ends, stop at once."""
     for line in requests:
         waiting.put(line)
     os._exit(0)

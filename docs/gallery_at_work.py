@@ -170,7 +170,7 @@ def paragraphs(page: Variables, path: Path) -> None:
 
 
 def wrapped(line: Sequence[str], width: int) -> list[tuple[int, int]]:
-    """Where lines of at most ``width`` characters begin and end."""
+    """Beginnings and ends of lines of at most ``width`` characters."""
     ends, start, used = [], 0, 0.0
     for n, word in enumerate(line):
         if used + len(word) > width:

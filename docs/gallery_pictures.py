@@ -82,7 +82,7 @@ def bars(axis: Any, values: Tensor, title: str, *, colour: str = BLUE, top: floa
 # The toy input
 
 NUMBER: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5, "color": DARK, "zorder": 4}
-"""How the number of a key is written beside its dot."""
+"""Style of the number of a key beside its dot."""
 
 
 def scores(page: Variables, path: Path) -> None:
@@ -252,7 +252,7 @@ def levels(page: Variables, path: Path) -> None:
 
 
 def relations(page: Variables, path: Path) -> None:
-    """What selects, and relations by several scores."""
+    """Weights that select, and relations by several scores."""
     sa = page["sa"]
     panels: list[tuple[str, Tensor, bool]] = [
         ("weights $\\alpha$", sa(page["x"], need_weights=True).weights[0, 0], False)

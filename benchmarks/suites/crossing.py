@@ -1,6 +1,6 @@
-"""Where the implementations of relational attention cross: the table behind the rule of ``impl="auto"``.
+"""Lengths at which implementations of relational attention cross: the table behind ``impl="auto"``.
 
-The operation alone, on projected tensors. The rule is in ``dual_attention.functional.relational``. It looks at sizes in
+Only the operation, on projected tensors. The rule is in ``dual_attention.functional.relational``. It looks at sizes in
 which the forms differ: pairs, heads and the width p of a relation's query.
 """
 
@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import OURS, Case, Request, SideSpec, Suite
-from benchmarks.needs import of_dense, of_reference
+from benchmarks.cases import OURS, Case, Request, SideSpec, Suite, dense_bytes, reference_bytes
 from benchmarks.results import Row
 from benchmarks.work import Draw, Work
 
@@ -82,8 +81,8 @@ def case(s: Shape, n: int, device: str) -> Case:
     }
     table = s.kv * s.width if s.relative else 0
     needs = {
-        "reference": of_reference(s.batch, n, s.heads, s.width, s.relations, symbols=table),
-        "dense": of_dense(s.batch, n, s.heads),
+        "reference": reference_bytes(s.batch, n, s.heads, s.width, s.relations, symbols=table),
+        "dense": dense_bytes(s.batch, n, s.heads),
     }
     impls = ["reference", "dense", "linear"]
     impls += [] if s.relative else ["sdpa"]
@@ -95,7 +94,7 @@ def case(s: Shape, n: int, device: str) -> Case:
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:
-    """From which length on linear is faster than dense, and what the library's choice costs at worst."""
+    """Length from which linear is faster than dense, and the worst cost of the library's choice."""
     lines = []
     for label, quantity in dict.fromkeys((row.label, row.quantity) for row in rows):
         mine = [row for row in rows if (row.label, row.quantity) == (label, quantity)]

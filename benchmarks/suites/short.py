@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.cases import OURS, Case, Request, SideSpec, Suite
-from benchmarks.needs import of_reference
+from benchmarks.cases import OURS, Case, Request, SideSpec, Suite, reference_bytes
 from benchmarks.work import Draw, Work
 
 QUICK_BATCH = 2
 
 
 def cases(request: Request) -> Iterator[Case]:
-    """Games with heads of one kind and of both, the mathematics encoder alone and with its decoder, and CIFAR."""
+    """Games with heads of one kind and of both, the mathematics encoder by itself and with its decoder, and CIFAR."""
     yield games(0, 2, request)
     yield games(1, 1, request)
     yield mathematics_encoder(request)
@@ -23,7 +22,7 @@ def cases(request: Request) -> Iterator[Case]:
 
 def compared(label: str, length: int, dual: Work, plain: Work, *, heads: int, width: int, layers: int) -> Case:
     """Ours, published, readable and plain; relational heads, their width, and layers that have them."""
-    needs = of_reference(dual.inputs["x"].shape[0], length, heads, width, heads, layers=layers)
+    needs = reference_bytes(dual.inputs["x"].shape[0], length, heads, width, heads, layers=layers)
     return Case(
         suite="short",
         label=label,

@@ -18,7 +18,7 @@ from .._layers.inputs import check_dropout, check_positive, check_vectors
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
 from ..functional.losses import mean_squared_error
-from ..generation.targets import GeneratesTargets
+from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
 from .flops import Seq2SeqArithmetic
 from .inputs import check_padding, check_token_ids, count_positions

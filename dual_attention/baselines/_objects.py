@@ -1,4 +1,4 @@
-"""What the architectures over a fixed number of places share: checks of objects, and which of them are there."""
+"""Checks of objects and of masks of the objects present, shared by the baselines."""
 
 from __future__ import annotations
 

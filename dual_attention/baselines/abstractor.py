@@ -24,11 +24,11 @@ AbstractorSymbols = Literal["positional_symbols", "symbolic_attention", "rel_sym
 """Symbol mechanisms that give each object one symbol, which can then be a residual stream."""
 
 ResidualStream = Literal["symbols", "objects"]
-"""What the residual steps of relational cross-attention add to."""
+"""Stream to which the residual steps of relational cross-attention add."""
 
 
 class Abstractor(nn.Module):
-    """Abstractor: from objects to symbols that know the relations of their objects, and nothing else of them.
+    """Abstractor: turns objects into symbols that know the relations of their objects, and nothing else about them.
 
     Math: A^(0) = S, symbols for X;  A^(l) = layer l of (X, A^(l-1)), see
     :class:`~dual_attention.baselines.AbstractorBlock`

@@ -33,7 +33,7 @@ class AbstractorMaps(NamedTuple):
 
 
 class _AbstractorBlock(Block, ABC):
-    """Base of both forms: the sublayers, and the checks before them."""
+    """Sublayers and checks that both forms share."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _AbstractorBlock(Block, ABC):
         padding_mask: Tensor | None = None,
         segments: Segments | None = None,
     ) -> Tensor | tuple[Tensor, AbstractorMaps]:
-        """Output of the layer, ``(B, N, d)``, for objects and symbols ``(B, N, d)``.
+        """Output ``(B, N, d)`` for objects and the symbols that stand for them, ``(B, N, d)`` each.
 
         Args:
             symbols: symbols, or the output of the layer before.

@@ -23,7 +23,7 @@ class CoRelNet(nn.Module):
 
     Math: z_i = MLP(x_i),  R_ij = softmax_j(<z_i, z_j>)
 
-    A classifier on R sees relations alone. The softmax belongs to the definition; the learning curves named CoRelNet in
+    A classifier on R sees only relations. The softmax belongs to the definition; the learning curves named CoRelNet in
     arXiv 2405.16727 (Figure 7) were made without it, ``activation="identity"``.
 
     Args:

@@ -36,7 +36,7 @@ def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: i
 
 
 class SourceContext(NamedTuple):
-    """Source as a decoder reads it.
+    """Contexts that a decoder reads.
 
     Attributes:
         contexts: one or two sequences ``(B, N, d)``, in the order in which they are read.
@@ -67,7 +67,7 @@ class EncoderAbstractorDecoder(nn.Module):
     Args:
         d_model: d.
         n_layers_enc, n_layers_abs, n_layers_dec: layers of encoder, abstractor and decoder; ``n_layers_enc`` is 0 in
-            arrangement (a) alone.
+            only arrangement (a).
         n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of all layers, see
             :class:`~dual_attention.transformer_blocks.EncoderBlock`.
         symbol_retrieval, symbol_retrieval_kwargs: of the abstractor, see
@@ -121,7 +121,7 @@ class EncoderAbstractorDecoder(nn.Module):
         )
 
     def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
-        """The source ``(B, N, d)`` as the decoder reads it.
+        """Contexts for the decoder from a source ``(B, N, d)``.
 
         Args:
             source_padding_mask: boolean, ``(B, N)``; True = a real position.

@@ -20,11 +20,11 @@ __all__ = ["ESBN", "ESBNOutput"]
 
 
 class ESBNOutput(NamedTuple):
-    """What :meth:`ESBN.forward` returns if weights are asked for.
+    """Output of :meth:`ESBN.forward` with ``need_weights``.
 
     Attributes:
         output: ``(B, h)``.
-        weights: ``(B, N, N)``: how much object t (row) retrieves the key that was bound to the earlier object i.
+        weights: ``(B, N, N)``, of object t (row) on the key that was bound to the earlier object i.
         keys: ``(B, N, k)``: the key that the controller bound to each object.
     """
 
@@ -42,9 +42,9 @@ class ESBN(nn.Module):
         k^r_t = g_t sum_{i < t} w_ti (M_k,i, c_ti)
         append k^w_t to M_k and z_t to M_v
 
-    How objects match earlier ones needs no controller, so it is computed for all of them at once; step by step goes
-    what the controller makes of it. After the last object it takes one more step, to read what that object retrieved;
-    the output is its state then. The initial weights are those of the authors' code, drawn for one gate at a time.
+    Matching objects with earlier ones needs no controller, so it is computed for all of them at once; only the
+    controller runs step by step. After the last object it takes one more step, to read what that object retrieved; the
+    output is its state after that step. Initial weights are those of the authors' code, drawn for one gate at a time.
 
     Args:
         d_model: d.

@@ -19,11 +19,11 @@ __all__ = ["PrediNet", "PrediNetOutput"]
 
 
 class PrediNetOutput(NamedTuple):
-    """What :meth:`PrediNet.forward` returns if weights are asked for.
+    """Output of :meth:`PrediNet.forward` with ``need_weights``.
 
     Attributes:
         output: ``(B, H * (J + 2 P))``.
-        weights: ``(B, H, 2, N)``: which objects each head takes as its first and its second.
+        weights: ``(B, H, 2, N)``, of each head's first and second object.
     """
 
     output: Tensor
@@ -31,7 +31,7 @@ class PrediNetOutput(NamedTuple):
 
 
 class PrediNet(nn.Module):
-    """Each head attends to two objects and says how they differ, and where they are.
+    """Heads that each attend to two objects and report their difference and their positions.
 
     Math, where L has one row for each object, its features and its position:
         K = L W_K,  Q_1^h = flatten(L) W_Q1^h,  Q_2^h = flatten(L) W_Q2^h

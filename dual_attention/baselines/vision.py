@@ -57,7 +57,7 @@ class _ObjectClassifier(nn.Module, ABC):
 
     @abstractmethod
     def summary(self, objects: Tensor) -> Tensor:
-        """What the relational module says of the objects ``(B, N, d)``: ``(B, features)``."""
+        """Features ``(B, features)`` of the objects ``(B, N, d)`` from the relational module."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores of images.

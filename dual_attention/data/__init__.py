@@ -1,4 +1,4 @@
-"""Data for the experiments: one room per task. Nothing is downloaded or generated at import."""
+"""Data of the experiments, one file or folder per source. Nothing is downloaded or generated at import."""
 
 from . import masked_language, relational_games
 

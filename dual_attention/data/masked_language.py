@@ -26,7 +26,7 @@ def mask_tokens(
     """Choose tokens to predict, and hide most of them.
 
     Each token is chosen with the same probability. Of the chosen, by default, 80 % become the mask token, 10 % a random
-    token, and 10 % stay what they are, so that a model has to doubt every token.
+    token, and 10 % stay what they are, so that a model must doubt every token.
 
     Args:
         tokens: integers, any shape.
@@ -47,30 +47,19 @@ def mask_tokens(
         ValueError: if a share is not in [0, 1] or they exceed 1 together, an id is out of range, no token is left to
             draw, or the mask has another shape.
     """
-    if tokens.is_floating_point() or tokens.dtype == torch.bool:
-        raise TypeError(f"tokens: expected integers, got dtype {tokens.dtype}")
-    for name, share in (("probability", probability), ("mask_share", mask_share), ("random_share", random_share)):
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name}: expected a number in [0, 1], got {share}")
-    if mask_share + random_share > 1 + 1e-9:
-        raise ValueError(f"mask_share, random_share: expected a sum of at most 1, got {mask_share + random_share}")
-    for name, ids in (("mask_token", (mask_token,)), ("special_tokens", special_tokens)):
-        if not all(0 <= token < vocab_size for token in ids):
-            raise ValueError(f"{name}: expected ids from 0 to {vocab_size - 1}, got {ids}")
+    _check_tensors(tokens, padding_mask)
+    _check_shares(probability, mask_share, random_share)
+    _check_ids(mask_token, special_tokens, vocab_size)
     device = tokens.device if generator is None else generator.device
     ordinary = torch.ones(vocab_size, dtype=torch.bool)
     ordinary[[mask_token, *special_tokens]] = False
     ordinary = ordinary.nonzero().flatten()
     if random_share and not len(ordinary):
-        raise ValueError("special_tokens: expected some token to be neither special nor the mask token")
+        raise ValueError("special_tokens: expected some token to be neither special nor the mask token, got none")
 
     special = torch.tensor([mask_token, *special_tokens], device=tokens.device)
     eligible = ~torch.isin(tokens, special)
     if padding_mask is not None:
-        if padding_mask.dtype != torch.bool:
-            raise TypeError(f"padding_mask: expected a boolean tensor, got dtype {padding_mask.dtype}")
-        if padding_mask.shape != tokens.shape:
-            raise ValueError(f"padding_mask: expected shape {tuple(tokens.shape)}, got {tuple(padding_mask.shape)}")
         eligible &= padding_mask
 
     def uniform() -> Tensor:
@@ -85,3 +74,28 @@ def mask_tokens(
         becomes_random = (mask_share <= fate) & (fate < mask_share + random_share)
         inputs = torch.where(chosen & becomes_random, random, inputs)
     return inputs, tokens.masked_fill(~chosen, ignore_index)
+
+
+def _check_tensors(tokens: Tensor, padding_mask: Tensor | None) -> None:
+    if tokens.is_floating_point() or tokens.dtype == torch.bool:
+        raise TypeError(f"tokens: expected integers, got dtype {tokens.dtype}")
+    if padding_mask is None:
+        return
+    if padding_mask.dtype != torch.bool:
+        raise TypeError(f"padding_mask: expected a boolean tensor, got dtype {padding_mask.dtype}")
+    if padding_mask.shape != tokens.shape:
+        raise ValueError(f"padding_mask: expected shape {tuple(tokens.shape)}, got {tuple(padding_mask.shape)}")
+
+
+def _check_shares(probability: float, mask_share: float, random_share: float) -> None:
+    for name, share in (("probability", probability), ("mask_share", mask_share), ("random_share", random_share)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name}: expected a number in [0, 1], got {share}")
+    if mask_share + random_share > 1 + 1e-9:
+        raise ValueError(f"mask_share, random_share: expected a sum of at most 1, got {mask_share + random_share}")
+
+
+def _check_ids(mask_token: int, special_tokens: Sequence[int], vocab_size: int) -> None:
+    for name, ids in (("mask_token", (mask_token,)), ("special_tokens", special_tokens)):
+        if not all(0 <= token < vocab_size for token in ids):
+            raise ValueError(f"{name}: expected ids from 0 to {vocab_size - 1}, got {ids}")

@@ -1,12 +1,13 @@
 """Generation: greedy, sampled, streamed, or by beam search; with language models, or with any :class:`Decoder`.
 
 ================  =====================================================================================
-``sampling``      how the next token is chosen from its logits: each option exactly, and their order
-``context``       what a language model sees, past its context as well; the cache
+``language``      :func:`generate`, :func:`generate_stream`, :func:`beam_search` with language models
+``targets``       the same with sequence-to-sequence models, and targets of vectors
+``prompts``       prompts of different lengths as one batch
+``sampling``      choice of the next token from its logits: each option exactly, and their order
+``context``       the window that a language model sees, past its context as well; the cache
 ``decoding``      the loop that all models share, and the protocol :class:`Decoder` that it needs
 ``beams``         beam search, over the same protocol
-``language``      :func:`generate`, :func:`generate_stream`, :func:`beam_search` with language models
-``prompts``       prompts of different lengths as one batch
 ================  =====================================================================================
 """
 
@@ -25,6 +26,7 @@ from .sampling import (
     penalise_repetition,
     tokens_seen,
 )
+from .targets import GeneratesTargets, TargetDecoder
 
 __all__ = [
     "BeamSearch",
@@ -32,9 +34,11 @@ __all__ = [
     "CausalLM",
     "Decoder",
     "Generates",
+    "GeneratesTargets",
     "LanguageModelDecoder",
     "LogitsProcessor",
     "Sampling",
+    "TargetDecoder",
     "apply_temperature",
     "beam_search",
     "decode",

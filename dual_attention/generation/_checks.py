@@ -1,4 +1,4 @@
-"""Checks of what a user gives to generation."""
+"""Checks of the arguments of generation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def check_number(name: str, value: Any, expected: str, *, low: float, high: float = math.inf, open_low: bool) -> float:
-    """The value as a float, from ``low`` (with ``open_low``: above it) to ``high``; infinity and NaN are refused.
+    """The value as a float from ``low`` (above it with ``open_low``) to ``high``; infinity and NaN are refused.
 
     Raises:
         TypeError: if it is not a real number.
@@ -43,8 +43,8 @@ def check_integer(name: str, value: Any, *, low: int) -> int:
     return integer
 
 
-def check_tokens(tokens: Tensor, vocab_size: int | None, name: str = "idx") -> Tensor:
-    """Token ids ``(B, L)`` as int64.
+def check_prompts(tokens: Tensor, vocab_size: int | None, name: str = "idx") -> Tensor:
+    """Token ids ``(B, L)`` of prompts as int64.
 
     Raises:
         TypeError: if it is not a tensor of integers.
@@ -90,7 +90,7 @@ def check_left_padding(padding_mask: Tensor, tokens: Tensor) -> Tensor:
 def check_ending(
     stop_tokens: int | Sequence[int] | Tensor | None, pad_token: int | None, vocab_size: int
 ) -> tuple[tuple[int, ...], int]:
-    """Stop tokens as a tuple, and the token that a finished row emits: by default the first stop token.
+    """Stop tokens as a tuple, and the token that a finished row emits, by default the first stop token.
 
     Raises:
         TypeError: if they are not integers.
@@ -118,7 +118,7 @@ def _check_token(name: str, token: Any, vocab_size: int) -> int:
 
 
 def check_logits(logits: Tensor) -> None:
-    """Raise ``ValueError`` if logits ``(B, V)`` are NaN or infinite in a row, or leave no token to choose there."""
+    """Raise ``ValueError`` if a row of logits ``(B, V)`` has NaN or infinity, or leaves no token to choose."""
     best = logits.amax(dim=-1)
     if not best.isfinite().all():
         raise ValueError(

@@ -1,11 +1,11 @@
-"""Beam search: the continuations of a prompt that a model finds likely, without chance.
+"""Beam search: likely continuations of a prompt, without chance.
 
 Math: score(y) = sum_t log p(y_t | prompt, y_<t) / |y|^length_penalty, with the stop token counted in |y|
 
 At each step every live hypothesis of a row is continued by every token. Of these candidates the best ``num_beams`` are
-looked at, and those that end with a stop token become finished hypotheses, of which the best ``num_beams`` are kept;
+examined, and those that end with a stop token become finished hypotheses, of which the best ``num_beams`` are kept;
 the best ``num_beams`` of the candidates that do not end live on. A row is done when no live hypothesis can still
-surpass the finished ones that are to be returned, and at the end those cut short compete with the finished ones.
+surpass the finished ones to be returned; at the end, those cut short compete with the finished ones.
 
 The sum alone prefers short texts, since each token lowers it; dividing by the length counters that. ``|y|`` to a power
 is the common form of the length normalisation of Wu et al. 2016 (arXiv 1609.08144, eq. 14).
@@ -29,7 +29,7 @@ __all__ = ["BeamSearch", "BeamSearchOutput", "search_beams"]
 
 
 class BeamSearchOutput(NamedTuple):
-    """What beam search found, best first.
+    """Output of beam search, best first.
 
     Attributes:
         tokens: integers ``(B, R, T)``, after a stop token ``pad_token``.
@@ -42,15 +42,15 @@ class BeamSearchOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """How to search.
+    """Options of a beam search.
 
     Attributes:
-        num_beams: K, hypotheses kept of each row.
-        num_return: R, hypotheses returned of each row, at most K.
-        length_penalty: exponent of the length; 0: the sum alone, larger: longer texts.
+        num_beams: K, hypotheses kept for each row.
+        num_return: R, hypotheses returned for each row, at most K.
+        length_penalty: exponent of the length; 0 ranks by the sum, larger values favour longer texts.
         early_stopping: a row is done as soon as K hypotheses have finished, though live ones might surpass them.
         stop_tokens: end a hypothesis.
-        pad_token: fills what comes after.
+        pad_token: fills the places after a stop token.
 
     Raises:
         TypeError: if a number is of another type.
@@ -76,8 +76,8 @@ class BeamSearch:
         return sums / length**self.length_penalty
 
     def bound(self, sums: Tensor, length: int, longest: int) -> Tensor:
-        """The best scores that hypotheses can still have when they have been continued, to at most ``longest``."""
-        # A sum is negative and only falls: what a longer text may gain is a larger divisor.
+        """Best scores that hypotheses can still reach when continued to at most ``longest`` tokens."""
+        # A sum is negative and only falls: a longer text can gain only by a larger divisor.
         return self.score(sums, longest if self.length_penalty > 0 else length + 1)
 
 

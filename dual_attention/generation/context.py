@@ -1,15 +1,15 @@
-"""What a language model sees of a text longer than its context.
+"""The window of a text longer than a language model's context.
 
 Of L tokens the model sees all while ``L <= C``, the length of its context. Beyond that the earliest are dropped,
-``stride`` at a time, and those left are read anew, the first of them at position 0:
+``stride`` at a time, and the rest are read again, the first of them at position 0:
 
 Math: dropped = stride ceil((L - C) / stride) for L > C, so that between C - stride + 1 and C tokens are left
 
-With ``stride=1`` it is always the last C tokens, as in the published package, and each token past the context costs a
-pass over all of them: positions, learned or rotary, are those of the window, and what a layer kept of a token was
-computed with the tokens before it, which are now gone. A larger stride makes ``stride - 1`` of ``stride`` tokens cost
-one step with the cache each. What is seen depends on L alone, neither on where the prompt ended nor on the cache; with
-left padding, on the real tokens of each row alone.
+With ``stride=1`` these are always the last C tokens, as in the published package, and each token past the context costs
+a pass over all of them: positions, learned or rotary, are those of the window, and what a layer kept of a token was
+computed with the tokens before it, which are now gone. With a larger stride, ``stride - 1`` of ``stride`` tokens cost
+one step with the cache each. The window depends only on L, neither on where the prompt ended nor on the cache; with
+left padding, only on the real tokens of each row.
 
 Shapes: B batch, L tokens so far, C context, V vocabulary.
 """
@@ -29,14 +29,14 @@ __all__ = ["CausalLM", "LanguageModelDecoder", "dropped_tokens"]
 
 
 class CausalLM(Protocol):
-    """What generation needs of a language model; with ``use_cache``, also ``new_cache(max_length) -> Cache``.
+    """A language model as generation needs it; with ``use_cache``, also ``new_cache(max_length) -> Cache``.
 
     ``model(x)`` takes integers ``(B, N)`` and returns a pair whose first item is logits ``(B, N or 1, V)``, of which
-    the last are of the next token. Where they are needed it is given keyword arguments:
+    the last are those of the next token. Where needed it is given keyword arguments:
 
-    * ``padding_mask``, boolean ``(B, N)``, False at left padding, for batches that have some.
-    * ``cache``; x then holds new tokens alone, and the padding mask is of the tokens in the cache and the new ones.
-    * ``all_logits=False``, if its ``forward`` has an argument of that name: the last position's logits will do.
+    * ``padding_mask``, boolean ``(B, N)``, False at left padding, for batches that have it.
+    * ``cache``; x then holds only new tokens, and the padding mask covers the tokens in the cache and the new ones.
+    * ``all_logits=False``, if its ``forward`` has an argument of that name: only the last position's logits are needed.
 
     Attributes:
         block_size: C, most tokens that it can read.
@@ -50,7 +50,7 @@ class CausalLM(Protocol):
 
 
 def dropped_tokens(lengths: Tensor, block_size: int, stride: int = 1) -> Tensor:
-    """How many of the earliest of ``lengths`` tokens are out of the context; integers of the shape of ``lengths``."""
+    """Number of earliest tokens that fall out of the context; integers of the shape of ``lengths``."""
     beyond = (lengths - block_size).clamp_min(0)
     return -(-beyond // stride) * stride
 
@@ -63,7 +63,7 @@ class LanguageModelDecoder:
         padding_mask: boolean ``(B, L)``, left padding of the prompt, which is the first call of :meth:`step`.
         use_cache: keep what the layers computed of earlier tokens.
         stride: tokens dropped at a time, past the context; 1 to ``model.block_size``.
-        max_length: most tokens to come, the prompt's included; how much memory the cache reserves.
+        max_length: most tokens to come, including the prompt; the cache reserves memory for them.
 
     Raises:
         TypeError: if the model lacks what is needed, or ``stride`` is not an integer.
@@ -109,7 +109,7 @@ class LanguageModelDecoder:
         if self._continues and torch.equal(dropped, self._dropped):
             return self._call(tokens, self.cache)
         self._dropped = dropped
-        # The next token would be read with all others anew: no use in keeping anything of these.
+        # The next token would be read together with all others again: nothing of these is worth keeping.
         full = self._seen == self.block_size
         self._continues = self.cache is not None and not full
         if self.cache is not None:
@@ -126,7 +126,7 @@ class LanguageModelDecoder:
 
     @property
     def _seen(self) -> int:
-        """Tokens that the row with the longest context sees; the others' are padded to as many."""
+        """Tokens in the longest row's window; the other rows are padded to as many."""
         return int((self._lengths - self._dropped).max())
 
     def _call(self, x: Tensor, cache: Cache | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Token by token: the loop that all models share, and what a model has to offer for it.
+"""The loop over tokens that all models share, and the protocol that it needs.
 
 Shapes: B batch, L tokens so far, V vocabulary.
 """
@@ -45,14 +45,14 @@ def decode(
 ) -> Iterator[Tensor]:
     """Yield the new tokens of all rows, integers ``(B,)``, until each row has ended or ``max_new_tokens`` have come.
 
-    A row ends with one of the stop tokens, which it emits; after it, it emits ``pad_token``. Arguments are not checked
-    here.
+    A row ends with one of the stop tokens, which it emits; after it, it emits ``pad_token``. Arguments are not
+    checked here.
 
     Args:
         prompt: integers ``(B, L)``, L >= 1.
         padding_mask: boolean ``(B, L)``; True = a real token of the prompt, for the repetition penalty. The decoder
-            must know of padding by itself.
-        generator: of the random numbers, see :meth:`Sampling.choose`.
+            has its own account of padding.
+        generator: source of the random numbers, see :meth:`Sampling.choose`.
     """
     stops = torch.tensor(stop_tokens, dtype=torch.long, device=prompt.device)
     ended = torch.zeros(len(prompt), dtype=torch.bool, device=prompt.device)
@@ -73,13 +73,13 @@ def decode(
 
 @contextmanager
 def evaluating(model: Callable[..., object]) -> Iterator[None]:
-    """Within, the model is in evaluation mode and records no gradients; after it, each module is as it was."""
+    """Put the model in evaluation mode, without gradients; afterwards each module has its former mode."""
     modules = model.modules() if isinstance(model, nn.Module) else ()
     training = [module for module in modules if module.training]
     for module in training:
         module.training = False
     try:
-        # Not inference mode: its tensors could not be used in training later, as tokens that a reward is given for.
+        # Not inference mode: its tensors could not be used in training later, such as tokens that earn a reward.
         with torch.no_grad():
             yield
     finally:
@@ -88,9 +88,9 @@ def evaluating(model: Callable[..., object]) -> Iterator[None]:
 
 
 def undisturbed(model: Callable[..., object], tokens: Iterator[Tensor]) -> Iterator[Tensor]:
-    """The same items, each made within :func:`evaluating`, so that who reads them sees the model as it was.
+    """The same items, each computed within :func:`evaluating`, so that a reader finds the model in its own mode.
 
-    Whoever stops reading midway leaves nothing changed either.
+    A reader that stops midway leaves nothing changed either.
     """
     while True:
         with evaluating(model):

@@ -5,12 +5,15 @@ Shapes: B batch, L tokens of the prompt, T new tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from ._checks import check_ending, check_integer, check_left_padding, check_tokens
+from ._checks import check_ending, check_integer, check_left_padding, check_prompts
 from .beams import BeamSearch, BeamSearchOutput, search_beams
 from .context import CausalLM, LanguageModelDecoder
 from .decoding import decode, evaluating, undisturbed
@@ -19,121 +22,120 @@ from .sampling import LogitsProcessor, Sampling
 __all__ = ["Generates", "beam_search", "generate", "generate_stream", "random_generator"]
 
 
-def generate(
-    model: CausalLM,
-    idx: Tensor,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    *,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    logits_processors: Sequence[LogitsProcessor] = (),
-    stop_tokens: int | Sequence[int] | Tensor | None = None,
-    pad_token: int | None = None,
-    padding_mask: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    seed: int | None = None,
-    use_cache: bool = True,
-    window_stride: int = 1,
-) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Continuation:
+    """Arguments of :func:`generate` and :func:`generate_stream`, stated once; there they are explained."""
+
+    model: CausalLM
+    idx: Tensor
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_k: int | None = None
+    _: KW_ONLY
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    logits_processors: Sequence[LogitsProcessor] = ()
+    stop_tokens: int | Sequence[int] | Tensor | None = None
+    pad_token: int | None = None
+    padding_mask: Tensor | None = None
+    generator: torch.Generator | None = None
+    seed: int | None = None
+    use_cache: bool = True
+    window_stride: int = 1
+
+    def tokens(self) -> Iterator[Tensor]:
+        """New tokens one by one, int64 ``(B,)``; all arguments are checked before the first is asked for."""
+        sampling = Sampling(
+            self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.logits_processors
+        )
+        idx, padding_mask = _check_prompts(self.model, self.idx, self.padding_mask)
+        max_new_tokens = check_integer("max_new_tokens", self.max_new_tokens, low=0)
+        stops, pad = check_ending(self.stop_tokens, self.pad_token, self.model.vocab_size)
+        return decode(
+            _decoder(self.model, idx, max_new_tokens, padding_mask, self.use_cache, self.window_stride),
+            idx,
+            max_new_tokens,
+            sampling,
+            padding_mask=padding_mask,
+            generator=random_generator(self.generator, self.seed, idx.device),
+            stop_tokens=stops,
+            pad_token=pad,
+        )
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _takes(options: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the signature of a class whose fields are its arguments, for callers, editors and checkers."""
+
+    def declare(function: Callable[..., R]) -> Callable[P, R]:
+        returned = inspect.signature(function).return_annotation
+        signature = inspect.signature(options).replace(return_annotation=returned)
+        function.__signature__ = signature
+        return function
+
+    return declare
+
+
+@_takes(Continuation)
+def generate(*args: Any, **kwargs: Any) -> Tensor:
     """Continue prompts, token by token, until each row has ended or ``max_new_tokens`` have come.
 
-    The order in which the options act on the logits, and what each does exactly, is in
-    :mod:`dual_attention.generation.sampling`; what the model sees past its context, in
-    :mod:`dual_attention.generation.context`. The model computes in evaluation mode and without gradients, and is then
-    as it was.
+    The order in which the options act on the logits, and the exact effect of each, are in
+    :mod:`dual_attention.generation.sampling`; what the model sees past its context is in
+    :mod:`dual_attention.generation.context`. The model computes in evaluation mode without gradients; its mode is then
+    restored.
 
     Args:
-        model: a language model of this library, or what else is a
+        model: a language model of this library, or any other
             :class:`~dual_attention.generation.context.CausalLM`.
         idx: prompts, integers ``(B, L)``, of at least one token each.
         max_new_tokens: most tokens to add to each row.
-        temperature: divides the logits; 0: always the likeliest token, whatever ``top_k``, ``top_p``, ``min_p``.
-        top_k: draw from the k likeliest tokens alone.
-        top_p: draw from the likeliest tokens that together have this probability alone, in (0, 1].
-        min_p: draw from tokens at least this times as likely as the likeliest alone, in [0, 1].
+        temperature: divides the logits; 0 always takes the likeliest token, whatever ``top_k``, ``top_p``, ``min_p``.
+        top_k: draw only from the k likeliest tokens.
+        top_p: draw only from the likeliest tokens that together have this probability, in (0, 1].
+        min_p: draw only from tokens whose probability is at least this share of the likeliest one's, in [0, 1].
         repetition_penalty: above 1, tokens of the prompt and those generated become less likely.
         logits_processors: functions of tokens ``(B, L)`` and logits ``(B, V)`` that return logits, applied first.
-        stop_tokens: one token or several that end a row; the one that does is part of the output.
-        pad_token: what a row that has ended emits while others go on; by default the first stop token.
+        stop_tokens: one token or several that end a row; the one that ends it is part of the output.
+        pad_token: emitted by a row that has ended while others go on; by default the first stop token.
         padding_mask: boolean ``(B, L)``, True = a real token, for prompts padded on the left, as
-            :func:`~dual_attention.generation.prompts.left_pad` makes them. Without chance, each row becomes what its
-            prompt becomes alone.
-        generator: of the random numbers; by default the global one of the device.
-        seed: of a new generator, instead; the global one is then not touched.
-        use_cache: keep what layers computed of earlier tokens, which changes nothing but the time it takes.
-        window_stride: past the context, drop the earliest tokens that many at a time; 1: the model always sees as many
-            as it can, and computes them all anew for each token.
+            :func:`~dual_attention.generation.prompts.left_pad` makes them. With temperature 0, each row
+            is what its prompt would give by itself.
+        generator: source of the random numbers; by default the global generator of the device.
+        seed: of a new generator instead; the global one is then not touched.
+        use_cache: keep what layers computed of earlier tokens, which only saves time.
+        window_stride: past the context, drop that many of the earliest tokens at a time; with 1 the model always sees
+            as many as it can, and computes all of them again for each token.
 
     Returns:
-        Prompts and new tokens, int64 ``(B, L + T)``, T at most ``max_new_tokens``, less if all rows ended before.
+        Prompts and new tokens, int64 ``(B, L + T)``, T at most ``max_new_tokens``, fewer if all rows ended before.
 
     Raises:
         TypeError: if an argument is of another type than these.
         ValueError: if one is out of its range or of another shape, or the model gives logits that are NaN.
     """
-    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
-    tokens = _decode(
-        model,
-        idx,
-        max_new_tokens,
-        sampling,
-        stop_tokens,
-        pad_token,
-        padding_mask,
-        generator,
-        seed,
-        use_cache,
-        window_stride,
-    )
-    with evaluating(model):
-        return torch.cat([idx.long(), *(token[:, None] for token in tokens)], dim=1)
+    continuation = Continuation(*args, **kwargs)
+    tokens = continuation.tokens()
+    with evaluating(continuation.model):
+        return torch.cat([continuation.idx.long(), *(token[:, None] for token in tokens)], dim=1)
 
 
-def generate_stream(
-    model: CausalLM,
-    idx: Tensor,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    *,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    logits_processors: Sequence[LogitsProcessor] = (),
-    stop_tokens: int | Sequence[int] | Tensor | None = None,
-    pad_token: int | None = None,
-    padding_mask: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    seed: int | None = None,
-    use_cache: bool = True,
-    window_stride: int = 1,
-) -> Iterator[Tensor]:
-    """The new tokens one by one, as soon as each is chosen.
+@_takes(Continuation)
+def generate_stream(*args: Any, **kwargs: Any) -> Iterator[Tensor]:
+    """Yield the new tokens one by one, as soon as each is chosen.
 
     Arguments and errors are those of :func:`generate`; they are checked at once, not when the first token is asked for.
-    Whenever the caller has the floor, the model is in the mode it was in.
+    Between two tokens the model is in the mode in which the caller left it.
 
     Returns:
         An iterator of T tensors, int64 ``(B,)``.
     """
-    sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
-    tokens = _decode(
-        model,
-        idx,
-        max_new_tokens,
-        sampling,
-        stop_tokens,
-        pad_token,
-        padding_mask,
-        generator,
-        seed,
-        use_cache,
-        window_stride,
-    )
-    return undisturbed(model, tokens)
+    continuation = Continuation(*args, **kwargs)
+    return undisturbed(continuation.model, continuation.tokens())
 
 
 def beam_search(
@@ -154,21 +156,21 @@ def beam_search(
     """Likely continuations of prompts, found by beam search; see :mod:`dual_attention.generation.beams`.
 
     Args:
-        num_beams: hypotheses kept of each row.
-        num_return: how many of them to return, R.
-        length_penalty: a hypothesis scores its log-probability over its length, new tokens alone, to this power.
-        early_stopping: end a row when ``num_beams`` hypotheses have, though live ones might surpass them.
+        num_beams: hypotheses kept for each row.
+        num_return: R, hypotheses returned for each row.
+        length_penalty: power of the length, counting only new tokens, that divides the log-probability of a hypothesis.
+        early_stopping: end a row as soon as ``num_beams`` hypotheses have ended, though live ones might surpass them.
         model, idx, max_new_tokens, stop_tokens, pad_token, padding_mask, use_cache, window_stride: as
             :func:`generate`; ``pad_token`` fills what comes after a stop token.
 
     Returns:
-        ``tokens``, prompts and hypotheses, int64 ``(B, R, L + T)``, the best first, and their ``scores`` ``(B, R)``.
+        ``tokens``, prompts and hypotheses, int64 ``(B, R, L + T)``, best first, and their ``scores`` ``(B, R)``.
 
     Raises:
         TypeError: if an argument is of another type than these.
         ValueError: if one is out of its range or of another shape, or the model gives logits that are NaN.
     """
-    idx, padding_mask = _check_prompt(model, idx, padding_mask)
+    idx, padding_mask = _check_prompts(model, idx, padding_mask)
     max_new_tokens = check_integer("max_new_tokens", max_new_tokens, low=0)
     stops, pad = check_ending(stop_tokens, pad_token, model.vocab_size)
     search = BeamSearch(num_beams, num_return, length_penalty, early_stopping, stops, pad)
@@ -180,7 +182,7 @@ def beam_search(
 
 
 class Generates:
-    """Gives a language model, see :class:`~dual_attention.generation.context.CausalLM`, its methods."""
+    """Methods of a language model, see :class:`~dual_attention.generation.context.CausalLM`, that generate."""
 
     generate = generate
     generate_stream = generate_stream
@@ -190,7 +192,7 @@ class Generates:
 def random_generator(
     generator: torch.Generator | None, seed: int | None, device: torch.device
 ) -> torch.Generator | None:
-    """The generator, or a new one of that seed on the device; None: the global one.
+    """The generator, or a new one with that seed on the device; None for the global one.
 
     Raises:
         TypeError: if they are of another type.
@@ -205,39 +207,11 @@ def random_generator(
     return torch.Generator(device).manual_seed(check_integer("seed", seed, low=0))
 
 
-def _decode(
-    model: CausalLM,
-    idx: Tensor,
-    max_new_tokens: int,
-    sampling: Sampling,
-    stop_tokens: int | Sequence[int] | Tensor | None,
-    pad_token: int | None,
-    padding_mask: Tensor | None,
-    generator: torch.Generator | None,
-    seed: int | None,
-    use_cache: bool,
-    window_stride: int,
-) -> Iterator[Tensor]:
-    idx, padding_mask = _check_prompt(model, idx, padding_mask)
-    max_new_tokens = check_integer("max_new_tokens", max_new_tokens, low=0)
-    stops, pad = check_ending(stop_tokens, pad_token, model.vocab_size)
-    return decode(
-        _decoder(model, idx, max_new_tokens, padding_mask, use_cache, window_stride),
-        idx,
-        max_new_tokens,
-        sampling,
-        padding_mask=padding_mask,
-        generator=random_generator(generator, seed, idx.device),
-        stop_tokens=stops,
-        pad_token=pad,
-    )
-
-
-def _check_prompt(model: CausalLM, idx: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _check_prompts(model: CausalLM, idx: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     for name in ("block_size", "vocab_size"):
         if not isinstance(getattr(model, name, None), int):
             raise TypeError(f"model: expected a language model with an integer {name}, got {type(model).__name__}")
-    idx = check_tokens(idx, model.vocab_size)
+    idx = check_prompts(idx, model.vocab_size)
     return idx, None if padding_mask is None else check_left_padding(padding_mask, idx)
 
 

@@ -20,7 +20,7 @@ def left_pad(
     Args:
         prompts: B lists or vectors of token ids, none of them empty.
         pad_token: stands where there is no token; the mask hides it, so any id of the vocabulary will do.
-        device: of the result; by default that of the first prompt, if it is a tensor, or the CPU.
+        device: of the result; by default that of the first prompt if it is a tensor, otherwise the CPU.
 
     Returns:
         Integers ``(B, longest)``, and their padding mask, boolean ``(B, longest)``; True = a real token.

@@ -1,11 +1,11 @@
-"""How the next token is chosen: logits are reshaped by pure functions, then the largest or a random one is taken.
+"""Choice of the next token: pure functions change its logits, then the largest or a random one is taken.
 
 Each function takes logits ``(..., V)`` and returns new ones, in which a token that may not be chosen has ``-inf``.
-:class:`Sampling` applies them in this order, each to what the one before left:
+:class:`Sampling` applies them in this order, each to the result of the one before:
 
 1. the caller's own processors
 2. :func:`penalise_repetition`
-3. :func:`apply_temperature`; with temperature 0 the largest logit is taken here, and what follows does not matter
+3. :func:`apply_temperature`; with temperature 0 the largest logit is taken here, and the rest does not matter
 4. :func:`keep_top_k`
 5. :func:`keep_top_p`
 6. :func:`keep_min_p`
@@ -119,7 +119,7 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 
 def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = None) -> Tensor:
-    """Which tokens of the vocabulary occur in each row.
+    """Mask of the vocabulary's tokens that occur in each row.
 
     Args:
         tokens: integers ``(B, L)``.
@@ -135,14 +135,14 @@ def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = N
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to choose the next token from its logits.
+    """Options for choosing the next token from its logits.
 
     Attributes:
         temperature: divides the logits; 0 takes the largest logit, without chance.
-        top_k: see :func:`keep_top_k`; None: all.
-        top_p: see :func:`keep_top_p`; None: all.
-        min_p: see :func:`keep_min_p`; None: all.
-        repetition_penalty: see :func:`penalise_repetition`; 1: none.
+        top_k: see :func:`keep_top_k`; None for all.
+        top_p: see :func:`keep_top_p`; None for all.
+        min_p: see :func:`keep_min_p`; None for all.
+        repetition_penalty: see :func:`penalise_repetition`; 1 for none.
         processors: the caller's own functions of tokens and logits.
 
     Raises:
@@ -165,9 +165,9 @@ class Sampling:
             raise TypeError(f"logits_processors: expected a sequence of functions, got {self.processors!r}")
 
     def process(self, logits: Tensor, tokens: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """The logits whose softmax is drawn from, ``(B, V) -> (B, V)``; with temperature 0, whose largest is taken.
+        """Logits whose softmax is drawn from, ``(B, V) -> (B, V)``; with temperature 0, whose largest is taken.
 
-        They are in single precision at least, whatever the model's.
+        They have at least single precision, whatever the model's.
 
         Args:
             tokens: integers ``(B, L)``, the tokens so far, which the penalty and the processors read.
@@ -201,8 +201,8 @@ class Sampling:
         """The next tokens, integers ``(B,)``; arguments as :meth:`process`.
 
         Args:
-            generator: of the random numbers; None: the global one of the logits' device. They are drawn on the
-                generator's device, so that one on the CPU gives a GPU's model the same numbers everywhere.
+            generator: source of the random numbers; None for the global one of the logits' device. They are drawn on
+                the generator's device, so that one on the CPU gives a model the same numbers on every device.
         """
         logits = self.process(logits, tokens, padding_mask)
         if not self.temperature:

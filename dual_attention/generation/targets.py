@@ -1,4 +1,4 @@
-"""Generation with sequence-to-sequence models: greedy, sampled, by beam search; vectors by feeding them back.
+"""Generation with sequence-to-sequence models: targets of tokens, or of vectors that are fed back.
 
 Shapes: B batch, S length of the source, P length of the prefix, T new positions, R hypotheses, V classes.
 """
@@ -13,26 +13,22 @@ from torch import Tensor
 
 from .._layers.cache import CacheGroup
 from .._layers.inputs import check_vectors
-from . import (
-    BeamSearch,
-    BeamSearchOutput,
-    LogitsProcessor,
-    Sampling,
-    decode,
-    evaluating,
-    random_generator,
-    search_beams,
-)
-from ._checks import check_ending, check_integer, check_tokens
+from ._checks import check_ending, check_integer, check_prompts
+from .beams import BeamSearch, BeamSearchOutput, search_beams
+from .decoding import decode, evaluating
+from .language import random_generator
+from .sampling import LogitsProcessor, Sampling
+
+__all__ = ["GeneratesTargets", "TargetDecoder"]
 
 
 class TargetDecoder:
-    """A sequence-to-sequence model in the middle of a target: a :class:`~dual_attention.generation.Decoder`.
+    """A sequence-to-sequence model in the middle of a target, a :class:`~dual_attention.generation.decoding.Decoder`.
 
     Args:
-        memory: ``(B, S, d)``, of the encoder.
+        memory: ``(B, S, d)``, the output of the encoder.
         use_cache: keep what the decoder's layers computed of earlier positions.
-        max_length: most target positions to come, the prefix included.
+        max_length: most target positions to come, including the prefix.
     """
 
     def __init__(
@@ -52,7 +48,7 @@ class TargetDecoder:
         outputs = self.model.decode(tokens, self.memory, **masks, cache=self.cache)
         if self.cache is None:
             self._seen = tokens
-        else:  # its keys and values are in the cache: only its shape is looked at from here on
+        else:  # its keys and values are in the cache: from here on only its shape counts
             self.memory = self.memory[:1].expand(len(self.memory), -1, -1)
         return outputs[:, -1]
 
@@ -69,7 +65,7 @@ class TargetDecoder:
 
 
 class GeneratesTargets:
-    """Methods of a sequence-to-sequence model that make targets. They run in evaluation mode, without gradients."""
+    """Methods of a sequence-to-sequence model that generate targets, in evaluation mode and without gradients."""
 
     def generate(
         self: Any,
@@ -92,23 +88,23 @@ class GeneratesTargets:
         seed: int | None = None,
         use_cache: bool = True,
     ) -> Tensor:
-        """Make a target for each source: greedy by default, sampled with a temperature, or by beam search.
+        """Generate a target for each source: greedy by default, sampled with a temperature, or by beam search.
 
         Args:
             source: token ids ``(B, S)`` or vectors ``(B, S, dim)``.
             max_new_tokens: longest target; with the prefix, at most ``out_block_size + 1``.
-            start_token: what targets begin with; or a prefix for all or each of them, integers ``(1 or B, P)``.
-            stop_token: one token or several that end a target; the one that does is part of it.
+            start_token: first token of every target; or a prefix for all or each of them, integers ``(1 or B, P)``.
+            stop_token: one token or several that end a target; the one that ends it is part of it.
             num_beams: above 1, beam search with that many hypotheses for each source, see :meth:`beam_search`.
             length_penalty: of beam search.
-            temperature: divides the logits; 0: always the likeliest token.
+            temperature: divides the logits; 0 always takes the likeliest token.
             top_k, top_p, min_p, repetition_penalty: see :mod:`dual_attention.generation.sampling`.
             logits_processors: functions of the prefix and tokens so far ``(B, P + t)`` and logits ``(B, V)`` that
                 return logits, applied first.
             pad_token: fills what comes after a stop token; by default the first stop token.
             source_padding_mask: boolean ``(B, S)``; True = a real position.
-            generator, seed: of the random numbers; by default the global generator's.
-            use_cache: keep what layers computed of earlier positions; changes only the time it takes.
+            generator, seed: source of the random numbers; by default the global generator.
+            use_cache: keep what layers computed of earlier positions, which only saves time.
 
         Returns:
             int64 ``(B, T)``, without the start token or prefix; T is at most ``max_new_tokens``.
@@ -137,10 +133,10 @@ class GeneratesTargets:
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
         stops, pad = check_ending(stop_token, pad_token, self.out_dim)
         with evaluating(self):
-            decoder, prefix = self._begin(source, max_new_tokens, start_token, source_padding_mask, use_cache)
-            random = random_generator(generator, seed, prefix.device)
+            decoder, prefix = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
+            draws = random_generator(generator, seed, prefix.device)
             tokens = decode(
-                decoder, prefix, max_new_tokens, sampling, generator=random, stop_tokens=stops, pad_token=pad
+                decoder, prefix, max_new_tokens, sampling, generator=draws, stop_tokens=stops, pad_token=pad
             )
             columns = list(tokens)
         return torch.stack(columns, dim=1) if columns else prefix.new_empty(len(prefix), 0)
@@ -163,9 +159,9 @@ class GeneratesTargets:
         """Likely targets of each source, best first; see :mod:`dual_attention.generation.beams`.
 
         Args:
-            num_beams: hypotheses kept of each source.
-            num_return: how many of them to return, R.
-            length_penalty: a hypothesis scores its log-probability over its length to this power.
+            num_beams: hypotheses kept for each source.
+            num_return: R, hypotheses returned for each source.
+            length_penalty: power of the length that divides the log-probability of a hypothesis.
             early_stopping: end a source's search when ``num_beams`` hypotheses have ended.
             source, max_new_tokens, start_token, stop_token, pad_token, source_padding_mask, use_cache: as
                 :meth:`generate`.
@@ -179,7 +175,7 @@ class GeneratesTargets:
         stops, pad = check_ending(stop_token, pad_token, self.out_dim)
         search = BeamSearch(num_beams, num_return, length_penalty, early_stopping, stops, pad)
         with evaluating(self):
-            decoder, prefix = self._begin(source, max_new_tokens, start_token, source_padding_mask, use_cache)
+            decoder, prefix = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
             return search_beams(decoder, prefix, max_new_tokens, search)
 
     def generate_vectors(
@@ -191,12 +187,12 @@ class GeneratesTargets:
         source_padding_mask: Tensor | None = None,
         use_cache: bool = True,
     ) -> Tensor:
-        """Make a target of vectors for each source: each prediction is what the decoder reads next.
+        """Generate a target of vectors for each source: each prediction is what the decoder reads next.
 
         Args:
             source: token ids ``(B, S)`` or vectors ``(B, S, dim)``.
             length: T; with the prefix, at most ``out_block_size + 1``.
-            start: what targets begin with: vectors ``(B, P, dim)``.
+            start: first vectors of the targets, ``(B, P, dim)``.
             source_padding_mask, use_cache: as :meth:`generate`.
 
         Returns:
@@ -214,14 +210,14 @@ class GeneratesTargets:
         check_integer("length", length, low=0)
         with evaluating(self):
             check_vectors("start", start, self.out_dim)
-            decoder = self._decoder(source, start, length, "length", source_padding_mask, use_cache)
+            decoder = self._target_decoder(source, start, length, "length", source_padding_mask, use_cache)
             new, made = start, [start[:, :0]]
             for _ in range(length):
                 new = decoder.step(new)[:, None]
                 made.append(new)
         return torch.cat(made, dim=1)
 
-    def _begin(
+    def _token_decoder(
         self: Any,
         source: Tensor,
         max_new_tokens: int,
@@ -244,13 +240,13 @@ class GeneratesTargets:
         check_integer("max_new_tokens", max_new_tokens, low=0)
         if not isinstance(start_token, Tensor):
             start_token = torch.tensor([[check_integer("start_token", start_token, low=0)]])
-        prefix = check_tokens(start_token, vocab_size, "start_token").to(source.device)
+        prefix = check_prompts(start_token, vocab_size, "start_token").to(source.device)
         if len(prefix) == 1:
             prefix = prefix.expand(len(source), -1)
-        decoder = self._decoder(source, prefix, max_new_tokens, "max_new_tokens", source_padding_mask, use_cache)
+        decoder = self._target_decoder(source, prefix, max_new_tokens, "max_new_tokens", source_padding_mask, use_cache)
         return decoder, prefix
 
-    def _decoder(
+    def _target_decoder(
         self: Any,
         source: Tensor,
         prefix: Tensor,

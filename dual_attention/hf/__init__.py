@@ -1,7 +1,7 @@
-"""Hugging Face: models that are loaded from and saved for the hub, and models for transformers.
+"""Hugging Face: models loaded from and saved for the hub, and models for transformers.
 
-The first need huggingface_hub and safetensors, the others transformers as well; to read a folder safetensors is enough.
-All come with the extra ``hf``, and each is imported when a name that needs it is first asked for.
+The first need huggingface_hub and safetensors, the others transformers as well; safetensors is enough to read a folder.
+All come with the extra ``hf``, and each is imported when a name that needs it is first used.
 
 ============================================  ==============================================================
 :class:`DualAttnTransformerLM_HFHub`,         language models in the published package's format
@@ -55,7 +55,7 @@ _HOMES = {
     "encoders": ("DualAttnForMaskedLM", "DualAttnForSequenceClassification"),
     "vision": ("DualAttnForImageClassification",),
 }
-_FOLDERS = ("loading", "weights")  # these read folders with safetensors alone
+_FOLDERS = ("loading", "weights")  # these read folders with only safetensors
 _LIGHT = (*_FOLDERS, "convert", "hub")  # these do without transformers
 
 __all__ = [  # noqa: RUF022 (in the order of the table above)

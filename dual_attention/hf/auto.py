@@ -1,4 +1,4 @@
-"""The Auto classes of transformers, and what they are to make of our model types."""
+"""Registration of our model types with the Auto classes of transformers."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def register_auto_classes() -> None:
         (AutoModelForImageClassification, DualAttnVisionConfig, DualAttnForImageClassification),
     ):
         auto.register(config, model, exist_ok=True)
-    # By this table, and not by what is registered, the Trainer knows that with label smoothing it is to shift the
-    # labels, and the pipeline of text generation which models it supports.
+    # From this table, not from the registration, the Trainer knows to shift labels under label smoothing, and the
+    # pipeline of text generation knows which models it supports.
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DualAttnConfig.model_type] = DualAttnForCausalLM.__name__

@@ -1,7 +1,7 @@
 """The cache of a language model as transformers' generation handles it.
 
-transformers keeps keys and values by layer; relational attention keeps more of a token than those, and symbol
-mechanisms may as well. So all of it is in one layer, which the caches of transformers then treat as they do any.
+transformers keeps keys and values by layer; relational attention keeps more of a token than those, and so may symbol
+mechanisms. So everything is in one layer, which the caches of transformers treat as any other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DualAttnCacheLayer(CacheLayerMixin):
     """All that a language model keeps of earlier tokens, as a layer of a cache of transformers.
 
     Args:
-        cache: what the layers of the model keep.
+        cache: caches of the layers of the model.
     """
 
     is_croppable = True
@@ -43,7 +43,7 @@ class DualAttnCacheLayer(CacheLayerMixin):
         return -1 if self.cache.batch is None else self.cache.batch
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing: memory is reserved as tokens come."""
+        """Do nothing: memory is reserved as tokens come."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         """Not for callers: the model appends what it keeps by itself.
@@ -51,7 +51,7 @@ class DualAttnCacheLayer(CacheLayerMixin):
         Raises:
             TypeError: always.
         """
-        raise TypeError("update: this cache is filled by its own model alone")
+        raise TypeError("update: only its own model fills this cache")
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Tokens that ``query_length`` new ones can attend to, and the first of them."""
@@ -101,7 +101,7 @@ class DualAttnCache(Cache):
     <dual_attention.language_models.LanguageModel.new_cache>`.
 
     Args:
-        cache: what the layers keep.
+        cache: caches of the layers.
     """
 
     def __init__(self, cache: CacheGroup) -> None:
@@ -112,17 +112,17 @@ class DualAttnCache(Cache):
 
     @property
     def cache(self) -> CacheGroup:
-        """What the layers keep."""
+        """Caches of the layers."""
         return cache_in(self)
 
 
 def cache_in(past: Cache, new: Callable[[], CacheGroup] | None = None) -> CacheGroup:
-    """What the layers of a model keep, in a cache of transformers.
+    """Caches of a model's layers within a cache of transformers.
 
     Args:
         past: a :class:`DualAttnCache`; or a :class:`transformers.DynamicCache`, which has been given to a model of this
-            library before, or else is empty and is made ready for one.
-        new: makes what an empty cache is to hold.
+            library before, or is empty and is prepared for one.
+        new: builds the caches for an empty one.
 
     Raises:
         TypeError: if it is anything else, or a cache that moves layers to another device.

@@ -21,18 +21,18 @@ from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, re
 __all__ = ["DualAttnCausalLMOutput", "DualAttnForCausalLM"]
 
 NO_LABEL = -100
-"""The label that is not scored, in transformers."""
+"""Label that transformers does not score."""
 
 
 @dataclass
 class DualAttnCausalLMOutput(CausalLMOutputWithPast):
-    """What a causal language model returns.
+    """Output of a causal language model.
 
     Attributes:
         loss: mean cross-entropy of the labels in nats, a scalar.
         logits: ``(B, N, V)``, or of the positions that were asked for.
         past_key_values: the cache that was given, or else a :class:`~dual_attention.hf.cache.DualAttnCache`.
-        hidden_states: what enters each block, and what the output layer reads, ``(B, N, d)`` each.
+        hidden_states: inputs of the blocks and of the output layer, ``(B, N, d)`` each.
         attentions: of each block ``(B, H, N, t + N)``, sensory heads first.
         relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
     """
@@ -70,26 +70,26 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         """Predict the next token at every position.
 
         Args:
-            input_ids: integers ``(B, N)``; with ``past_key_values`` the new tokens alone.
+            input_ids: integers ``(B, N)``; with ``past_key_values`` only the new tokens.
             attention_mask: ``(B, t + N)``; 1 = a real token, 0 = padding, on either side.
             position_ids: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each row.
                 Where they begin anew within a row, without mask and cache, sequences are packed into it, which do not
                 see each other.
-            past_key_values: what is kept of earlier tokens; these are appended. From :meth:`new_cache`, or a
+            past_key_values: cache of earlier tokens, to which these are appended. From :meth:`new_cache`, or a
                 :class:`transformers.DynamicCache` that was empty when it first came.
             inputs_embeds: not taken.
             labels: ``(B, N)``, the tokens themselves, -100 where they are not scored. They are shifted here: the
                 prediction at a position is for the label after it.
             use_cache: by default as the config says, where it can be of use: in evaluation mode and without gradients.
             output_attentions: return attention weights and relations, which are built for it.
-            output_hidden_states: return what enters each block, too.
+            output_hidden_states: return the inputs of the blocks, too.
             return_dict: False returns a tuple.
-            logits_to_keep: how many of the last positions' logits, 0 = all; or which positions'.
-            num_items_in_batch: what the sum of the loss is divided by, instead of the number of scored labels.
+            logits_to_keep: number of last positions to return logits of, 0 = all; or the positions.
+            num_items_in_batch: divisor of the summed loss, instead of the number of scored labels.
 
         Raises:
             TypeError, ValueError: as :meth:`LanguageModel.forward
-                <dual_attention.language_models.LanguageModel.forward>`, or for arguments that do not go together.
+                <dual_attention.language_models.LanguageModel.forward>`, or for arguments that exclude one another.
         """
         input_ids = self._check(input_ids, inputs_embeds, past_key_values)
         maps, states, traced = self._traced(output_attentions, output_hidden_states)
@@ -125,7 +125,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
 
     def _check(self, input_ids: Tensor | None, inputs_embeds: Tensor | None, past: Any) -> Tensor:
         if inputs_embeds is not None:
-            raise ValueError("inputs_embeds: this model takes token ids alone, as input_ids")
+            raise ValueError("inputs_embeds: this model takes only token ids, as input_ids")
         if input_ids is None:
             raise ValueError("input_ids: expected token ids, got None")
         if past is not None:
@@ -167,7 +167,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         batch_size: int,
         max_cache_length: int,
     ) -> Any:
-        """Called by ``generate``; all kinds of cache that are understood hold the same."""
+        """Called by ``generate``; all supported kinds of cache hold the same."""
         implementation = generation_config.cache_implementation
         if implementation not in (None, "dynamic"):
             raise ValueError(f"cache_implementation: this model has a cache of its own, got {implementation!r}")
@@ -206,12 +206,12 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
 
 
 def shifted(labels: Tensor | None) -> Tensor | None:
-    """For each position the label after it, ``(B, N)``; none for the last."""
+    """Label after each position, ``(B, N)``; none for the last."""
     return None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_LABEL)
 
 
 def packed_segments(position_ids: Tensor) -> Tensor | None:
-    """Which of the sequences packed into a row each token belongs to, ``(B, N)``, or None if there is one in each."""
+    """Number ``(B, N)`` of each token's sequence among those packed into a row; None if each row has one."""
     begins = position_ids[:, 1:] != position_ids[:, :-1] + 1
     if not torch.compiler.is_compiling() and not bool(begins.any()):
         return None

@@ -1,4 +1,4 @@
-"""Language models from one format into another.
+"""Conversion of language models from one format into another.
 
 ==========================  ===================================================================================
 this library                a :class:`~dual_attention.language_models.LanguageModel` and its configuration, a
@@ -40,15 +40,15 @@ Format = Literal["hub", "transformers"]
 
 
 def to_transformers_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names as :class:`~dual_attention.hf.causal_lm.DualAttnForCausalLM` has them, from those of any of the formats."""
+    """State dict with the names of :class:`.DualAttnForCausalLM`, from the names of any of the formats."""
     return {PREFIX + name: tensor for name, tensor in to_language_state_dict(state_dict).items()}
 
 
 def to_hub(model: LanguageModel | DualAttnForCausalLM, config: LanguageModelConfig | None = None) -> HubLanguageModel:
-    """The same model as one of the hub's, in the mode it is in; parameters are shared.
+    """The same model as one of the hub's, in the same mode; parameters are shared.
 
     Args:
-        config: of a model of this library; others know it.
+        config: of a model of this library; others have their own.
 
     Raises:
         ValueError: if a model of this library comes without its configuration, or with that of another.
@@ -59,10 +59,10 @@ def to_hub(model: LanguageModel | DualAttnForCausalLM, config: LanguageModelConf
 def to_transformers(
     model: LanguageModel | HubLanguageModel, config: LanguageModelConfig | None = None, **more: Any
 ) -> DualAttnForCausalLM:
-    """The same model for transformers, in the mode it is in; it owns ``model``, whose parameters are shared.
+    """The same model for transformers, in the same mode; it owns ``model``, whose parameters are shared.
 
     Args:
-        config: of a model of this library; one of the hub's knows it.
+        config: of a model of this library; one of the hub's has its own.
         more: further arguments of :class:`~dual_attention.hf.configuration.DualAttnConfig`, such as ``eos_token_id``.
 
     Raises:
@@ -91,7 +91,7 @@ def convert_checkpoint(
 
     Raises:
         OSError, TypeError, ValueError: as :func:`load_language_model`.
-        ValueError: if ``to`` is none of the formats.
+        ValueError: if ``to`` is not one of the formats.
     """
     if to not in ("hub", "transformers"):
         raise ValueError(f"to: expected 'hub' or 'transformers', got {to!r}")
@@ -130,17 +130,17 @@ def _check_fit(model: LanguageModel, config: LanguageModelConfig) -> None:
 
 
 def _plain(model: HubLanguageModel) -> LanguageModel:
-    """The same modules in an object of this library's class."""
+    """The same modules in a model of this library's class."""
     kind = DualAttnTransformerLM if isinstance(model, DualAttnTransformerLM) else TransformerLM
-    return _moved(model, model.language_config.build("meta"), kind)
+    return _with_layers_of(model, model.language_config.build("meta"), kind)
 
 
 def _hub_model(model: LanguageModel, config: LanguageModelConfig) -> HubLanguageModel:
     kind = {"dat": DualAttnTransformerLM_HFHub, "transformer": TransformerLM_HFHub}[config.model]
-    return _moved(model, kind(**config.arguments(), device="meta"), kind)
+    return _with_layers_of(model, kind(**config.arguments(), device="meta"), kind)
 
 
-def _moved(model: Any, empty: Any, kind: type[Any]) -> Any:
+def _with_layers_of(model: Any, empty: Any, kind: type[Any]) -> Any:
     """``empty``, with the layers and tables of ``model``."""
     assert isinstance(empty, kind)
     empty.layers, empty.rope = model.layers, model.rope

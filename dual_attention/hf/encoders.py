@@ -44,9 +44,9 @@ class _Encoder(OwnsModel):
         output_attentions: bool | None,
         output_hidden_states: bool | None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """What the head reads, and hidden states and attention weights as far as they are asked for."""
+        """Input of the head, and hidden states and attention weights as requested."""
         if inputs_embeds is not None:
-            raise ValueError("inputs_embeds: this model takes token ids alone, as input_ids")
+            raise ValueError("inputs_embeds: this model takes only token ids, as input_ids")
         if input_ids is None:
             raise ValueError("input_ids: expected token ids, got None")
         if token_type_ids is not None and not self._body.n_token_types and not bool(token_type_ids.any()):
@@ -108,7 +108,7 @@ class DualAttnForMaskedLM(_Encoder):
             labels: ``(B, L)``, the token that belongs at each place, -100 where none is to be predicted.
             output_attentions, output_hidden_states: return attention weights, sensory heads first, and hidden states.
             return_dict: False returns a tuple.
-            num_items_in_batch: what the sum of the loss is divided by, instead of the number of scored labels.
+            num_items_in_batch: divisor of the summed loss, instead of the number of scored labels.
 
         Returns:
             Logits ``(B, L, V)``, and with labels the loss.

@@ -1,4 +1,4 @@
-"""Where the files of a checkpoint are: in a folder, or on the Hugging Face hub."""
+"""Files of a checkpoint, in a folder or on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ REACHED_WITHIN = 5.0
 
 
 class CheckpointFiles:
-    """The files of one checkpoint, found by name; those on the hub are fetched when they are asked for.
+    """The files of one checkpoint, found by name; files on the hub are fetched when they are needed.
 
-    Whether the hub can be reached is asked once, not for half a minute as :func:`huggingface_hub.hf_hub_download` does;
-    if it cannot, files are those of its cache on this machine. A folder needs no huggingface_hub.
+    The hub is asked once whether it can be reached, since :func:`huggingface_hub.hf_hub_download` tries for half a
+    minute for every file that is not cached. If it cannot, files come from its cache on this machine. To read a folder
+    huggingface_hub is not needed.
 
     Args:
         name_or_path: a folder, or else the name of a repository on the hub, such as ``"user/model"``.
@@ -53,7 +54,7 @@ class CheckpointFiles:
         return self._find(filename, needed=True)
 
     def find_cached(self, filename: str) -> Path | None:
-        """As :meth:`find`, but None as well if the hub cannot be reached."""
+        """As :meth:`find`, but also None if the hub cannot be reached."""
         return self._find(filename, needed=False)
 
     def _find(self, filename: str, *, needed: bool) -> Path | None:
@@ -99,7 +100,7 @@ class CheckpointFiles:
         )
 
     def _why_unreachable(self, filename: str) -> Exception | None:
-        """What keeps the hub from being reached, asked about this file if none was asked about before."""
+        """Error that keeps the hub from being reached, if any; the hub is asked once, about the first file."""
         if self._asked or self._download.get("local_files_only"):
             return self._unreachable
         hub = require("huggingface_hub", extra="hf")
@@ -123,7 +124,7 @@ class CheckpointFiles:
         return self._unreachable
 
     def config(self) -> dict[str, Any]:
-        """What ``config.json`` holds.
+        """Contents of ``config.json``.
 
         Raises:
             FileNotFoundError: if there is none.

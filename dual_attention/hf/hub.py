@@ -1,7 +1,7 @@
-"""Language models that are loaded from the Hugging Face hub, and saved for it, in the published package's format.
+"""Language models loaded from the Hugging Face hub and saved for it, in the published package's format.
 
 A folder, or a repository on the hub, holds ``config.json`` with the constructor's arguments and ``model.safetensors``
-with the state dict, tensors of several names once. This needs huggingface_hub and safetensors alone; for transformers,
+with the state dict, tensors of several names once. This needs only huggingface_hub and safetensors; for transformers,
 see :mod:`dual_attention.hf.causal_lm`.
 """
 
@@ -20,7 +20,7 @@ from torch import nn
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig
 from .files import CheckpointFiles
-from .weights import filled, load_weights
+from .weights import checkpoint_weights, filled
 
 __all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"]
 
@@ -34,7 +34,7 @@ class HubLanguageModel(
     pipeline_tag="text-generation",
     tags=["dual-attention"],
 ):
-    """What makes a language model one of the hub: ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
+    """A language model of the hub, with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
 
     _kind: Literal["dat", "transformer"]
 
@@ -42,7 +42,7 @@ class HubLanguageModel(
         model = super().__new__(cls, *args, **kwargs)
         try:
             given = inspect.signature(cls.__init__).bind(model, *args, **kwargs).arguments
-        except TypeError:  # the constructor will say so; copies are made without arguments, and get this from theirs
+        except TypeError:  # the constructor reports it; copies are made without arguments, and copy this attribute
             return model
         # Copied now: the caller's dicts may change.
         model._hub_mixin_config = {
@@ -52,9 +52,9 @@ class HubLanguageModel(
 
     @property
     def hub_config(self) -> dict[str, Any]:
-        """What ``config.json`` holds: all arguments of the published class, and of ours those off their defaults.
+        """Contents of ``config.json``: all arguments of the published class, and ours that differ from their defaults.
 
-        The published package can read it as long as there are none of the latter.
+        The published package can read it as long as none of ours do.
 
         Raises:
             TypeError: if an argument cannot be written as JSON.
@@ -144,7 +144,7 @@ class HubLanguageModel(
         except (TypeError, ValueError) as error:
             message = f"{files.name}: config.json does not hold arguments of {cls.__name__} ({error})"
             raise type(error)(message) from error
-        weights = load_weights(files)
+        weights = checkpoint_weights(files)
         with torch.device("meta" if strict else map_location):
             model = cls(**config.arguments(), dtype=dtype)
         filled(cast(nn.Module, model), weights, source=files.name, device=map_location, strict=strict).eval()

@@ -1,6 +1,6 @@
 """Trained models of this library from any folder or name on the hub, in either format.
 
-A folder of the hub's format needs safetensors alone, a name on the hub huggingface_hub as well, and encoders and image
+A folder of the hub's format needs only safetensors, a name on the hub huggingface_hub as well, and encoders and image
 classifiers, which are in transformers' format, transformers.
 """
 
@@ -17,7 +17,7 @@ from .._extras import require
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
 from .files import CheckpointFiles
-from .weights import Weights, filled, load_weights
+from .weights import Weights, checkpoint_weights, filled
 
 __all__ = ["LoadedLanguageModel", "LoadedModel", "language_config", "load_language_model", "load_model"]
 
@@ -56,7 +56,7 @@ def load_language_model(
 ) -> LoadedLanguageModel:
     """Load a language model of either format, from a folder or the hub, as one of this library, in evaluation mode.
 
-    transformers is not needed, whichever it is.
+    transformers is not needed for either.
 
     Args:
         device: of the model; on ``"meta"`` weights are compared with the model by name and shape, but not read.
@@ -90,7 +90,7 @@ def load_model(
 
 
 def _fill(model: Any, files: CheckpointFiles, device: torch.device | str) -> tuple[Any, Weights]:
-    weights = load_weights(files, meta=torch.device(device).type == "meta").named_as_ours()
+    weights = checkpoint_weights(files, meta=torch.device(device).type == "meta").named_as_ours()
     return filled(model, weights, source=files.name, device=device).eval(), weights
 
 

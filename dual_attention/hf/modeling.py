@@ -1,4 +1,4 @@
-"""What the models for transformers share: they own a model of this library, as ``self.model``."""
+"""Base of the models for transformers, which own a model of this library as ``self.model``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["OwnsModel", "attentions_of", "padding_mask_from", "relations_of"]
 class OwnsModel(WritesLoader, PreTrainedModel):
     """A model of this library for transformers.
 
-    ``attn_implementation="sdpa"``, the default, computes attention as this library does by itself: fused, or by
-    whatever is fastest for the sizes at hand. ``"eager"`` builds attention weights and relations as well.
+    ``attn_implementation="sdpa"``, the default, computes attention as this library does: fused, or by the
+    fastest form for the sizes at hand. ``"eager"`` builds attention weights and relations as well.
 
     Args:
         config: its ``build`` makes the model.
-        model: one that is there already, of that configuration, which is taken as it is.
+        model: an existing one of that configuration, used as it is.
     """
 
     config: ModelConfig
@@ -57,12 +57,12 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         return self.config.build()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
-        """Name of a tied parameter -> the one it is tied to; not embeddings alone, and whatever the config says."""
+        """Name of a tied parameter -> the one it is tied to; not only embeddings, and whatever the config says."""
         return dict(self._tied_weights_keys or {})
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """Draw what no checkpoint has filled, as the model itself does."""
+        """Draw initial weights as the model itself does, where no checkpoint gave any."""
         if self._drawn:  # by the constructor of the model
             return
         with guard_torch_init_functions():
@@ -102,7 +102,7 @@ class OwnsModel(WritesLoader, PreTrainedModel):
 
 @torch.no_grad()
 def fill_tables(model: nn.Module) -> None:
-    """Compute again the tables that are in no state dict: loading leaves them without values."""
+    """Compute the tables that no state dict holds, which loading leaves without values."""
     for module in model.modules():
         if isinstance(module, RotaryPositionalEncoding):
             device = module.freqs_cos.device
@@ -113,14 +113,14 @@ def fill_tables(model: nn.Module) -> None:
 
 
 def padding_mask_from(attention_mask: Tensor | None, x: Tensor | None, earlier: int = 0) -> Tensor | None:
-    """The mask of this library, boolean ``(B, t + N)``; None if nothing is padding.
+    """Padding mask of this library, boolean ``(B, t + N)``; None if nothing is padding.
 
     Args:
         x: tokens ``(B, N)``.
         earlier: t, those in a cache.
 
     Raises:
-        ValueError: if the mask has another shape, as one of pairs has.
+        ValueError: if the mask has another shape, such as that of pairs.
     """
     if attention_mask is None or x is None:
         return None
@@ -157,11 +157,11 @@ def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor
 
 
 def states_of(trace: Any) -> tuple[Tensor, ...]:
-    """What enters each block, and last, as transformers has it, what leaves the model's last normalisation."""
+    """Inputs of the blocks, and last, as in transformers, the output of the final normalisation."""
     return (*trace.states[:-1], trace.hidden)
 
 
 def output_of(output: Any, return_dict: bool | None, config: Mapping[str, Any] | ModelConfig) -> Any:
-    """The output as it is, or as a tuple if that is asked for."""
+    """The output itself, or as a tuple if requested."""
     wanted = getattr(config, "return_dict", True) if return_dict is None else return_dict
     return output if wanted else output.to_tuple()

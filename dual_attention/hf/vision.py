@@ -57,7 +57,7 @@ class DualAttnForImageClassification(OwnsModel):
                 numbers, floating point.
             output_attentions: return attention weights, of sensory heads, then of relational ones; of the class token
                 and the patches.
-            output_hidden_states: return what enters each block, and what is pooled.
+            output_hidden_states: return the inputs of the blocks, and that of the pooling.
             return_dict: False returns a tuple.
 
         Returns:

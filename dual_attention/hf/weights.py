@@ -1,4 +1,4 @@
-"""Weights of a checkpoint: read, with names as this library has them, and fitted to a model.
+"""Weights of a checkpoint: reading them, giving them this library's names, and fitting them to a model.
 
 Files keep a tensor with several names once. safetensors holds it under one of them, and its metadata, or the model that
 is to be filled, knows the others: in published checkpoints the token embedding is the output matrix, the symbol
@@ -21,9 +21,9 @@ from .files import CheckpointFiles, first_line
 
 __all__ = [
     "Weights",
+    "checkpoint_weights",
     "filled",
     "fit_state_dict",
-    "load_weights",
     "read_weights",
     "shared_names",
     "to_language_state_dict",
@@ -37,10 +37,10 @@ _FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bi
 
 
 class Weights(NamedTuple):
-    """What files of weights hold.
+    """Contents of files of weights.
 
     Attributes:
-        tensors: by name, each under one name at least.
+        tensors: by name, each under at least one.
         aliases: further name -> name in ``tensors``, as far as the files tell.
         files: they were read from.
     """
@@ -51,26 +51,26 @@ class Weights(NamedTuple):
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of most floating-point tensors, float32 if there are none."""
+        """Dtype of most floating-point tensors, float32 if there are none."""
         dtypes = [tensor.dtype for tensor in self.tensors.values() if tensor.is_floating_point()]
         return max(dict.fromkeys(dtypes), key=dtypes.count, default=torch.float32)
 
     def named_as_ours(self) -> Weights:
-        """The same with names as this library's models have them, if they are those of models for transformers."""
+        """The same weights with this library's names, if the names are those of models for transformers."""
         aliases = {name.removeprefix(PREFIX): kept.removeprefix(PREFIX) for name, kept in self.aliases.items()}
         return Weights(to_language_state_dict(self.tensors), aliases, self.files)
 
 
 def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names as this library's models have them, from those of any of the formats."""
+    """State dict with the names of this library's models, from the names of any of the formats."""
     return {clean_name(name).removeprefix(PREFIX): tensor for name, tensor in state_dict.items()}
 
 
-def load_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
+def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
     """The weights of a checkpoint, from safetensors if it has them.
 
     Args:
-        meta: their shapes and dtypes alone, as tensors on the meta device.
+        meta: only their shapes and dtypes, as tensors on the meta device.
 
     Raises:
         FileNotFoundError: if it has none.
@@ -105,13 +105,13 @@ def _shards_of(index: Path) -> list[str]:
 
 
 def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
-    """The weights in one file: safetensors, or what ``torch.save`` wrote, if it holds nothing but data.
+    """Weights of one file: safetensors, or a file of ``torch.save`` that holds nothing but data.
 
-    A training checkpoint, with the weights beside the state of an optimiser, will do as well. Prefixes that
-    ``torch.compile`` and ``DistributedDataParallel`` put before names are taken away.
+    A training checkpoint, with the weights beside the state of an optimiser, works as well. Prefixes that
+    ``torch.compile`` and ``DistributedDataParallel`` put before names are removed.
 
     Args:
-        meta: shapes and dtypes alone, as tensors on the meta device; of safetensors nothing else is read then.
+        meta: only shapes and dtypes, as tensors on the meta device; of safetensors nothing else is read then.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -141,7 +141,7 @@ def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
 
 
 def _unsafe_names(path: Path) -> list[str]:
-    """What a file of torch.save refers to beside data, without reading it; nothing for files of another kind."""
+    """Names other than data that a file of torch.save refers to, without reading it; none for files of another kind."""
     try:
         return sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
     except Exception:  # it is no such file, or damaged
@@ -178,7 +178,7 @@ def _shaped(part: Any) -> Tensor:
 
 
 def clean_name(name: str) -> str:
-    """The name of a parameter without what wrappers of a model put into it."""
+    """Name of a parameter without the prefixes of wrappers of a model."""
     return name.replace("_orig_mod.", "").removeprefix("module.")
 
 
@@ -195,7 +195,7 @@ def _state_dict_in(saved: Any) -> Mapping[str, Tensor] | None:
 
 
 def shared_names(model: nn.Module) -> list[list[str]]:
-    """The names in the state dict of a model, those of one tensor together."""
+    """Names in the state dict of a model, grouped by tensor."""
     groups: dict[int, list[str]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         groups.setdefault(id(tensor), []).append(name)
@@ -207,7 +207,7 @@ def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: b
 
     Args:
         source: where the weights come from, for messages.
-        strict: False leaves out what the model does not have, and keeps what the weights lack as it is.
+        strict: False leaves out weights that the model does not have, and keeps its own where the weights lack one.
 
     Raises:
         ValueError: if weights are missing, there are others, or some have another shape, all of which the message
@@ -218,33 +218,39 @@ def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: b
     for name, kept in weights.aliases.items():
         if name in wanted and kept in tensors:
             tensors.setdefault(name, tensors[kept])
-    problems: list[str] = []
-    for names in shared_names(model):
-        there = [name for name in names if name in tensors]
-        if not there:
-            continue
-        first = tensors[there[0]]
-        differing = [name for name in there[1:] if not _same(first, tensors[name])]
-        if differing:
-            problems.append(f"of different values, though the model has one: {_listed([there[0], *differing])}")
-        tensors.update((name, first) for name in names if name not in tensors)
-
-    missing = [name for name in wanted if name not in tensors]
-    unexpected = [name for name in tensors if name not in wanted]
-    misshapen = [
-        f"{name} {tuple(tensors[name].shape)}, expected {tuple(parameter.shape)}"
-        for name, parameter in wanted.items()
-        if name in tensors and tensors[name].shape != parameter.shape
-    ]
-    if strict and missing:
-        problems.append(f"missing: {_listed(missing)}")
-    if strict and unexpected:
-        problems.append(f"unexpected: {_listed(unexpected)}")
-    if misshapen:
-        problems.append(f"of another shape: {_listed(misshapen)}")
+    problems = [*_share(tensors, shared_names(model)), *_misfits(tensors, wanted, strict=strict)]
     if problems:
         raise ValueError(f"{source}: the weights do not fit {type(model).__name__}. " + "; ".join(problems))
     return {name: tensors[name] for name in wanted if name in tensors}
+
+
+def _share(tensors: dict[str, Tensor], groups: list[list[str]]) -> list[str]:
+    """Give each tensor all its names, and list groups of names with different values."""
+    problems = []
+    for names in groups:
+        found = [name for name in names if name in tensors]
+        if not found:
+            continue
+        first = tensors[found[0]]
+        differing = [name for name in found[1:] if not _same(first, tensors[name])]
+        if differing:
+            problems.append(f"of different values, though the model has one: {_listed([found[0], *differing])}")
+        tensors.update((name, first) for name in names if name not in tensors)
+    return problems
+
+
+def _misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, strict: bool) -> list[str]:
+    """Lists of missing, unexpected and misshapen tensors; without ``strict`` only of the last."""
+    misfits = {
+        "missing": [name for name in wanted if strict and name not in tensors],
+        "unexpected": [name for name in tensors if strict and name not in wanted],
+        "of another shape": [
+            f"{name} {tuple(tensors[name].shape)}, expected {tuple(parameter.shape)}"
+            for name, parameter in wanted.items()
+            if name in tensors and tensors[name].shape != parameter.shape
+        ],
+    }
+    return [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
 
 
 def _same(first: Tensor, second: Tensor) -> bool:
@@ -259,9 +265,9 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 def filled(
     model: ModelT, weights: Weights, *, source: str, device: torch.device | str = "cpu", strict: bool = True
 ) -> ModelT:
-    """The model with these weights, on a device; one on the meta device gets its memory there.
+    """The model filled with these weights, on a device; a model on the meta device gets its memory there.
 
-    On ``device="meta"`` weights are compared with the model by name and shape alone.
+    On ``device="meta"`` weights are compared with the model only by name and shape.
 
     Raises:
         ValueError: as :func:`fit_state_dict`.

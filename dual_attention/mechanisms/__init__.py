@@ -3,29 +3,47 @@
 A mechanism is a composition, not a class::
 
     GeneralAttention(score, align, select=..., message=...)      one attention
-    MultiHead(attention, d_model, n_heads)                       heads of it
+    MultiHead(attention, d_model, n_heads)                       several heads of it
     MultiHop(attention, hops)                                    several in a row
 
-:mod:`.recipes` names those that the field knows. Relational attention is one of them: its message is a relation and a
-symbol, where that of self-attention is the sender's features. After Brauwers & Frasincar 2023, "A General Survey on
-Attention Mechanisms in Deep Learning" (arXiv 2203.14263).
+====================  =================================================================================================
+Score                 :class:`Dot`, :class:`General`, :class:`BiasedGeneral`, :class:`ActivatedGeneral`,
+                      :class:`Additive`, :class:`BoundedAdditive`, :class:`Product`, :class:`Trilinear`,
+                      :class:`Cosine`, :class:`Euclidean`, :class:`Location`, :class:`KeyOnly`
+Align                 :class:`Softmax`, :class:`Sparsemax`, :class:`Entmax`, :class:`Sigmoid`, :class:`Elementwise`,
+                      :class:`Uniform`, :class:`Hard`
+Select                :class:`MonotonicWindow`, :class:`PredictiveWindow`, :class:`ReinforcedSubset` (with
+                      :class:`SubsetSampler`)
+Message               :class:`ValueMessage`, :class:`FeatureMessage`, :class:`PairwiseMessage`,
+                      :class:`RelationalMessage` (with :class:`Relation`)
+Query, if not given   :class:`SelfQuery`, :class:`LearnedQuery`, :class:`ConstantQuery`
+Composition           :class:`GeneralAttention`, :class:`MultiHead`, :class:`MultiHop`; by name in :mod:`.recipes`
+Architectures         co-attention, hierarchies, capsules and others, of several attentions: :mod:`.architectures`
+====================  =================================================================================================
+
+Relational attention is one composition among them: its message is a relation and a symbol, where that of self-attention
+is the sender's features. After Brauwers & Frasincar 2023, "A General Survey on Attention Mechanisms in Deep Learning"
+(arXiv 2203.14263).
 """
 
 from . import recipes
 from .alignments import Align, Elementwise, Entmax, Hard, Sigmoid, Softmax, Sparsemax, Uniform
-from .capsules import CapsuleAttention, CapsuleOutput
-from .coattention import (
+from .architectures.capsules import CapsuleAttention, CapsuleOutput
+from .architectures.coattention import (
     AlternatingCoAttention,
     CoAttentionOutput,
     InteractiveCoAttention,
     MultiGrainedCoAttention,
     MultiGrainedOutput,
     ParallelCoAttention,
-    ScoreFactory,
 )
-from .directional import DirectionalSelfAttention, FusionGate, ReinforcedSelfAttention, ReinforcedSelfAttentionOutput
-from .general import GeneralAttention, GeneralAttentionOutput
-from .hierarchical import (
+from .architectures.directional import (
+    DirectionalSelfAttention,
+    FusionGate,
+    ReinforcedSelfAttention,
+    ReinforcedSelfAttentionOutput,
+)
+from .architectures.hierarchical import (
     AttentionViaAttention,
     AttentionViaAttentionOutput,
     HierarchicalAttention,
@@ -35,8 +53,11 @@ from .hierarchical import (
     SocialContextualAttention,
     SocialContextualOutput,
 )
-from .hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
-from .location_aware import LocationAwareAttention, LocationAwareOutput
+from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
+from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
+from .architectures.parts import ScoreFactory
+from .architectures.rotatory import RotatoryAttention, RotatoryOutput
+from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import (
     FeatureMessage,
     Message,
@@ -50,7 +71,6 @@ from .messages import (
 from .multi_head import MultiHead
 from .queries import ConstantQuery, LearnedQuery, SelfQuery
 from .relations import Relation, RelationalMessage, RelationalMessages
-from .rotatory import RotatoryAttention, RotatoryOutput
 from .scores import (
     ActivatedGeneral,
     Additive,

@@ -1,4 +1,4 @@
-"""Parameters of mechanisms, with an axis of heads in front if there are several, drawn as all of them are."""
+"""Initial parameters of mechanisms, with an axis of heads in front if there are several."""
 
 from __future__ import annotations
 

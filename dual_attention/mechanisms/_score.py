@@ -1,4 +1,4 @@
-"""What a score is: a function of query and key, which may have a form as inner products.
+"""Scores: functions of query and key, some of which can be written as inner products.
 
 Shapes: as in :mod:`.scores`.
 """
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-__all__ = ["Factors", "Score", "describe"]
+__all__ = ["Factors", "Score", "describe_score"]
 
 Factors = tuple[Tensor, Tensor, float]
 """Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
@@ -35,9 +35,9 @@ class Score(nn.Module, ABC):
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
         """Vectors and a number such that scores are inner products: ``scale <q, k>`` for ``(q, k, scale)``.
 
-        None where scores are no inner products, or not exactly enough in the type of the vectors. Relations by scores
-        with factors are summed under attention without being built. Implemented by a class beside its ``forward``; one
-        that replaces ``forward`` alone has none.
+        None where scores are not inner products, or not exactly enough in the dtype of the vectors. Relations by scores
+        with factors are summed under attention without being built. A class implements this beside its ``forward``; a
+        subclass that replaces only ``forward`` has none.
         """
         return None
 
@@ -53,7 +53,7 @@ class Score(nn.Module, ABC):
         return query
 
 
-def describe(score: Score, **settings: object) -> str:
+def describe_score(score: Score, **settings: object) -> str:
     """Settings for the representation of a score, with its heads if it has any."""
     if score.heads is not None:
         settings["heads"] = score.heads

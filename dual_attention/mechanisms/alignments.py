@@ -1,4 +1,4 @@
-"""Alignments as modules, which know whether they train: over :mod:`dual_attention.functional.alignments`."""
+"""Alignments as modules, which know whether they are training: over :mod:`dual_attention.functional.alignments`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Spar
 
 
 class Align(nn.Module, ABC):
-    """From scores to weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``, and give masked keys zero.
+    """Turns scores into weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``; masked keys get zero.
 
     Args:
         temperature: positive; divides the scores.
@@ -57,7 +57,7 @@ class Softmax(Align):
 
 
 class Uniform(Align):
-    """The same weight for all that may be attended: the ablation of an alignment, see :func:`.uniform_alignment`."""
+    """The same weight for every key that may be attended, the ablation of alignment, see :func:`.uniform_alignment`."""
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
@@ -189,7 +189,7 @@ class Sigmoid(Align):
 
 
 class Elementwise(Align):
-    """Activated scores, each by itself, see :func:`.masked_activation`.
+    """Scores under an elementwise activation, see :func:`.masked_activation`.
 
     Args:
         activation: an elementwise function, or its name in :data:`dual_attention.functional.ACTIVATIONS`.

@@ -1,4 +1,4 @@
-"""Where the general module runs on the library's operations: the dot product under softmax.
+"""The general module on the library's fused operations: the dot product under softmax.
 
 Shapes: as in :mod:`.general`.
 """
@@ -15,7 +15,7 @@ from .relations import RelationalMessages
 from .scores import Dot, Score
 
 
-def fused(
+def fused_context(
     score: Score,
     align: Align,
     query: Tensor,
@@ -25,7 +25,7 @@ def fused(
     bias: Tensor | None,
     dropout: float,
 ) -> Tensor | None:
-    """Context ``(..., L, d_v)`` without weights, or None where this is not what fused operations compute."""
+    """Context ``(..., L, d_v)`` without weights, or None where fused operations do not compute this."""
     if type(score) is not Dot or type(align) is not Softmax or query.shape[-1] != key.shape[-1]:
         return None
     scale = score.scale_of(query.shape[-1]) / align.temperature

@@ -5,6 +5,7 @@ Shapes: B batch, L queries, S keys, d_q, d_k, d_v widths; ``...`` any number of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from .._layers.inputs import check_dropout
 from ..functional.alignments import Alignment
 from ..functional.masks import MaskPattern, require_boolean
 from .alignments import Align, Hard, Softmax
-from .fused import fused
+from .fused import fused_context
 from .messages import Message, Messages, ValueMessage
 from .scores import Score
 from .selections import Select, Selection
@@ -29,17 +30,18 @@ LARGEST_DENSE = 256 * 256
 BLOCK = 128
 """Queries in such a block."""
 
-Parts = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+Received = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+"""Context, weights, log-probability and entropy of some queries."""
 
 
 class GeneralAttentionOutput(NamedTuple):
-    """What attention returns.
+    """Output of attention.
 
     Attributes:
         context: ``(..., L, d_v)``, in the type of the values; zero for a query with nothing to attend.
         weights: ``(..., L, S)``, or with a score of features ``(..., L, S, d_v)``, before dropout, or None.
         log_prob, entropy: of keys that were drawn, see :class:`.Alignment`; None if none were.
-        selection: what a selection returned, see :class:`.Selection`; None without one.
+        selection: see :class:`.Selection`; None without one.
     """
 
     context: Tensor
@@ -55,16 +57,16 @@ class GeneralAttention(nn.Module):
     Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls
 
     The dot product under softmax with shared values, or with relations that are inner products (see
-    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for. Everything else builds scores, and for
-    long sequences only those of a block of queries at a time, again in the backward pass.
+    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for. Everything else builds scores, for
+    long sequences only those of a block of queries at a time, and again in the backward pass.
 
     Args:
         score: compares a query with keys.
-        align: makes weights of scores; by default :class:`Softmax`.
-        query: makes queries of the keys, where the caller gives none.
-        select: hides keys from a query before it aligns itself.
-        message: what is carried; by default the values, or the keys where no values are given.
-        dropout: rate on the weights while training; what is left is scaled up and not normalised again.
+        align: turns scores into weights; by default :class:`Softmax`.
+        query: makes queries from the keys, where the caller gives none.
+        select: hides keys from a query before the alignment.
+        message: carried under the weights; by default the values, or the keys where no values are given.
+        dropout: rate on the weights while training; the rest is scaled up and not normalised again.
         block: queries in a block; by default all up to 256 x 256 pairs, 128 beyond.
     """
 
@@ -118,7 +120,7 @@ class GeneralAttention(nn.Module):
         """Attend from each query to the keys.
 
         Args:
-            query: ``(..., L, d_q)``; None where queries are made of the keys, or the score takes none.
+            query: ``(..., L, d_q)``; None where queries are made from the keys, or the score takes none.
             key: ``(..., S, d_k)``; None means the query: self-attention.
             value: for the message; shared values are ``(..., S, d_v)``, and None means the key.
             attn_mask: boolean, ``(L, S)`` or with the scores' axes and broadcastable to ``(..., L, S)``; True = may be
@@ -139,7 +141,7 @@ class GeneralAttention(nn.Module):
         return self.attend(query, key, messages, mask, bias, padding_mask=padding_mask, need_weights=need_weights)
 
     def queries_and_keys(self, query: Tensor | None, key: Tensor | None) -> tuple[Tensor | None, Tensor]:
-        """Queries and keys from what the caller gave; queries are None for a score that takes none."""
+        """Queries and keys from the caller's arguments; queries are None for a score that takes none."""
         if key is None:
             key = query
         if key is None:
@@ -180,7 +182,7 @@ class GeneralAttention(nn.Module):
         padding_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> GeneralAttentionOutput:
-        """What :meth:`forward` does once queries, keys, messages and one mask are there.
+        """Attend with queries, keys, messages and one mask, as :meth:`forward` does once it has them.
 
         Args:
             mask, bias: broadcastable to ``(..., L, S)``, without an axis for features; the mask of heads may be a
@@ -190,36 +192,34 @@ class GeneralAttention(nn.Module):
         selection = None
         if self.select is not None and query is not None:
             selection = self.select(query, key, padding_mask)
-            mask = mask.dense(key.device) if isinstance(mask, MaskPattern) else mask
-            mask = selection.mask if mask is None else mask & selection.mask
-            if selection.bias is not None:
-                bias = selection.bias if bias is None else bias + selection.bias
+            mask, bias = _with_selection(selection, mask, bias, key.device)
         gain = None if selection is None else selection.gain
         n, m = self.scores_shape(query, key)[-2:]
 
         if query is not None and gain is None and not need_weights and self.block is None and m and n:
             dropout = self.dropout if self.training else 0.0
-            context = fused(self.score, self.align, query, key, messages, mask, bias, dropout)
+            context = fused_context(self.score, self.align, query, key, messages, mask, bias, dropout)
             if context is not None:
                 return GeneralAttentionOutput(context, selection=selection)
 
-        def rows_of(rows: slice) -> Parts:
+        def receive(rows: slice) -> Received:
             return self._block(query, key, messages, mask, bias, gain, rows, need_weights)
 
         size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
-        if query is None or size >= n:
-            parts = rows_of(slice(0, n))
-        else:
-            if torch.is_grad_enabled() and isinstance(self.align, Hard) and self.align.generator is not None:
-                raise ValueError(
-                    "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
-                    f"expected None, or block >= {n}"
-                )
-            rows = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-            step = _checkpointed if torch.is_grad_enabled() else (lambda function, part: function(part))
-            blocks = [step(rows_of, part) for part in rows]
-            parts = self._join(blocks)
-        return GeneralAttentionOutput(*parts, selection=selection)
+        received = receive(slice(0, n)) if query is None or size >= n else self._in_blocks(receive, n, size)
+        return GeneralAttentionOutput(*received, selection=selection)
+
+    def _in_blocks(self, receive: Callable[[slice], Received], n: int, size: int) -> Received:
+        """Results for n queries, ``size`` of them at a time; scores are computed again in the backward pass."""
+        rows = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+        if not torch.is_grad_enabled():
+            return self._join([receive(part) for part in rows])
+        if isinstance(self.align, Hard) and self.align.generator is not None:
+            raise ValueError(
+                "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
+                f"expected None, or block >= {n}"
+            )
+        return self._join([checkpoint(receive, part, use_reentrant=False) for part in rows])  # type: ignore[misc]
 
     def _block(
         self,
@@ -231,7 +231,7 @@ class GeneralAttention(nn.Module):
         gain: Tensor | None,
         rows: slice,
         need_weights: bool,
-    ) -> Parts:
+    ) -> Received:
         """Context, weights, log-probability and entropy of some queries."""
         multidim = self.score.multidim
         if isinstance(mask, MaskPattern):
@@ -247,7 +247,7 @@ class GeneralAttention(nn.Module):
         context = messages.receive(dropped, rows, multidim=multidim, mask=mask)
         return context, weights if need_weights else None, aligned.log_prob, aligned.entropy
 
-    def _join(self, blocks: list[Parts]) -> Parts:
+    def _join(self, blocks: list[Received]) -> Received:
         """Blocks of queries as one. Scores of features have one more axis behind that of the queries."""
         last = 1 if self.score.multidim else 0
         context, *others = zip(*blocks, strict=True)
@@ -259,8 +259,15 @@ class GeneralAttention(nn.Module):
         return torch.cat(context, dim=-2), joined[0], joined[1], joined[2]
 
 
-def _checkpointed(function: Any, rows: slice) -> Any:
-    return checkpoint(function, rows, use_reentrant=False)
+def _with_selection(
+    selection: Selection, mask: Tensor | MaskPattern | None, bias: Tensor | None, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    """Mask and bias with those of a selection."""
+    mask = mask.dense(device) if isinstance(mask, MaskPattern) else mask
+    mask = selection.mask if mask is None else mask & selection.mask
+    if selection.bias is None:
+        return mask, bias
+    return mask, selection.bias if bias is None else bias + selection.bias
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
@@ -272,7 +279,7 @@ def _short(x: Tensor) -> str:
 
 
 def check_scores_like(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """The mask or bias itself; an error unless it is ``(L, S)``, or has the scores' axes and broadcasts to them.
+    """The mask or bias itself, if it is ``(L, S)``, or has the scores' axes and broadcasts to them.
 
     Raises:
         TypeError: if a mask is not boolean, or a bias not of floating point.
@@ -299,7 +306,7 @@ def resolve_mask(
     shape: tuple[int, ...],
     device: torch.device,
 ) -> Tensor | None:
-    """The one mask that all make together, broadcastable to scores of ``shape = (..., L, S)``; None if there are none.
+    """One mask from all, broadcastable to scores of ``shape = (..., L, S)``; None if there are none.
 
     Raises:
         TypeError, ValueError: as :func:`check_scores_like`; ``is_causal`` needs L = S.

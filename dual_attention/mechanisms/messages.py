@@ -1,7 +1,7 @@
-"""Messages: what the weights carry from a key to a query.
+"""Messages, which the weights carry from a key to a query.
 
 A message module looks at query, key and value as the caller gave them, and returns :class:`Messages`, which a mechanism
-asks to be summed under its weights, a block of queries at a time. Values are told apart by kind, never by shape.
+sums under its weights, a block of queries at a time. The kind of a value follows from its type, never from its shape.
 
 Shapes: B batch, H heads, G key/value heads, L queries, S keys.
 """
@@ -35,12 +35,12 @@ __all__ = [
 
 
 class Messages(ABC):
-    """What is to be summed under the weights. Subclasses implement :meth:`receive` and :attr:`dtype`."""
+    """Messages to be summed under the weights. Subclasses implement :meth:`receive` and :attr:`dtype`."""
 
     @property
     @abstractmethod
     def dtype(self) -> torch.dtype:
-        """Type of the messages, and of what is received."""
+        """Dtype of the messages and of their sum."""
 
     @abstractmethod
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -48,8 +48,8 @@ class Messages(ABC):
 
         Args:
             weights: ``(..., rows, S)``; with ``multidim`` ``(..., rows, S, d_v)``.
-            rows: which queries these are.
-            mask: what they may attend, boolean, broadcastable to ``(..., rows, S)``.
+            rows: the queries.
+            mask: the keys that they may attend, boolean, broadcastable to ``(..., rows, S)``.
 
         Returns:
             ``(..., rows, d_v)``.
@@ -133,7 +133,7 @@ class PairwiseMessage(Message):
 
 
 class FeatureMessage(Message):
-    """Projected values for each head: what sensory attention carries, and with symbols for values what RCA carries.
+    """Projected values for each head: the message of sensory attention, and with symbols as values that of RCA.
 
     Math: v^h_s = v_s W_v^h
 
@@ -173,7 +173,7 @@ class FeatureMessage(Message):
 
 
 def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
-    """The symbols of pairs with some receivers."""
+    """Symbols of the pairs with some receivers."""
     return symbols if rows == slice(None) else RelativeSymbols(symbols.library, symbols.index[rows])
 
 

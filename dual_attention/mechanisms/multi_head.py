@@ -22,13 +22,13 @@ __all__ = ["MultiHead"]
 
 
 class MultiHead(nn.Module):
-    """Heads of a :class:`GeneralAttention`: each compares projections of its own and carries messages of its own.
+    """Heads of a :class:`GeneralAttention`, each with its own projections to compare and its own messages.
 
     Math: c^h = attend(x W_q^h, y W_k^h, messages^h),  output = concat_h(c^h * gate(x W_g^h)) W_o
 
     Args:
-        attention: what a head does. Its score and alignment see ``(B, H, L, d_k)``; parameters that heads do not share
-            have an axis of heads (``heads=`` of the scores). Its message, if it has one, sees the inputs as they are,
+        attention: of a head. Its score and alignment see ``(B, H, L, d_k)``; parameters that heads do not share
+            have an axis of heads (``heads=`` of the scores). A message of its own sees the inputs as they are
             and has heads.
         d_model: width of the queries' inputs.
         n_heads: H.
@@ -39,10 +39,10 @@ class MultiHead(nn.Module):
         n_kv_heads: heads of keys and values, each serving ``H / n_kv_heads`` (grouped queries); by default H.
         qk_norm: RMS norms of each head's queries and keys, with learned gains shared by heads.
         gate: activation of an output gate, computed from the query, on each feature of each head (sigmoid: Qiu et al.
-            2025, arXiv 2505.06708). With ``"identity"`` it makes of attention what Hadamard relations make of it, which
-            is why gated attention is a control for relations. None for no gate.
+            2025, arXiv 2505.06708). With ``"identity"`` it computes what Hadamard relations compute, which makes gated
+            attention a control for relations. None for no gate.
         bias: in the projections of keys and values.
-        out_proj: whether heads are mixed by ``W_o``; without it they are concatenated.
+        out_proj: mix heads by ``W_o``; without it they are only concatenated.
         d_out: width of the output; by default ``H d_h``.
         out_dropout: rate on the output.
     """
@@ -78,42 +78,30 @@ class MultiHead(nn.Module):
         check_positive(key_dim=self.key_dim, head_dim=self.head_dim, n_kv_heads=self.n_kv_heads)
         if n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads: expected a positive divisor of n_heads={n_heads}, got {n_kv_heads}")
-        if attention.score.heads not in (None, n_heads):
-            raise ValueError(
-                f"attention: its score has {attention.score.heads} heads, expected n_heads={n_heads} or None"
-            )
-        if attention.query is not None:
-            raise ValueError("attention: heads project the caller's queries; expected one without a query of its own")
-        self.attention = attention
-        own = not isinstance(attention.message, ValueMessage)
-        if own and attention.message.heads != n_heads:
-            raise ValueError(f"attention: its message has {attention.message.heads} heads, expected n_heads={n_heads}")
-
+        _check_attention(attention, n_heads)
         takes_query = attention.score.n_queries is None
+        if gate is not None and not takes_query:
+            raise ValueError(f"gate: is computed from queries, which {type(attention.score).__name__} takes none of")
+        if d_out is not None and not out_proj:
+            raise ValueError(f"d_out: needs out_proj=True, got {d_out}")
+        self.attention = attention
         self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False) if takes_query else None
         self.wk = nn.Linear(self.d_key, self.n_kv_heads * self.key_dim, bias=bias)
         self.features = None
-        if not own:
+        if isinstance(attention.message, ValueMessage):
             d_value = self.d_key if d_value is None else d_value
-            sizes = (d_value, n_heads, self.head_dim)
-            self.features = FeatureMessage(*sizes, n_kv_heads=self.n_kv_heads, bias=bias)
+            self.features = FeatureMessage(d_value, n_heads, self.head_dim, n_kv_heads=self.n_kv_heads, bias=bias)
         self.q_norm = nn.RMSNorm(self.key_dim) if qk_norm and takes_query else nn.Identity()
         self.k_norm = nn.RMSNorm(self.key_dim) if qk_norm else nn.Identity()
         self.gate = None if gate is None else activation_function(gate)
-        if gate is not None and not takes_query:
-            raise ValueError(f"gate: is computed from queries, which {type(attention.score).__name__} takes none of")
-        self.wg = nn.Linear(d_model, n_heads * self.head_dim, bias=False) if gate is not None else None
-        if d_out is not None and not out_proj:
-            raise ValueError(f"d_out: needs out_proj=True, got {d_out}")
-        self.wo = None
-        if out_proj:
-            width = n_heads * self.head_dim
-            self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False)
+        width = n_heads * self.head_dim
+        self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
+        self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
         self.out_dropout = nn.Dropout(check_dropout("out_dropout", out_dropout))
 
     @property
     def message(self) -> Message:
-        """What the heads carry."""
+        """Message that the heads carry."""
         return self.attention.message if self.features is None else self.features
 
     def forward(
@@ -152,12 +140,8 @@ class MultiHead(nn.Module):
         check_sequence("key", key, self.d_key)
         batch, m = key.shape[:2]
         k = repeat_heads(self.k_norm(split_heads(self.wk(key), self.n_kv_heads)), self.n_heads)
-        q, n = None, self.attention.score.n_queries or 0
-        if self.wq is not None:
-            if query is None:
-                raise ValueError(f"query: {type(self.attention.score).__name__} compares keys with a query, got None")
-            check_sequence("query", query, self.d_model, batch=(batch,))
-            q, n = self.q_norm(split_heads(self.wq(query), self.n_heads)), query.shape[1]
+        q = self._project_queries(query, batch)
+        n = self.attention.score.n_queries or 0 if q is None else q.shape[-2]
         sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
         mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes)
         bias = check_bias(attn_bias, **sizes)
@@ -170,3 +154,21 @@ class MultiHead(nn.Module):
         if self.wo is not None:
             context = self.wo(context)
         return output._replace(context=self.out_dropout(context))
+
+    def _project_queries(self, query: Tensor | None, batch: int) -> Tensor | None:
+        """Queries of the heads, ``(B, H, L, d_k)``; None for a score that takes none."""
+        if self.wq is None:
+            return None
+        if query is None:
+            raise ValueError(f"query: {type(self.attention.score).__name__} compares keys with a query, got None")
+        check_sequence("query", query, self.d_model, batch=(batch,))
+        return self.q_norm(split_heads(self.wq(query), self.n_heads))
+
+
+def _check_attention(attention: GeneralAttention, n_heads: int) -> None:
+    if attention.score.heads not in (None, n_heads):
+        raise ValueError(f"attention: its score has {attention.score.heads} heads, expected n_heads={n_heads} or None")
+    if attention.query is not None:
+        raise ValueError("attention: heads project the caller's queries; expected one without a query of its own")
+    if not isinstance(attention.message, ValueMessage) and attention.message.heads != n_heads:
+        raise ValueError(f"attention: its message has {attention.message.heads} heads, expected n_heads={n_heads}")

@@ -1,4 +1,4 @@
-"""Where queries come from when the caller gives none (survey 3.3.1)."""
+"""Queries where the caller gives none: made from the keys, learned, or constant (survey 3.3.1)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LearnedQuery(nn.Module):
 
 
 class ConstantQuery(nn.Module):
-    """Queries that are given once and do not learn.
+    """Queries given once, which do not learn.
 
     Args:
         queries: ``(L, d_q)``; kept in the state dict.

@@ -1,8 +1,8 @@
-"""Named mechanisms as compositions: the field's table of contents, each a line that says what it is made of.
+"""Named mechanisms as compositions: the field's table of contents, one line each.
 
 All return :class:`GeneralAttention`, :class:`MultiHead` or :class:`MultiHop`, and are called as those are. Change a
-part by writing the composition. The co-attention and multi-level families are classes, see :mod:`.coattention`,
-:mod:`.rotatory` and :mod:`.hierarchical`.
+part by writing the composition. The families that one composition cannot express are classes, see
+:mod:`.architectures`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from torch import nn
 
 from ..functional.activations import Activation
 from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
+from .architectures.hops import MultiHop, residual
 from .general import GeneralAttention
-from .hops import MultiHop, residual
 from .multi_head import MultiHead
 from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage
@@ -101,12 +101,12 @@ def content_addressing(beta: float = 1.0) -> GeneralAttention:
 
 
 def attentive_pooling(d: int, d_w: int | None = None) -> GeneralAttention:
-    """Yang et al. 2016 (HAN), one level: softmax of a score of the keys alone. Call it with ``None, key``."""
+    """Yang et al. 2016 (HAN), one level: softmax of a score of the keys only. Call it with ``None, key``."""
     return GeneralAttention(KeyOnly(d, d_w))
 
 
 def structured_self_attention(d: int, d_a: int, r: int) -> GeneralAttention:
-    """Lin et al. 2017 (arXiv 1703.03130): r scores of the keys alone, for r contexts.
+    """Lin et al. 2017 (arXiv 1703.03130): r scores of the keys only, for r contexts.
 
     Keep them apart with :func:`dual_attention.functional.structured_attention_penalty`. Call it with ``None, key``.
     """
@@ -114,7 +114,7 @@ def structured_self_attention(d: int, d_a: int, r: int) -> GeneralAttention:
 
 
 def source2token(d: int, activation: Activation | None = None) -> GeneralAttention:
-    """Shen et al. 2017 (arXiv 1709.04696): a score of the keys alone for each feature. Call it with ``None, key``."""
+    """Shen et al. 2017 (arXiv 1709.04696): a score of the keys only for each feature. Call it with ``None, key``."""
     if activation is None:
         return GeneralAttention(KeyOnly(d, d_out=d))
     return GeneralAttention(KeyOnly(d, d_out=d, activation=activation))
@@ -139,7 +139,7 @@ def reinforced_self_attention(d: int, bound: float = 5.0) -> GeneralAttention:
 
 
 def random_synthesizer(length: int) -> GeneralAttention:
-    """Tay et al. 2020 (arXiv 2005.00743), random: scores of places that are parameters, whatever stands there.
+    """Tay et al. 2020 (arXiv 2005.00743), random: scores of places that are parameters, whatever the objects.
 
     Call it with ``None, x`` for sequences of that length.
     """
@@ -185,7 +185,7 @@ def sigmoid_self_attention(d_model: int, n_heads: int) -> MultiHead:
 
 
 def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:
-    """Qiu et al. 2025 (arXiv 2505.06708): what a head received, times a gate that the receiver sets.
+    """Qiu et al. 2025 (arXiv 2505.06708): the output of a head, times a gate that the receiver sets.
 
     The control for relational attention: it has products of receivers and senders too.
     """
@@ -234,7 +234,7 @@ def relational_attention(
         rel_proj_dim: width of one relation's query and key; by default ``d_model // R``. 1 makes Hadamard relations.
         rel_activation: activation of the relations.
         symmetric_rels: one projection for relation queries and keys.
-        symbols: False leaves them out: messages say what holds, and not with whom.
+        symbols: False leaves them out: messages say which relation holds but not with whom.
         relative_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_model)``).
         qk_norm: RMS norms of the queries and keys that select, and of those that relate if they are wider than 1.
         gate: activation of an output gate.
@@ -266,7 +266,7 @@ def hadamard_attention(d_model: int, n_heads: int, width: int | None = None, *, 
 
     Math: a^h_i = sum_j alpha^h_ij W_r^h (x_i W_q^rel * x_j W_k^rel)
 
-    A vector says where two objects agree, so that symbols are not needed to tell relations apart. Without them it is
+    A vector says where two objects agree, so relations can be distinguished without symbols. Without them it is
     self-attention under a linear gate, for which :func:`gated_self_attention` is the control.
 
     Args:

@@ -1,4 +1,4 @@
-"""Relations as scores, and the message that carries them: relational attention as a point of the general space.
+"""Relations as scores, and the message that carries them: relational attention as a case of general attention.
 
 Shapes: B batch, N receivers (queries), M senders (keys), H heads, R relations (the paper's d_r), p width of one
 relation's query and key, d_h width of a head.
@@ -110,7 +110,7 @@ class Relation(nn.Module):
         """Relations of projected receivers and senders, ``(B, N, M, R)``.
 
         Args:
-            mask: for ``"softmax"`` alone, boolean, broadcastable to ``(B, 1, N, M)``.
+            mask: only for ``"softmax"``, boolean, broadcastable to ``(B, 1, N, M)``.
         """
         if self.score.multidim:
             scores = self.score(u.flatten(2), w.flatten(2)).movedim(-1, 1)
@@ -200,7 +200,7 @@ class RelationalMessages(Messages):
 
 
 class RelationalMessage(Message):
-    """What relational attention carries: how two objects compare, and a symbol that names the sender.
+    """The message of relational attention: the relation of two objects, and a symbol that names the sender.
 
     Math: m^h_ij = W_r^h r(x_i, y_j) + W_s^h s_j  (arXiv 2405.16727, Algorithm 1)
 
@@ -210,7 +210,7 @@ class RelationalMessage(Message):
         relation: compares receivers and senders.
         head_dim: d_h, width of a head.
         heads: H; None for a mechanism without heads.
-        d_symbol: width of the symbols; None for messages without symbols, which then say what holds and not with whom.
+        d_symbol: width of the symbols; None for messages without, which say which relation holds but not with whom.
         n_kv_heads: heads that projected symbols have, each serving ``heads / n_kv_heads``; by default H.
         relative: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_symbol)``).
         bias: in the projection of symbols.

@@ -24,7 +24,7 @@ from ..functional import (
 )
 from ..functional.activations import Activation
 from ._parameters import matrix, zeros
-from ._score import Factors, Score, describe
+from ._score import Factors, Score, describe_score
 
 __all__ = [
     "ActivatedGeneral",
@@ -115,7 +115,7 @@ class Additive(Score):
         )
 
     def extra_repr(self) -> str:
-        return describe(self, d_w=self.weight_q.shape[-2], **_out(self, self.weight.shape[-2:]))
+        return describe_score(self, d_w=self.weight_q.shape[-2], **_out(self, self.weight.shape[-2:]))
 
 
 class BoundedAdditive(Score):
@@ -159,7 +159,7 @@ class BoundedAdditive(Score):
         )
 
     def extra_repr(self) -> str:
-        return describe(self, d_out=self.weight_q.shape[-2], bound=self.bound)
+        return describe_score(self, d_out=self.weight_q.shape[-2], bound=self.bound)
 
 
 class General(Score):
@@ -185,11 +185,11 @@ class General(Score):
         return None if self.multidim else (query @ self.weight.transpose(-2, -1), key, 1.0)
 
     def extra_repr(self) -> str:
-        return describe(self, **_out(self, self.weight.shape[-3:]))
+        return describe_score(self, **_out(self, self.weight.shape[-3:]))
 
 
 class BiasedGeneral(General):
-    """General score with a bias on the mapped query, which is a worth that keys have by themselves.
+    """General score with a bias on the mapped query, which gives each key a worth of its own.
 
     See :func:`.general_score`; arguments as :class:`General`, without ``d_out``.
     """
@@ -251,7 +251,7 @@ class Trilinear(Score):
         return q, torch.cat([key, torch.ones_like(key[..., :1])], dim=-1), 1.0
 
     def extra_repr(self) -> str:
-        return describe(self, d=self.weight.shape[-1] // 3)
+        return describe_score(self, d=self.weight.shape[-1] // 3)
 
 
 class Product(Score):
@@ -280,11 +280,11 @@ class Product(Score):
         return q, torch.tanh(key @ self.weight_k.transpose(-2, -1)), 1.0
 
     def extra_repr(self) -> str:
-        return describe(self, d_q=self.weight_q.shape[-1], d_k=self.weight_k.shape[-1], d_w=self.weight.shape[-1])
+        return describe_score(self, d_q=self.weight_q.shape[-1], d_k=self.weight_k.shape[-1], d_w=self.weight.shape[-1])
 
 
 class Location(Score):
-    """Score of positions by the query alone, see :func:`.location_score`.
+    """Score of positions by the query only, see :func:`.location_score`.
 
     Args:
         d_q: width of the query.
@@ -302,11 +302,11 @@ class Location(Score):
         return location_score(self._query(query), self.weight, key.shape[-2])
 
     def extra_repr(self) -> str:
-        return describe(self, d_q=self.weight.shape[-1], max_length=self.weight.shape[-2])
+        return describe_score(self, d_q=self.weight.shape[-1], max_length=self.weight.shape[-2])
 
 
 class KeyOnly(Score):
-    """Score of keys by themselves, for attention without a query, see :func:`.key_score`.
+    """Score of keys only, for attention without a query, see :func:`.key_score`.
 
     Args:
         d_k: width of the keys.
@@ -358,7 +358,7 @@ class KeyOnly(Score):
 
     def extra_repr(self) -> str:
         width = 0 if self.weight_k is None else self.weight_k.shape[-2]
-        return describe(self, d_w=width, n_queries=self.n_queries, **_out(self, self.weight.shape[-2:]))
+        return describe_score(self, d_w=width, n_queries=self.n_queries, **_out(self, self.weight.shape[-2:]))
 
 
 def _out(score: Score, shape: torch.Size) -> dict[str, int]:

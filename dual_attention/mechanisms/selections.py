@@ -1,4 +1,4 @@
-"""Selections: which keys a query may attend at all, before it aligns itself with them.
+"""Selections of the keys that a query may attend at all, before the alignment.
 
 Shapes: query ``(..., L, d_q)``, key ``(..., S, d_k)``, padding mask ``(..., S)`` (True = a real key).
 """
@@ -29,14 +29,14 @@ __all__ = ["MonotonicWindow", "PredictiveWindow", "ReinforcedSubset", "Select", 
 
 
 class Selection(NamedTuple):
-    """What a selection returns; all but the mask may be None.
+    """Output of a selection; all but the mask may be None.
 
     Attributes:
-        mask: boolean, broadcastable to ``(..., L, S)``: the keys that are left.
+        mask: boolean, broadcastable to ``(..., L, S)``: the selected keys.
         gain: factor of the weights after the alignment, of that shape.
         bias: added to the scores before the alignment, of that shape.
         position: real positions that were predicted, ``(..., L)``.
-        log_prob: of what was drawn, ``(...)``.
+        log_prob: of the draw, ``(...)``.
         fraction: share of real keys (times that of real queries, if those are drawn too) that was selected, ``(...)``.
     """
 
@@ -49,11 +49,11 @@ class Selection(NamedTuple):
 
 
 class Select(nn.Module, ABC):
-    """Chooses keys. Subclasses implement ``forward(query, key, padding_mask)``."""
+    """A choice of keys. Subclasses implement ``forward(query, key, padding_mask)``."""
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
-        """The keys that are left to each query."""
+        """Selection of keys for each query."""
 
 
 def _places(key: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -96,16 +96,16 @@ class PredictiveWindow(Select):
 
     Math: p_t = n sigmoid(<v, tanh(W q_t)>),  |s - floor(p_t)| <= D,  weights times exp(-(s - p_t)^2 / (2 sigma^2))
 
-    The window has no gradient: the position learns through the Gaussian alone.
+    The window has no gradient: the position learns only through the Gaussian.
 
     Args:
         d_q: width of the query.
         half_width: D >= 0.
         d_p: hidden width of the prediction; by default ``d_q``.
-        gaussian: favour the middle of the window. Without it the position cannot be learned, so that
-            ``trainable=False`` must be said too.
+        gaussian: favour the middle of the window. Without it the position cannot be learned, so
+            ``trainable=False`` is needed too.
         sigma: of the Gaussian; by default D / 2, as in the paper.
-        renormalise: let the weights sum to one, the Gaussian being a bias of the scores; not in the paper.
+        renormalise: make the weights sum to one, with the Gaussian as a bias of the scores; not in the paper.
         trainable: False freezes the prediction.
 
     Raises:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..functional import cosine_score, euclidean_score
 from ..functional.scores import unit_vectors
-from ._score import Factors, Score, describe
+from ._score import Factors, Score, describe_score
 
 __all__ = ["Cosine", "Euclidean"]
 
@@ -37,7 +37,7 @@ class _Strength(Score):
         return self.beta if self.raw_beta is None else F.softplus(self.raw_beta)
 
     def extra_repr(self) -> str:
-        return describe(self, beta=self.beta, learned=self.raw_beta is not None)
+        return describe_score(self, beta=self.beta, learned=self.raw_beta is not None)
 
 
 class Cosine(_Strength):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.agreement import TOLERANCES, difference
+from benchmarks.comparing import TOLERANCES, difference
 from benchmarks.results import Row, SideResult
 
 

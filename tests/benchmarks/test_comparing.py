@@ -13,7 +13,7 @@ from benchmarks.cases import OURS, Case, Request, SideSpec
 from benchmarks.comparing import Bench
 from benchmarks.runner import Runner, implementation
 from benchmarks.subjects import library
-from benchmarks.suites import memory, relative, step
+from benchmarks.suites import layers
 from benchmarks.work import Settings
 
 
@@ -22,8 +22,8 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(Settings(), tmp_path, repeats=3, sample_seconds=0.0)
 
 
-def layers() -> Case:
-    return step.case(4, 16, quick=True)
+def two_layers() -> Case:
+    return layers.step_case(4, 16, quick=True)
 
 
 def changed(case: Case, name: str, **changes) -> Case:
@@ -50,7 +50,7 @@ def test_sides_are_sampled_in_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch
         return sample(self, quantity, number)
 
     monkeypatch.setattr(Runner, "sample", noted)
-    case = replace(only(layers(), "ours", "reference", "plain"), quantities=("forward",))
+    case = replace(only(two_layers(), "ours", "reference", "plain"), quantities=("forward",))
     (row,) = bench.run(case)
     round_of_all = [("dual_layers", None), ("plain_layers", None), ("dual_layers", "reference")]
     assert turns == round_of_all * (1 + bench.repeats)
@@ -67,13 +67,13 @@ def test_all_agree_before_any_is_timed(bench: Bench, monkeypatch: pytest.MonkeyP
             return method(self, *arguments)
 
         monkeypatch.setattr(Runner, name, noted)
-    list(bench.run(replace(only(layers(), "ours", "reference"), quantities=("step",))))
+    list(bench.run(replace(only(two_layers(), "ours", "reference"), quantities=("step",))))
     assert events[:2] == ["values", "values"]
     assert set(events[2:]) == {"sample"}
 
 
 def test_right_sides_are_related(bench: Bench):
-    for row in bench.run(only(layers(), "ours", "reference", "plain")):
+    for row in bench.run(only(two_layers(), "ours", "reference", "plain")):
         ours, plain, reference = row.sides
         assert ours.agrees and reference.agrees and plain.agrees is None
         assert ours.yardstick == "reference"
@@ -83,7 +83,7 @@ def test_right_sides_are_related(bench: Bench):
 
 
 def test_a_wrong_side_is_refused(bench: Bench):
-    case = only(layers(), "ours", "reference")
+    case = only(two_layers(), "ours", "reference")
     case = replace(case, sides=[*case.sides, wrong(replace(case.sides[0], name="other"))])
     for row in bench.run(case):
         ours, reference, other = row.sides
@@ -92,7 +92,7 @@ def test_a_wrong_side_is_refused(bench: Bench):
 
 
 def test_nothing_is_said_if_ours_is_wrong(bench: Bench):
-    case = only(layers(), "ours", "reference", "plain")
+    case = only(two_layers(), "ours", "reference", "plain")
     case = replace(case, sides=[wrong(case.sides[0]), *case.sides[1:]])
     for row in bench.run(case):
         assert row.sides[0].agrees is False
@@ -109,7 +109,7 @@ def test_a_wrong_gradient_alone_is_found(bench: Bench, monkeypatch: pytest.Monke
         return found
 
     monkeypatch.setattr(Runner, "values", spoiled)
-    forward, training = bench.run(only(layers(), "ours", "reference"))
+    forward, training = bench.run(only(two_layers(), "ours", "reference"))
     assert forward.sides[0].agrees
     assert training.sides[0].agrees is False
     assert training.sides[0].where == "gradient of retriever.q_proj.weight"
@@ -125,7 +125,7 @@ def test_the_implementation_is_the_one_that_was_asked_for(monkeypatch: pytest.Mo
         return operation(*tensors, **arguments)
 
     monkeypatch.setattr(module, "relational_attention", noted)
-    work = layers().sides[0].work
+    work = two_layers().sides[0].work
     tensors = comparing.draw(work, Settings())
     seen.clear()
     for impl in (None, "reference", "linear"):
@@ -137,7 +137,7 @@ def test_the_implementation_is_the_one_that_was_asked_for(monkeypatch: pytest.Mo
 
 
 def test_sides_that_cannot_run_are_left_out_with_a_reason(bench: Bench):
-    case = changed(layers(), "reference", needs=2.0**60)
+    case = changed(two_layers(), "reference", needs=2.0**60)
     case = changed(case, "llama", package="no_such_package")
     for row in bench.run(case):
         notes = {s.name: s.note for s in row.sides if s.status == "left out"}
@@ -149,7 +149,7 @@ def test_sides_that_cannot_run_are_left_out_with_a_reason(bench: Bench):
 
 
 def test_a_side_that_fails_does_not_stop_the_others(bench: Bench):
-    case = only(layers(), "ours", "reference")
+    case = only(two_layers(), "ours", "reference")
     broken = replace(case.sides[0], name="other", work=replace(case.sides[0].work, impl="no such implementation"))
     for row in bench.run(replace(case, sides=[*case.sides, broken])):
         ours, reference, other = row.sides
@@ -158,7 +158,7 @@ def test_a_side_that_fails_does_not_stop_the_others(bench: Bench):
 
 
 def test_without_ours_there_is_nothing_to_measure(bench: Bench):
-    case = changed(layers(), OURS, package="no_such_package")
+    case = changed(two_layers(), OURS, package="no_such_package")
     for row in bench.run(case):
         assert {s.status for s in row.sides} == {"left out"}
 
@@ -172,20 +172,20 @@ def test_lack_of_memory_is_no_failure(bench: Bench, monkeypatch: pytest.MonkeyPa
         return step_of(self)
 
     monkeypatch.setattr(Runner, "step", starved)
-    _, training = bench.run(only(layers(), "ours", "reference"))
+    _, training = bench.run(only(two_layers(), "ours", "reference"))
     assert (training.sides[1].status, training.sides[1].note) == ("left out", "out of memory")
     assert training.sides[0].status == "measured"
 
 
 def test_only_the_sides_that_were_asked_for(bench: Bench):
     bench.only = frozenset({"plain"})
-    for row in bench.run(layers()):
+    for row in bench.run(two_layers()):
         assert [s.name for s in row.sides] == ["ours", "plain"]
 
 
 @pytest.mark.slow
 def test_memory_of_each_side_in_a_fresh_process(bench: Bench):
-    case = only(memory.case(4, 64, quick=True), "ours", "reference")
+    case = only(layers.memory_case(4, 64, quick=True), "ours", "reference")
     (row,) = bench.run(case)
     ours, reference = row.sides
     assert row.memory and ours.agrees and reference.agrees
@@ -195,7 +195,7 @@ def test_memory_of_each_side_in_a_fresh_process(bench: Bench):
 
 
 def test_relative_symbols_get_the_gradient_of_their_table(bench: Bench):
-    (case,) = relative.cases(Request((16,), quick=True))
+    (case,) = layers.relative_cases(Request((16,), quick=True))
     ours = Runner(case.sides[0].work, Settings(), comparing.draw(case.sides[0].work, Settings()))
     assert "gradient of retriever.rel_pos_enc.rel_pos_embeddings" in ours.values("step")
     _, training = bench.run(only(case, "ours", "reference"))

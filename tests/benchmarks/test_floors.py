@@ -14,7 +14,7 @@ from benchmarks.cases import Request
 from benchmarks.floors import Sequence, multiply_adds, relation_pairs, relational_attention
 from benchmarks.runner import Runner, draw_inputs, implementation
 from benchmarks.subjects import SUBJECTS
-from benchmarks.suites import crossing, short, step
+from benchmarks.suites import crossing, layers, short
 from benchmarks.work import Draw, Generation, Settings, Work
 
 
@@ -53,7 +53,7 @@ def without_symmetry(work: Work) -> Work:
 def dense_works() -> dict[str, Work]:
     """Of every kind that the suites run, small, in the dense form, whose relations are counted as in the linear one."""
     request = Request((12,), quick=True)
-    found = [*step.cases(request), *short.cases(request), *crossing.cases(request)]
+    found = [*layers.step_cases(request), *short.cases(request), *crossing.cases(request)]
     works = {}
     for case in found:
         for spec in case.sides:
@@ -101,7 +101,7 @@ def test_symmetric_relations_are_projected_once():
 
 def test_the_arithmetic_of_the_specification():
     """Two 343M layers at n = 1024 take 1.21 times the multiply-adds of a plain Transformer, relations first."""
-    case = step.case(64, 1024, quick=False)
+    case = layers.step_case(64, 1024, quick=False)
     works = {spec.name: spec.work for spec in case.sides}
     dense = multiply_adds(works["ours"], "step", "dense") / multiply_adds(works["plain"], "step")
     assert dense == pytest.approx(1.21, abs=0.02)
@@ -127,7 +127,7 @@ def test_generation_counts_each_token_once():
 
 def test_llama_is_what_torch_counts():
     pytest.importorskip("transformers", reason="a rival that is measured where it is installed")
-    case = step.case(4, 12, quick=True)
+    case = layers.step_case(4, 12, quick=True)
     (work,) = (spec.work for spec in case.sides if spec.name == "llama")
     of_all_pairs = floors.llama_block(Sequence(1, 12, 12), work.kwargs) * work.kwargs["num_hidden_layers"]
     assert of_all_pairs.step == counted(work, "step")

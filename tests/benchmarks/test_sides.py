@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.agreement import difference
-from benchmarks.comparing import draw
+from benchmarks.comparing import difference, draw
 from benchmarks.runner import Runner
 from benchmarks.sides import HERE, RemoteSide, Worker, WorkerError, own_worker
-from benchmarks.suites import step
+from benchmarks.suites import layers
 from benchmarks.work import Draw, Generation, Settings, Work
 
-WORK = step.case(4, 16, quick=True).sides[0].work
+WORK = layers.step_case(4, 16, quick=True).sides[0].work
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_an_error_there_is_an_error_here_and_the_worker_goes_on(worker: Worker, 
 
 
 def test_state_dicts_must_fit(worker: Worker, tensors: Path, tmp_path: Path):
-    other = step.case(2, 16, quick=True).sides[0].work  # other numbers of relations
+    other = layers.step_case(2, 16, quick=True).sides[0].work  # other numbers of relations
     with pytest.raises(WorkerError, match="size mismatch"):
         RemoteSide(worker, other, Settings(), tensors, tmp_path)
 

@@ -11,7 +11,7 @@ from benchmarks.cases import OURS, Case, Request
 from benchmarks.floors import multiply_adds
 from benchmarks.results import Row, SideResult
 from benchmarks.subjects import build
-from benchmarks.suites import SUITES, crossing, generation, memory, step
+from benchmarks.suites import SUITES, crossing, generation, layers
 from benchmarks.work import Work
 
 
@@ -64,7 +64,7 @@ def parameters(work: Work, part: str) -> int:
 
 def test_layers_have_the_papers_sizes():
     """Of 345,074,688 and 353,601,536 parameters, without the embedding, the last normalisation and the retriever."""
-    works = {spec.name: spec.work for spec in step.case(64, 1024, quick=False).sides}
+    works = {spec.name: spec.work for spec in layers.step_case(64, 1024, quick=False).sides}
     embedding, norm, retriever = 50304 * 1024, 2 * 1024, 3 * 1024**2 + 1024
     assert parameters(works["ours"], "retriever") == retriever
     assert 12 * parameters(works["ours"], "blocks") == 345_074_688 - embedding - norm - retriever
@@ -96,13 +96,13 @@ def row(suite: str, length: int, *, memory: bool = False, **figures: float) -> R
 
 def test_growth_of_memory():
     rows = [row("memory", n, memory=True, ours=100 * n, published=3 * n * n) for n in (1024, 2048, 4096)]
-    first, second = memory.conclude(rows)
+    first, second = layers.conclude_memory(rows)
     assert "ours grows as n^1.00 (linear)" in first
     assert "published grows as n^2.00 (quadratic)" in second
 
 
 def test_one_length_has_no_growth():
-    assert memory.conclude([row("memory", 1024, memory=True, ours=5)]) == []
+    assert layers.conclude_memory([row("memory", 1024, memory=True, ours=5)]) == []
 
 
 def test_crossing_is_where_linear_stays_ahead():

@@ -1,4 +1,4 @@
-"""``generate``: balance, determinism and what it refuses."""
+"""``generate_images``: balance, determinism and what it refuses."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 import torch
 
-from dual_attention.data.relational_games import EXTRA_TASKS, TASKS, asked_patterns, generate, num_classes
+from dual_attention.data.relational_games import EXTRA_TASKS, TASKS, asked_patterns, generate_images, num_classes
 
 ALL_TASKS = TASKS + EXTRA_TASKS
 
@@ -16,7 +16,7 @@ ALL_TASKS = TASKS + EXTRA_TASKS
 @pytest.mark.parametrize("task", ALL_TASKS)
 @pytest.mark.parametrize("n", [600, 7, 1, 0])
 def test_classes_and_questions_are_balanced(task, n):
-    games = generate(task, n, seed=0)
+    games = generate_images(task, n, seed=0)
     assert games.images.shape == (n, 3, 36, 36) and games.images.dtype == torch.uint8
     assert games.labels.shape == games.asked.shape == (n,)
     assert games.labels.dtype == games.asked.dtype == torch.int64
@@ -29,7 +29,7 @@ def test_classes_and_questions_are_balanced(task, n):
 
 
 def test_order_is_random():
-    labels = generate("same", 2000, seed=0).labels
+    labels = generate_images("same", 2000, seed=0).labels
     changes = (labels[1:] != labels[:-1]).float().mean()
     assert changes == pytest.approx(0.5, abs=0.06)
     assert labels[:1000].float().mean() == pytest.approx(0.5, abs=0.06)
@@ -37,14 +37,14 @@ def test_order_is_random():
 
 @pytest.mark.parametrize("task", ALL_TASKS)
 def test_same_seed_same_images_and_other_seed_other_images(task):
-    first, again, other = (generate(task, 64, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (generate_images(task, 64, seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first.images, other.images)
 
 
 def test_seeds_that_share_their_low_bits_differ():
     seeds = (0, 2**32, 2**64, -1)
-    drawn = [generate("same", 32, seed=seed).images for seed in seeds]
+    drawn = [generate_images("same", 32, seed=seed).images for seed in seeds]
     for i in range(len(seeds)):
         assert not any(torch.equal(drawn[i], drawn[j]) for j in range(i))
 
@@ -52,17 +52,17 @@ def test_seeds_that_share_their_low_bits_differ():
 def test_global_random_state_is_neither_read_nor_changed():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    first = generate("xoccurs", 32, seed=5).images
+    first = generate_images("xoccurs", 32, seed=5).images
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(1)
-    assert torch.equal(generate("xoccurs", 32, seed=5).images, first)
+    assert torch.equal(generate_images("xoccurs", 32, seed=5).images, first)
 
 
 def test_another_process_draws_the_same_images_and_import_stays_light():
     program = (
-        "import sys, hashlib; from dual_attention.data.relational_games import generate;"
+        "import sys, hashlib; from dual_attention.data.relational_games import generate_images;"
         "assert 'matplotlib' not in sys.modules;"
-        "print(hashlib.sha256(bytes(generate('occurs', 16, seed=9).images.flatten().tolist())).hexdigest())"
+        "print(hashlib.sha256(bytes(generate_images('occurs', 16, seed=9).images.flatten().tolist())).hexdigest())"
     )
     environment = os.environ | {
         "PYTHONHASHSEED": "123",
@@ -71,27 +71,27 @@ def test_another_process_draws_the_same_images_and_import_stays_light():
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=120
     ).stdout.strip()
-    assert printed == sha256(bytes(generate("occurs", 16, seed=9).images.flatten().tolist())).hexdigest()
+    assert printed == sha256(bytes(generate_images("occurs", 16, seed=9).images.flatten().tolist())).hexdigest()
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"task": "sane"}, ValueError, "task: received 'sane', expected one of same, occurs"),
-        ({"objects": "stars"}, ValueError, "objects: received 'stars', expected one of pentominoes"),
+        ({"task": "sane"}, ValueError, "task: expected one of same, occurs, .*, got 'sane'"),
+        ({"objects": "stars"}, ValueError, "objects: expected one of pentominoes, .*, got 'stars'"),
         (
             {"task": "colour_and_or_shape", "objects": "stripes"},
             ValueError,
-            "has no stripes, expected one of pentominoes, hexominoes",
+            "objects: expected one of pentominoes, hexominoes for task 'colour_and_or_shape', got 'stripes'",
         ),
-        ({"n": -1}, ValueError, "n: received -1, expected at least 0"),
-        ({"n": 2.0}, TypeError, "n: received 2.0 of type float, expected an integer"),
-        ({"n": True}, TypeError, "n: received True of type bool"),
-        ({"seed": None}, TypeError, "seed: received None"),
-        ({"independent_share": 1.5}, ValueError, "independent_share: received 1.5, expected a number between 0 and 1"),
+        ({"n": -1}, ValueError, "n: expected at least 0, got -1"),
+        ({"n": 2.0}, TypeError, "n: expected an integer, got 2.0 of type float"),
+        ({"n": True}, TypeError, "n: expected an integer, got True of type bool"),
+        ({"seed": None}, TypeError, "seed: expected an integer, got None"),
+        ({"independent_share": 1.5}, ValueError, "independent_share: expected a number between 0 and 1, got 1.5"),
         ({"independent_share": float("nan")}, ValueError, "independent_share"),
     ],
 )
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
-        generate(**({"task": "same", "n": 4, "seed": 0} | arguments))
+        generate_images(**({"task": "same", "n": 4, "seed": 0} | arguments))

@@ -145,5 +145,5 @@ def test_distinct_is_a_near_miss_of_some_object_of_the_pool():
 
 
 def test_unknown_object_set():
-    with pytest.raises(ValueError, match="received 'tetrominoes', expected one of pentominoes, hexominoes, stripes"):
+    with pytest.raises(ValueError, match="expected one of pentominoes, hexominoes, stripes, got 'tetrominoes'"):
         object_set("tetrominoes")

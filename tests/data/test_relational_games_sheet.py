@@ -38,12 +38,12 @@ def test_same_seed_same_sheet(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"tasks": ("sane",)}, ValueError, "task: received 'sane'"),
-        ({"tasks": "same"}, TypeError, "tasks: received the string 'same'"),
-        ({"tasks": ()}, ValueError, "tasks: received an empty sequence"),
-        ({"objects": ("stars",)}, ValueError, "objects: received 'stars'"),
-        ({"per_class": 0}, ValueError, "per_class: received 0"),
-        ({"seed": 0.5}, TypeError, "seed: received 0.5"),
+        ({"tasks": ("sane",)}, ValueError, "task: expected one of .*, got 'sane'"),
+        ({"tasks": "same"}, TypeError, "tasks: expected a sequence of names, got the string 'same'"),
+        ({"tasks": ()}, ValueError, "tasks: expected at least one name, got an empty sequence"),
+        ({"objects": ("stars",)}, ValueError, "objects: expected one of .*, got 'stars'"),
+        ({"per_class": 0}, ValueError, "per_class: expected at least 1, got 0"),
+        ({"seed": 0.5}, TypeError, "seed: expected an integer, got 0.5"),
     ],
 )
 def test_bad_arguments(tmp_path, arguments, error, message):

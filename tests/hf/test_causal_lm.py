@@ -176,7 +176,7 @@ def test_a_dynamic_cache_of_transformers(made):
         past.reset()
         assert past.get_seq_length() == 0 and not past.is_initialized
         torch.testing.assert_close(model(x, past_key_values=past).logits, model(x).logits)
-    with pytest.raises(TypeError, match="update: this cache is filled by its own model alone"):
+    with pytest.raises(TypeError, match="update: only its own model fills this cache"):
         past.update(torch.zeros(2, 1, 1, 4), torch.zeros(2, 1, 1, 4), 0)
 
 
@@ -311,7 +311,7 @@ def test_continued_and_assisted_generation():
     ("more", "message"),
     [
         ({"input_ids": None}, "input_ids: expected token ids, got None"),
-        ({"inputs_embeds": torch.zeros(1, 3, WIDTH)}, "inputs_embeds: this model takes token ids alone"),
+        ({"inputs_embeds": torch.zeros(1, 3, WIDTH)}, "inputs_embeds: this model takes only token ids"),
         ({"input_ids": torch.full((1, 3), VOCAB)}, f"expected token ids from 0 to {VOCAB - 1}"),
         ({"input_ids": torch.zeros(1, CONTEXT + 1).long()}, "longer than the context"),
         ({"attention_mask": torch.ones(1, 1, 3, 3)}, r"attention_mask: expected shape \(batch, length\) = \(1, 3\)"),

@@ -4,12 +4,12 @@ The benchmark is due to Shanahan et al. (2020, "An Explicitly Relational Neural 
 arXiv 1905.10307) and is used by Altabaa & Lafferty (2024, arXiv 2405.16727). A model is trained on images of
 pentominoes and tested on new pentominoes and on two sets of objects it has never seen, hexominoes and stripes.
 
-``generate`` draws images, ``make_splits`` draws a whole experiment, ``load_official`` and ``official_splits`` do the
-same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says for every rule
-how well it is known to agree with the official files.
+``generate_images`` draws images, ``make_splits`` draws a whole experiment, ``load_official`` and ``official_splits``
+do the same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says how
+far each rule is known to agree with the official files.
 """
 
-from .dataset import RelationalGames, generate
+from .dataset import RelationalGames, generate_images
 from .objects import OBJECT_SETS
 from .official import load_official, official_splits
 from .sheet import contact_sheet
@@ -24,7 +24,7 @@ __all__ = [
     "asked_patterns",
     "class_names",
     "contact_sheet",
-    "generate",
+    "generate_images",
     "load_official",
     "make_splits",
     "num_classes",

@@ -1,4 +1,4 @@
-"""Checks of what the caller passes, so that every message names the argument, what came and what was expected."""
+"""Checks of arguments, whose errors name the argument and say what was expected and what came."""
 
 import operator
 from typing import SupportsIndex
@@ -7,48 +7,48 @@ from .objects import OBJECT_SETS
 from .tasks import Task, get_task
 
 
-def check_integer(name: str, value: object, *, minimum: int | None = None) -> int:
+def to_integer(name: str, value: object, *, minimum: int | None = None) -> int:
     """``value`` as an int.
 
     Raises:
-        TypeError: it is not an integer (a bool is none).
+        TypeError: it is not an integer; a bool does not count as one.
         ValueError: it is below ``minimum``.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"{name}: received {value!r} of type {type(value).__name__}, expected an integer")
+        raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}")
     integer = operator.index(value)
     if minimum is not None and integer < minimum:
-        raise ValueError(f"{name}: received {integer}, expected at least {minimum}")
+        raise ValueError(f"{name}: expected at least {minimum}, got {integer}")
     return integer
 
 
 def check_sizes(n_train: int, n_val: int, n_test: int) -> dict[str, int]:
-    """The number of images of each split, by its name. Errors as in :func:`check_integer`."""
+    """The number of images of each split, by its name. Errors as in :func:`to_integer`."""
     return {
-        "train": check_integer("n_train", n_train, minimum=0),
-        "val": check_integer("n_val", n_val, minimum=0),
-        "test": check_integer("n_test", n_test, minimum=0),
+        "train": to_integer("n_train", n_train, minimum=0),
+        "val": to_integer("n_val", n_val, minimum=0),
+        "test": to_integer("n_test", n_test, minimum=0),
     }
 
 
 def check_share(name: str, value: float) -> float:
     """``value`` as a probability. Raises ValueError when it is outside 0 .. 1."""
     if not 0 <= value <= 1:
-        raise ValueError(f"{name}: received {value!r}, expected a number between 0 and 1")
+        raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
     return float(value)
 
 
 def check_shares(shares: tuple[float, float, float]) -> None:
     """Raises ValueError unless ``shares`` are three positive numbers whose sum is at most 1."""
     if len(shares) != 3 or min(shares) <= 0 or sum(shares) > 1 + 1e-9:
-        raise ValueError(f"shares: received {shares!r}, expected three positive numbers with a sum of at most 1")
+        raise ValueError(f"shares: expected three positive numbers with a sum of at most 1, got {shares!r}")
 
 
 def check_task_objects(task: str, objects: str) -> Task:
-    """The task, if it can be drawn with ``objects``. Raises ValueError otherwise, or for an unknown name."""
+    """Definition of a task that can be drawn with ``objects``. Raises ValueError otherwise, or for an unknown name."""
     found = get_task(task)
     if objects not in OBJECT_SETS:
-        raise ValueError(f"objects: received {objects!r}, expected one of {', '.join(OBJECT_SETS)}")
+        raise ValueError(f"objects: expected one of {', '.join(OBJECT_SETS)}, got {objects!r}")
     if objects not in found.objects:
-        raise ValueError(f"objects: task {task!r} has no {objects}, expected one of {', '.join(found.objects)}")
+        raise ValueError(f"objects: expected one of {', '.join(found.objects)} for task {task!r}, got {objects!r}")
     return found

@@ -1,15 +1,15 @@
-"""Drawing labelled images of one task."""
+"""Labelled images of one task."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .arguments import check_integer, check_share, check_task_objects
+from .arguments import check_share, check_task_objects, to_integer
 from .identity import stream_seed
 from .objects import object_set
 from .render import render
-from .tasks import Source
+from .tasks import ObjectSource
 
 
 class RelationalGames(NamedTuple):
@@ -17,7 +17,7 @@ class RelationalGames(NamedTuple):
 
     Attributes:
         images: (n, 3, 36, 36) uint8.
-        labels: (n,) int64; ``class_names`` says what they mean.
+        labels: (n,) int64; ``class_names`` gives their meaning.
         asked: (n,) int64, index of the asked pattern (``asked_patterns``) for the tasks that ask several questions,
             zeros otherwise.
     """
@@ -27,14 +27,14 @@ class RelationalGames(NamedTuple):
     asked: Tensor
 
 
-def generate(
+def generate_images(
     task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float = 0.5
 ) -> RelationalGames:
     """Draw n images of a task, in random order and with equally frequent classes.
 
     Images are independent draws, so they may repeat: ``same`` has only 33,300 different positive pentomino images.
     Use ``make_splits`` for an experiment. Class counts, and within a class the counts of asked patterns, differ by at
-    most one. The images depend on the arguments alone, and global random state is neither read nor changed.
+    most one. The images depend only on the arguments; global random state is neither read nor changed.
 
     Source: Shanahan et al. (2020), arXiv 1905.10307, as used by Altabaa & Lafferty (2024), arXiv 2405.16727. The
     objects agree with samples of the official files, as do the rules of ``between`` and ``column_patterns``; the other
@@ -53,14 +53,14 @@ def generate(
             0 .. 1.
         TypeError: n or seed is not an integer.
     """
-    found = check_task_objects(task, objects)
-    n = check_integer("n", n, minimum=0)
-    seed = check_integer("seed", seed)
+    definition = check_task_objects(task, objects)
+    n = to_integer("n", n, minimum=0)
+    seed = to_integer("seed", seed)
     share = check_share("independent_share", independent_share)
     generator = torch.Generator().manual_seed(stream_seed("generate", seed, task, objects))
     order = torch.randperm(n, generator=generator)
-    labels = order % len(found.classes)
-    asked = order // len(found.classes) % max(1, len(found.asked))
+    labels = order % len(definition.classes)
+    asked = order // len(definition.classes) % max(1, len(definition.asked))
     drawn_from = object_set(objects)
-    scenes = found.rule(labels, asked, Source(drawn_from, generator, share))
+    scenes = definition.rule(labels, asked, ObjectSource(drawn_from, generator, share))
     return RelationalGames(render(scenes, drawn_from), labels, asked)

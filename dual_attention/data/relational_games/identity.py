@@ -1,6 +1,6 @@
-"""Which image is this, and whose is it: keys of images, and the split each image belongs to.
+"""Identity of images: their keys, and the numbers that assign each to a split.
 
-Integer hashing rather than a random generator, because the answer for one image must not depend on the others. 64-bit
+Integers are hashed rather than drawn, because the result for one image must not depend on the others. 64-bit
 words are held as int64, whose arithmetic wraps. Shapes: n images, w words for each.
 """
 

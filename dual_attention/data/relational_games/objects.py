@@ -1,4 +1,4 @@
-"""The objects that fill the cells: pentominoes, hexominoes and stripes, and how one object is made unlike another.
+"""The objects that fill the cells: pentominoes, hexominoes and stripes, and ways to change one into another.
 
 An object is one integer, ``look * colours + colour``. For pentominoes and hexominoes the look is a 3 x 3 mask in a
 given orientation; for stripes it is the colour of the two outer bands and ``colour`` is that of the middle one. Two
@@ -140,7 +140,7 @@ def object_set(name: str) -> ObjectSet:
         return _polyominoes(name, HEXOMINOES, _palette(HELD_OUT_LEVELS, removed=(64, 192)))
     if name == "stripes":
         return _stripes(name, _palette(HELD_OUT_LEVELS, removed=(64, 192)))
-    raise ValueError(f"objects: received {name!r}, expected one of {', '.join(OBJECT_SETS)}")
+    raise ValueError(f"objects: expected one of {', '.join(OBJECT_SETS)}, got {name!r}")
 
 
 def _palette(levels: Sequence[int], removed: Sequence[int]) -> Tensor:

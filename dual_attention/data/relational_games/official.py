@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .arguments import check_integer, check_shares, check_sizes
+from .arguments import check_shares, check_sizes, to_integer
 from .dataset import RelationalGames
 from .identity import keys_of, stream_seed
 from .render import IMAGE_SIZE
@@ -48,7 +48,7 @@ def load_official(
     orders the classes of ``colour_and_or_shape`` and the patterns asked in ``row_patterns`` as we do is not known.
 
     Args:
-        folder: where the files lie.
+        folder: contains the files.
         task: one of ``TASKS`` or ``EXTRA_TASKS``, by our names.
         split: "pentominoes", "hexominoes", "stripes" or "pentominoes_valid".
         limit: read only that many images from the beginning of the file.
@@ -62,9 +62,9 @@ def load_official(
     """
     path = official_path(folder, task, split)
     if limit is not None:
-        limit = check_integer("limit", limit, minimum=0)
+        limit = to_integer("limit", limit, minimum=0)
     if not path.is_file():
-        raise FileNotFoundError(f"folder: expected the official file {path.name} in {path.parent}, found none")
+        raise FileNotFoundError(f"folder: expected the official file {path.name} in {path.parent}, got none")
     if importlib.util.find_spec("numpy") is None:
         raise ImportError("load_official needs numpy: pip install dual-attention[train]")
     try:
@@ -79,7 +79,8 @@ def load_official(
     _check_range(path, "tasks", asked, max(1, patterns))
     if not len(images) == len(labels) == len(asked):
         raise ValueError(
-            f"{path}: received {len(images)} images, {len(labels)} labels and {len(asked)} tasks, expected equally many"
+            f"{path}: expected equally many of each, got {len(images)} images, {len(labels)} labels and "
+            f"{len(asked)} tasks"
         )
     return RelationalGames(images, labels, asked)
 
@@ -119,8 +120,8 @@ def official_splits(
     """
     sizes = check_sizes(n_train, n_val, n_test)
     if n_heldout is not None:
-        n_heldout = check_integer("n_heldout", n_heldout, minimum=0)
-    seed = check_integer("seed", seed)
+        n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
+    seed = to_integer("seed", seed)
     check_shares(shares)
     pool = load_official(folder, task, "pentominoes")
     keys = _image_keys(pool.images)
@@ -131,9 +132,9 @@ def official_splits(
         rows = order[belongs[order]]
         if size > len(rows):
             raise ValueError(
-                f"n_{name}: received {size}, but {len(rows)} of the {len(keys)} images in "
-                f"{official_path(folder, task, 'pentominoes')} belong to the {name} split; expected at most that many, "
-                f"or other shares (received {shares})"
+                f"n_{name}: expected at most {len(rows)}, which is how many of the {len(keys)} images in "
+                f"{official_path(folder, task, 'pentominoes')} belong to the {name} split, got {size}; other shares "
+                f"than {shares} allow more"
             )
         rows = rows[:size]
         made[name] = RelationalGames(pool.images[rows], pool.labels[rows], pool.asked[rows])
@@ -144,9 +145,9 @@ def official_splits(
 
 
 def official_path(folder: str | PathLike[str], task: str, split: str) -> Path:
-    """Where the official file of a task and split is expected. Raises ValueError for an unknown task or split."""
+    """Expected path of the official file of a task and split. Raises ValueError for an unknown task or split."""
     if split not in OFFICIAL_SPLITS:
-        raise ValueError(f"split: received {split!r}, expected one of {', '.join(OFFICIAL_SPLITS)}")
+        raise ValueError(f"split: expected one of {', '.join(OFFICIAL_SPLITS)}, got {split!r}")
     return Path(folder) / f"{get_task(task).official_name}_{OFFICIAL_SPLITS[split]}.npz"
 
 
@@ -161,13 +162,13 @@ def _image_keys(images: Tensor) -> Tensor:
 def _read_images(archive: zipfile.ZipFile, path: Path, limit: int | None) -> Tensor:
     shape, pieces = _open_member(archive, path, "images", limit)
     if len(shape) != 4 or shape[1:] != _IMAGE_SHAPE:
-        raise ValueError(f"{path}: images have shape {shape}, expected (n, 36, 36, 3)")
+        raise ValueError(f"{path}: expected images of shape (n, 36, 36, 3), got {shape}")
     images = torch.empty(shape[0], 3, IMAGE_SIZE, IMAGE_SIZE, dtype=torch.uint8)
     start = 0
     for piece in pieces:
         low, high = int(piece.min(initial=0)), int(piece.max(initial=0))
         if low < 0 or high > 255:
-            raise ValueError(f"{path}: images hold values from {low} to {high}, expected 0 to 255")
+            raise ValueError(f"{path}: expected images with values from 0 to 255, got {low} to {high}")
         images[start : start + len(piece)] = torch.from_numpy(piece.astype("uint8")).permute(0, 3, 1, 2)
         start += len(piece)
     return images
@@ -176,14 +177,14 @@ def _read_images(archive: zipfile.ZipFile, path: Path, limit: int | None) -> Ten
 def _read_column(archive: zipfile.ZipFile, path: Path, key: str, limit: int | None) -> Tensor:
     shape, pieces = _open_member(archive, path, key, limit)
     if len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
-        raise ValueError(f"{path}: {key} have shape {shape}, expected (n, 1)")
+        raise ValueError(f"{path}: expected {key} of shape (n, 1), got {shape}")
     return torch.cat([torch.from_numpy(piece.reshape(-1).astype("int64")) for piece in pieces])
 
 
 def _check_range(path: Path, key: str, values: Tensor, count: int) -> None:
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < count:
         raise ValueError(
-            f"{path}: {key} hold values from {int(values.min())} to {int(values.max())}, expected 0 to {count - 1}"
+            f"{path}: expected {key} with values from 0 to {count - 1}, got {int(values.min())} to {int(values.max())}"
         )
 
 
@@ -193,7 +194,7 @@ def _open_member(
     """Shape of a stored array, with at most ``limit`` rows, and its rows piece by piece."""
     if f"{key}.npy" not in archive.namelist():
         found = ", ".join(name.removesuffix(".npy") for name in archive.namelist())
-        raise ValueError(f"{path}: key {key!r} is missing, found {found or 'none'}")
+        raise ValueError(f"{path}: expected the key {key!r}, got {found or 'none'}")
     with archive.open(f"{key}.npy") as stream:
         try:
             shape, by_column, dtype = _read_header(stream)
@@ -201,8 +202,8 @@ def _open_member(
             raise ValueError(f"{path}: expected {key} to be a stored array, but it cannot be read ({error})") from error
     if dtype.kind not in "iu" or by_column or not shape:
         raise ValueError(
-            f"{path}: {key} have dtype {dtype}, shape {shape} and {'column' if by_column else 'row'}-major order, "
-            "expected an integer array in row-major order"
+            f"{path}: expected {key} to be an integer array in row-major order, got dtype {dtype}, shape {shape} and "
+            f"{'column' if by_column else 'row'}-major order"
         )
     if limit is not None:
         shape = (min(limit, shape[0]), *shape[1:])
@@ -230,5 +231,5 @@ def _pieces(
             rows = min(_CHUNK, shape[0] - start)
             data = stream.read(rows * row)
             if len(data) != rows * row:
-                raise ValueError(f"{path}: {key} end after {start + len(data) // row} rows, expected {shape[0]}")
+                raise ValueError(f"{path}: expected {shape[0]} rows of {key}, got {start + len(data) // row}")
             yield np.frombuffer(data, dtype).reshape(rows, *shape[1:])

@@ -1,4 +1,4 @@
-"""A picture of examples: tasks down the page, object sets across, one line of images for each class."""
+"""A page of examples: tasks from top to bottom, object sets side by side, one line of images for each class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .arguments import check_integer
-from .dataset import RelationalGames, generate
+from .arguments import to_integer
+from .dataset import RelationalGames, generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import IMAGE_SIZE
 from .tasks import TASKS, get_task
@@ -77,7 +77,7 @@ def contact_sheet(
         tasks: names of tasks, each a block of the page.
         objects: names of object sets, each a column; a task that does not support one leaves its place empty.
         per_class: examples of each class.
-        seed: seed of ``generate``.
+        seed: seed of ``generate_images``.
 
     Returns:
         The path of the file.
@@ -87,13 +87,13 @@ def contact_sheet(
         ValueError: an unknown name, no task, no object set, or per_class below 1.
         TypeError: per_class or seed is not an integer, or a single string was given for several names.
     """
-    per_class = check_integer("per_class", per_class, minimum=1)
-    seed = check_integer("seed", seed)
+    per_class = to_integer("per_class", per_class, minimum=1)
+    seed = to_integer("seed", seed)
     for name, chosen in (("tasks", tasks), ("objects", objects)):
         if isinstance(chosen, str):
-            raise TypeError(f"{name}: received the string {chosen!r}, expected a sequence of names")
+            raise TypeError(f"{name}: expected a sequence of names, got the string {chosen!r}")
         if not chosen:
-            raise ValueError(f"{name}: received an empty sequence, expected at least one name")
+            raise ValueError(f"{name}: expected at least one name, got an empty sequence")
     for name in objects:
         object_set(name)
     layout = _Layout(columns=len(objects), per_class=per_class)
@@ -164,7 +164,7 @@ def _draw_task(page: _Page, top: float, task: str, objects: Sequence[str], per_c
     page.text(layout.page_margin, top + 0.3, task, size=11, weight="bold")
     page.text(layout.column(0), top + 0.3, described.question, size=9, colour=_QUIET)
     drawn = {
-        name: generate(task, per_class * len(described.classes), objects=name, seed=seed)
+        name: generate_images(task, per_class * len(described.classes), objects=name, seed=seed)
         for name in objects
         if name in described.objects
     }

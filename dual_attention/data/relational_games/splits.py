@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .arguments import check_integer, check_share, check_shares, check_sizes, check_task_objects
-from .dataset import RelationalGames, generate
+from .arguments import check_share, check_shares, check_sizes, check_task_objects, to_integer
+from .dataset import RelationalGames, generate_images
 from .identity import counter_words, first_occurrences, keys_of, stream_seed, uniform_of
 from .objects import OBJECT_SETS, object_set
 from .render import render
-from .tasks import CELLS, Source, Task
+from .tasks import CELLS, ObjectSource, Task
 
 SPLITS = ("train", "val", "test")
 
@@ -23,7 +23,7 @@ SHARES = (0.35, 0.25, 0.4)
 """Part of all images that belongs to train, val and test."""
 
 _PATIENCE = 2**18
-"""Candidates without a single new image after which a class is taken to be exhausted."""
+"""Candidates without a single new image after which a class counts as exhausted."""
 
 
 def make_splits(
@@ -60,7 +60,7 @@ def make_splits(
         seed: any integer; fixes the images and which split they belong to.
         objects: object set of train, val and test.
         heldout: further object sets; those that the task does not support are left out.
-        independent_share: see ``generate``.
+        independent_share: see ``generate_images``.
         repeats: allow an image more than once within a split, as the official files do.
         shares: part of all images that belongs to train, val and test; positive, sum at most 1.
 
@@ -71,23 +71,27 @@ def make_splits(
         ValueError: an argument is out of range or unknown, or more distinct images are asked for than there are.
         TypeError: a count or the seed is not an integer.
     """
-    found = check_task_objects(task, objects)
+    definition = check_task_objects(task, objects)
     sizes = check_sizes(n_train, n_val, n_test)
-    n_heldout = check_integer("n_heldout", n_heldout, minimum=0)
-    seed = check_integer("seed", seed)
+    n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
+    seed = to_integer("seed", seed)
     check_shares(shares)
-    stream = _Stream(task, found, objects, check_share("independent_share", independent_share), seed, repeats, shares)
+    stream = _Stream(
+        task, definition, objects, check_share("independent_share", independent_share), seed, repeats, shares
+    )
     heldout = _check_heldout(heldout, objects)
     made = {name: _draw_split(stream, name, size) for name, size in sizes.items()}
     for name in heldout:
-        if name in found.objects:
+        if name in definition.objects:
             held_seed = stream_seed("heldout", seed)
-            made[name] = generate(task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share)
+            made[name] = generate_images(
+                task, n_heldout, objects=name, seed=held_seed, independent_share=independent_share
+            )
     return made
 
 
 def split_mask(keys: Tensor, split: str, seed: int, shares: tuple[float, float, float]) -> Tensor:
-    """Which images, given by their keys, belong to a split: (n,) -> (n,) bool."""
+    """Mask of the images, given by their keys, that belong to a split: (n,) -> (n,) bool."""
     index = SPLITS.index(split)
     position = uniform_of(keys, stream_seed("partition", seed))
     return (position >= sum(shares[:index])) & (position < sum(shares[: index + 1]))
@@ -95,12 +99,12 @@ def split_mask(keys: Tensor, split: str, seed: int, shares: tuple[float, float, 
 
 def _check_heldout(heldout: Sequence[str], objects: str) -> tuple[str, ...]:
     if isinstance(heldout, str):
-        raise TypeError(f"heldout: received the string {heldout!r}, expected a sequence of names")
+        raise TypeError(f"heldout: expected a sequence of names, got the string {heldout!r}")
     for name in heldout:
         if name not in OBJECT_SETS:
-            raise ValueError(f"heldout: received {name!r}, expected names among {', '.join(OBJECT_SETS)}")
+            raise ValueError(f"heldout: expected names among {', '.join(OBJECT_SETS)}, got {name!r}")
         if name == objects:
-            raise ValueError(f"heldout: received {name!r}, which is the training set; expected other object sets")
+            raise ValueError(f"heldout: expected object sets other than the training set, got {name!r}")
     return tuple(heldout)
 
 
@@ -109,7 +113,7 @@ class _Stream:
     """The endless sequence of candidate images for each split, label and asked pattern."""
 
     task: str
-    found: Task
+    definition: Task
     objects: str
     independent_share: float
     seed: int
@@ -120,14 +124,14 @@ class _Stream:
         """The first ``count`` scenes of the split's sequence, (count, 9)."""
         name = (split, self.seed, self.task, self.objects, label, asked)
         generator = torch.Generator().manual_seed(stream_seed("split", *name))
-        source = Source(object_set(self.objects), generator, self.independent_share)
+        source = ObjectSource(object_set(self.objects), generator, self.independent_share)
         scenes, keys = torch.empty(0, CELLS, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-        size, barren = 2048, 0
+        size, fruitless = 2048, 0
         while len(scenes) < count:
             # Sizes of successive draws must not depend on count, or a smaller split would not be a prefix.
             size = min(2 * size, 2**16)
             labels = torch.full((size,), label)
-            drawn = self.found.rule(labels, torch.full((size,), asked), source)
+            drawn = self.definition.rule(labels, torch.full((size,), asked), source)
             drawn_keys = keys_of(drawn)
             mine = split_mask(drawn_keys, split, self.seed, self.shares)
             before = len(scenes)
@@ -135,38 +139,38 @@ class _Stream:
             if not self.repeats:
                 new = first_occurrences(keys)
                 scenes, keys = scenes[new], keys[new]
-            barren = 0 if len(scenes) > before else barren + size
-            if barren >= _PATIENCE:
+            fruitless = 0 if len(scenes) > before else fruitless + size
+            if fruitless >= _PATIENCE:
                 self._refuse(split, label, asked, count, len(scenes))
         return scenes[:count]
 
     def _refuse(self, split: str, label: int, asked: int, count: int, available: int) -> None:
-        which = f"class {self.found.classes[label]!r}"
-        if self.found.asked:
-            which += f", asked pattern {self.found.asked[asked]}"
+        which = f"class {self.definition.classes[label]!r}"
+        if self.definition.asked:
+            which += f", asked pattern {self.definition.asked[asked]}"
         raise ValueError(
-            f"n_{split}: asks for {count} distinct images of task {self.task!r}, {which}, with {self.objects}, but "
-            f"only about {available} belong to the {split} split; expected a smaller n_{split}, other shares "
-            f"(received {self.shares}) or repeats=True"
+            f"n_{split}: expected at most about {available} distinct images of task {self.task!r}, {which}, with "
+            f"{self.objects}, which is what belongs to the {split} split, got {count}; other shares than "
+            f"{self.shares} or repeats=True allow more"
         )
 
 
 def _draw_split(stream: _Stream, split: str, n: int) -> RelationalGames:
-    classes, questions = len(stream.found.classes), max(1, len(stream.found.asked))
+    classes, questions = len(stream.definition.classes), max(1, len(stream.definition.asked))
     seed = stream_seed("order", split, stream.seed)
-    labels = _rounds(n, classes, seed)
+    labels = _balanced(n, classes, seed)
     asked = torch.zeros(n, dtype=torch.int64)
     scenes = torch.zeros(n, CELLS, dtype=torch.int64)
     for label in range(classes):
         of_label = (labels == label).nonzero()[:, 0]
-        asked[of_label] = _rounds(len(of_label), questions, stream_seed("asked", label, seed))
+        asked[of_label] = _balanced(len(of_label), questions, stream_seed("asked", label, seed))
         for question in range(questions):
             rows = of_label[asked[of_label] == question]
             scenes[rows] = stream.take(split, label, question, len(rows))
     return RelationalGames(render(scenes, object_set(stream.objects)), labels, asked)
 
 
-def _rounds(n: int, values: int, seed: int) -> Tensor:
+def _balanced(n: int, values: int, seed: int) -> Tensor:
     """n entries of a sequence in which every round of ``values`` entries is a random order of 0 .. values - 1."""
     rounds = -(-n // values)
     return counter_words(rounds * values, seed).view(rounds, values).argsort(1).flatten()[:n]

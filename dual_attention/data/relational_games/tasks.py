@@ -1,4 +1,4 @@
-"""The tasks: which object goes into which cell.
+"""Tasks: rules that put objects into cells.
 
 A scene is (n, 9) int64, one entry for each cell of the 3 x 3 grid, row by row: 0 for an empty cell, otherwise the
 object's integer plus one. Every rule takes the wanted labels, so classes can be balanced exactly.
@@ -35,12 +35,12 @@ ASKED_PATTERNS: dict[str, tuple[str, ...]] = {
     "column_patterns": ("ABA", "AAB", "ABB"),
     "row_patterns": tuple(PATTERNS),
 }
-"""For tasks that ask one of several questions: the pattern behind each value of ``asked``."""
+"""Patterns behind the values of ``asked``, for tasks that ask one of several questions."""
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """What a rule draws from.
+class ObjectSource:
+    """Objects and randomness that a rule draws from.
 
     Attributes:
         objects: the object set.
@@ -66,7 +66,7 @@ class Source:
         return table[self.integers(len(table), n)]
 
 
-Rule = Callable[[Tensor, Tensor, Source], Tensor]
+Rule = Callable[[Tensor, Tensor, ObjectSource], Tensor]
 """(labels (n,), asked (n,), source) -> scenes (n, 9)."""
 
 
@@ -75,11 +75,11 @@ def place(cells: Tensor, objects: Tensor) -> Tensor:
     return torch.zeros(len(cells), CELLS, dtype=torch.int64).scatter_(1, cells, objects + 1)
 
 
-def _two_cells(source: Source, n: int) -> Tensor:
+def _two_cells(source: ObjectSource, n: int) -> Tensor:
     return source.choice(torch.tensor(list(permutations(range(CELLS), 2))), n)
 
 
-def same(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def same(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Two random cells hold the same object (1), or an object and its ``diff`` (0). Inferred."""
     first = source.objects.draw(len(labels), source.generator)
     other = source.objects.diff(first, source.generator)
@@ -87,7 +87,7 @@ def same(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
     return place(_two_cells(source, len(labels)), torch.stack((first, second), 1))
 
 
-def between(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def between(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Three objects lie on a line and the outer two are the same (1), or that is not so (0). Checked.
 
     The middle object is free. Negatives lie on a line with the second outer object a ``diff`` of the first, or, for a
@@ -110,7 +110,7 @@ def between(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
     return torch.where(scatter[:, None], scattered, on_line)
 
 
-def _top_and_bottom(matches: Tensor, source: Source) -> Tensor:
+def _top_and_bottom(matches: Tensor, source: ObjectSource) -> Tensor:
     """An object in the top centre and three below, of which ``matches`` (n,) are copies of it, in random order."""
     n, objects, generator = len(matches), source.objects, source.generator
     pool = objects.draw(n, generator)[:, None]
@@ -127,12 +127,12 @@ def _top_and_bottom(matches: Tensor, source: Source) -> Tensor:
     return place(torch.cat((torch.ones(n, 1, dtype=torch.int64), bottom_cells), 1), torch.cat((top, bottom), 1))
 
 
-def occurs(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def occurs(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Exactly one (1) or none (0) of the three bottom objects is a copy of the top one. Inferred and fitted."""
     return _top_and_bottom(labels, source)
 
 
-def xoccurs(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def xoccurs(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Exactly one (1), or none or two, equally often (0), of the three bottom objects copy the top one.
 
     Inferred and fitted ("exclusive occurs").
@@ -141,7 +141,7 @@ def xoccurs(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
     return _top_and_bottom(torch.where(labels == 1, 1, none_or_two), source)
 
 
-def _triplet(pattern: Tensor, source: Source) -> Tensor:
+def _triplet(pattern: Tensor, source: ObjectSource) -> Tensor:
     """Three objects that follow the pattern with the given index into ``PATTERNS``: (n,) -> (n, 3)."""
     a = source.objects.draw(len(pattern), source.generator)
     b = source.objects.diff(a, source.generator)
@@ -149,11 +149,11 @@ def _triplet(pattern: Tensor, source: Source) -> Tensor:
     return torch.stack((a, b, c), 1).gather(1, torch.tensor(list(PATTERNS.values()))[pattern])
 
 
-def _another_pattern(pattern: Tensor, source: Source) -> Tensor:
+def _another_pattern(pattern: Tensor, source: ObjectSource) -> Tensor:
     return (pattern + 1 + source.integers(len(PATTERNS) - 1, len(pattern))) % len(PATTERNS)
 
 
-def match_pattern(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def match_pattern(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Top and bottom row follow the same pattern, with fresh objects (1), or different patterns (0). Inferred.
 
     Whether the official files use the pattern AAA here is unknown; this rule does.
@@ -165,23 +165,23 @@ def match_pattern(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
     return place(cells, torch.cat((_triplet(top, source), _triplet(bottom, source)), 1))
 
 
-def _asked_pattern(task: str, cells: Tensor, labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def _asked_pattern(task: str, cells: Tensor, labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     index = torch.tensor([list(PATTERNS).index(name) for name in ASKED_PATTERNS[task]])[asked]
     shown = torch.where(labels == 1, index, _another_pattern(index, source))
     return place(source.choice(cells, len(labels)), _triplet(shown, source))
 
 
-def column_patterns(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def column_patterns(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """A random column follows the asked pattern (1) or another of the five (0). Checked."""
     return _asked_pattern("column_patterns", torch.tensor(LINES[3:6]), labels, asked, source)
 
 
-def row_patterns(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def row_patterns(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """A random row follows the asked pattern (1) or another of the five (0). Inferred, with the order of patterns."""
     return _asked_pattern("row_patterns", torch.tensor(LINES[:3]), labels, asked, source)
 
 
-def left_of(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def left_of(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Of two objects in different columns, the left one is the brighter (1) or the darker (0).
 
     Inferred: the objects are those of a negative of ``same`` whose luma differs; the official files have no such task.
@@ -198,7 +198,7 @@ def left_of(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
     return place(source.choice(torch.tensor(left_right), n), pair)
 
 
-def colour_and_or_shape(labels: Tensor, asked: Tensor, source: Source) -> Tensor:
+def colour_and_or_shape(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Two objects in random cells share nothing (0), their colour (1), their shape (2) or both (3).
 
     Shape means the mask in its orientation. Inferred; the order of the classes in the official files is unknown.
@@ -210,7 +210,7 @@ def colour_and_or_shape(labels: Tensor, asked: Tensor, source: Source) -> Tensor
 
 @dataclass(frozen=True)
 class Task:
-    """What is fixed about a task: its rule, its name in the official files, what it asks and its object sets."""
+    """Definition of a task: its rule, its name in the official files, its question and its object sets."""
 
     rule: Rule
     official_name: str
@@ -267,7 +267,7 @@ def get_task(task: str) -> Task:
         ValueError: no task has this name.
     """
     if task not in _TASKS:
-        raise ValueError(f"task: received {task!r}, expected one of {', '.join(_TASKS)}")
+        raise ValueError(f"task: expected one of {', '.join(_TASKS)}, got {task!r}")
     return _TASKS[task]
 
 
@@ -277,7 +277,7 @@ def num_classes(task: str) -> int:
 
 
 def class_names(task: str) -> tuple[str, ...]:
-    """What each label means, in the order of the labels. Raises ValueError for an unknown task."""
+    """Meanings of the labels, in their order. Raises ValueError for an unknown task."""
     return get_task(task).classes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dual_attention.data.relational_games import generate
+from dual_attention.data.relational_games import generate_images
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import preset
 from dual_attention.experiments.relational_games.relations import (
@@ -36,7 +36,7 @@ def test_area_under_curve_is_the_share_of_ordered_pairs():
 
 
 def test_object_pairs_of_occurs():
-    images, labels, _ = generate("occurs", 40, seed=0)
+    images, labels, _ = generate_images("occurs", 40, seed=0)
     both, equal = object_pairs(images)
     objects = [1, 6, 7, 8]
     expected = torch.zeros(9, 9, dtype=torch.bool)
@@ -50,7 +50,7 @@ def test_object_pairs_of_occurs():
 
 def test_relations_are_those_of_the_forward_pass():
     model = build_model(preset("dat-0+2-asym"), 2, seed=0)
-    images = generate("same", 5, seed=0).images
+    images = generate_images("same", 5, seed=0).images
     found = cell_relations(model, images)
     assert model.training  # left as it was
     model.eval()
@@ -83,7 +83,7 @@ def test_a_transformer_has_no_relations():
 def test_detection_and_picture(tmp_path):
     """Even untrained, an inner product of equal projections is larger for equal patches."""
     model = build_model(preset("dat-0+2-sym"), 2, seed=0)
-    images = generate("occurs", 200, seed=1).images
+    images = generate_images("occurs", 200, seed=1).images
     found = detection(model, images, [1])
     assert [(r.layer, r.index) for r in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(0.5 <= r.auc <= 1 for r in found)

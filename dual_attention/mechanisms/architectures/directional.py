@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ..functional import combine, directional_mask, uniform_alignment
-from .general import GeneralAttention, GeneralAttentionOutput
-from .scores import BoundedAdditive
-from .selections import Selection, SubsetSampler
+from ..._layers.inputs import check_positive
+from ...functional import combine, directional_mask, uniform_alignment
+from ..general import GeneralAttention, GeneralAttentionOutput
+from ..scores import BoundedAdditive
+from ..selections import Selection, SubsetSampler
 
 __all__ = ["DirectionalSelfAttention", "FusionGate", "ReinforcedSelfAttention", "ReinforcedSelfAttentionOutput"]
 
@@ -21,7 +21,7 @@ Direction = Literal["forward", "backward", "both"]
 
 
 class FusionGate(nn.Module):
-    """A gate between what an object was and what it received.
+    """A gate between an object and its context.
 
     Math: g = sigmoid(W_1 c + W_2 h + b),  out = g * h + (1 - g) * c
 
@@ -79,7 +79,7 @@ class DirectionalSelfAttention(nn.Module):
 
 
 class ReinforcedSelfAttentionOutput(NamedTuple):
-    """What reinforced self-attention returns.
+    """Output of reinforced self-attention.
 
     Attributes:
         output: ``(B, N, directions * d)``.
@@ -100,7 +100,7 @@ class ReinforcedSelfAttention(nn.Module):
         c_i = attend(h_i, {h_j}) if z^q_i, otherwise the mean of all h_j that the direction allows;
         out = [fusion(c, h) for each direction]
 
-    What queries that were not drawn receive is as in the authors' code. Train the samplers with
+    The context of queries that were not drawn is as in the authors' code. Train the samplers with
     :func:`.reinforce_loss` of ``selection.log_prob``; the paper adds a multiple of ``selection.fraction`` to the loss
     that it is given, and begins with all objects selected (``select_all=True``).
 

@@ -1,4 +1,4 @@
-"""Rotatory attention over a target and what stands left and right of it (Zheng & Xia 2018, arXiv 1802.00892).
+"""Rotatory attention over a target and its left and right contexts (Zheng & Xia 2018, arXiv 1802.00892).
 
 It has nothing to do with rotary position embedding.
 
@@ -12,17 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ..functional import masked_mean
-from .alignments import Align
-from .coattention import ScoreFactory, attention_of, check_input, summarise
-from .scores import ActivatedGeneral
+from ..._layers.inputs import check_positive
+from ...functional import masked_mean
+from ..alignments import Align
+from ..scores import ActivatedGeneral
+from .parts import ScoreFactory, build_attention, check_input, summarise
 
 __all__ = ["RotatoryAttention", "RotatoryOutput"]
 
 
 class RotatoryOutput(NamedTuple):
-    """What rotatory attention returns.
+    """Output of rotatory attention.
 
     Attributes:
         output: ``[left; right; target by left; target by right]``, ``(B, 4 d)`` (survey eq. 20).
@@ -38,7 +38,7 @@ class RotatoryOutput(NamedTuple):
 
 
 class RotatoryAttention(nn.Module):
-    """The target asks its contexts, and what they answer asks the target (survey eqs. 17 to 20).
+    """Attention from a target to its contexts, and from their summaries back to the target (survey eqs. 17 to 20).
 
     Math: r_t = mean(T);  r_l = attend(r_t, L),  r_r = attend(r_t, R);  r_lt = attend(r_l, T),  r_rt = attend(r_r, T)
 
@@ -46,10 +46,10 @@ class RotatoryAttention(nn.Module):
 
     Args:
         d: the width of all three.
-        score: makes scores of the widths of query and key; by default :class:`ActivatedGeneral`.
+        score: makes scores from the widths of query and key; by default :class:`ActivatedGeneral`.
         align: by default :class:`Softmax`.
-        hops: times both steps are taken, with the same parameters; r_lt and r_rt then ask in place of r_t (Wallaart &
-            Frasincar 2019).
+        hops: times both steps are taken, with the same parameters; r_lt and r_rt then replace r_t as queries
+            (Wallaart & Frasincar 2019).
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RotatoryAttention(nn.Module):
         self.d = d
         self.hops = hops
         self.left, self.right, self.target_left, self.target_right = (
-            attention_of(score(d, d), align) for _ in range(4)
+            build_attention(score(d, d), align) for _ in range(4)
         )
 
     def forward(
@@ -73,7 +73,7 @@ class RotatoryAttention(nn.Module):
         target_mask: Tensor | None = None,
         right_mask: Tensor | None = None,
     ) -> RotatoryOutput:
-        """One vector of all three, and the weights."""
+        """One vector for all three, and the weights."""
         check_input("left", left, self.d, left_mask, "left_mask")
         check_input("target", target, self.d, target_mask, "target_mask")
         check_input("right", right, self.d, right_mask, "right_mask")

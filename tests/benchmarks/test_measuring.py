@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from benchmarks.allocation import highest_sum, peak_allocated, peak_memory, peak_resident
+from benchmarks.measuring import highest_sum, peak_allocated, peak_memory, peak_resident
 
 
 def test_highest_sum_is_in_order_of_time():

@@ -1,4 +1,4 @@
-"""Attention that sees where it looked before (Chorowski et al. 2015, arXiv 1506.07503).
+"""Attention that sees its earlier weights (Chorowski et al. 2015, arXiv 1506.07503).
 
 Shapes: B batch, L queries in their order, S keys, C filters, d_q, d_k, d_v widths.
 """
@@ -10,23 +10,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ..functional import location_features
-from ..functional.masks import require_boolean
-from ._parameters import matrix
-from .alignments import Align
-from .coattention import ScoreFactory, attention_of
-from .scores import Additive
+from ..._layers.inputs import check_positive
+from ...functional import location_features
+from ...functional.masks import require_boolean
+from .._parameters import matrix
+from ..alignments import Align
+from ..scores import Additive
+from .parts import ScoreFactory, build_attention
 
 __all__ = ["LocationAwareAttention", "LocationAwareOutput"]
 
 
 class LocationAwareOutput(NamedTuple):
-    """What location-aware attention returns.
+    """Output of location-aware attention.
 
     Attributes:
         context: ``(B, L, d_v)``.
-        seen: what the query after these is to be told, ``(B, S)``: the last weights, or the sum of all.
+        seen: for the query after these, ``(B, S)``: the last weights, or the sum of all.
         weights: ``(B, L, S)``, or None.
         log_prob, entropy: of keys that were drawn, ``(B, L)``, see :class:`.Alignment`; None if none were.
     """
@@ -39,7 +39,7 @@ class LocationAwareOutput(NamedTuple):
 
 
 class LocationAwareAttention(nn.Module):
-    """Each query sees the weights of the one before, so that attention moves on through the keys.
+    """Attention in which each query sees the weights of the one before, so that it moves on through the keys.
 
     Math: f = F * a_{t-1},  e_ts = score(q_t, [k_s; f_s]),  a_t = align(e_t),  c_t = sum_s a_ts v_s
 
@@ -50,7 +50,7 @@ class LocationAwareAttention(nn.Module):
         d_q, d_k: widths of query and key.
         n_filters: C, rows of F.
         kernel_size: places that a filter spans, an odd number.
-        score: makes a score of the widths of query and extended key; by default :class:`Additive`.
+        score: makes a score from the widths of query and extended key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
         cumulative: F sees the sum of all weights so far instead, as in Tacotron 2 (Shen et al. 2018,
             arXiv 1712.05884).
@@ -83,7 +83,7 @@ class LocationAwareAttention(nn.Module):
         self.d_q, self.d_k = d_q, d_k
         self.cumulative = cumulative
         self.kernel = matrix(None, n_filters, kernel_size)
-        self.attention = attention_of(made, align, dropout)
+        self.attention = build_attention(made, align, dropout)
 
     def forward(
         self,
@@ -107,31 +107,38 @@ class LocationAwareAttention(nn.Module):
         Raises:
             TypeError, ValueError: if shapes do not fit or the mask is not boolean.
         """
+        self._check(query, key, padding_mask, seen)
+        batch, n_keys = key.shape[:2]
+        seen = key.new_zeros(batch, n_keys) if seen is None else seen
+        value = key if value is None else value
+        outputs = []
+        for one in query.split(1, dim=1) if query.shape[1] else ():
+            extended = torch.cat([key, location_features(seen, self.kernel).to(key.dtype)], dim=-1)
+            output = self.attention(one, extended, value, padding_mask=padding_mask, need_weights=True)
+            weights = output.weights
+            assert weights is not None  # as they were asked for
+            seen = seen + weights[:, 0] if self.cumulative else weights[:, 0]
+            outputs.append(output)
+        if not outputs:
+            weights = key.new_zeros(batch, 0, n_keys) if need_weights else None
+            return LocationAwareOutput(value.new_zeros(batch, 0, value.shape[-1]), seen, weights)
+        context, weights, log_prob, entropy = (
+            None if steps[0] is None else torch.cat(steps, dim=1)
+            for steps in zip(*(output[:4] for output in outputs), strict=True)
+        )
+        assert context is not None  # an output always has one
+        return LocationAwareOutput(context, seen, weights if need_weights else None, log_prob, entropy)
+
+    def _check(self, query: Tensor, key: Tensor, padding_mask: Tensor | None, seen: Tensor | None) -> None:
         for name, x, width in (("query", query, self.d_q), ("key", key, self.d_k)):
             if x.dim() != 3 or x.shape[-1] != width:
                 raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
-        places = key.shape[:2]
         if padding_mask is not None:
             require_boolean("padding_mask", padding_mask)
+        expected = tuple(key.shape[:2])
         for name, given in (("seen", seen), ("padding_mask", padding_mask)):
-            if given is not None and given.shape != places:
-                raise ValueError(f"{name}: expected shape (batch, keys) = {tuple(places)}, got {tuple(given.shape)}")
-        told: Tensor = key.new_zeros(*places) if seen is None else seen
-        value = key if value is None else value
-        outputs = []
-        for asked in query.split(1, dim=1) if query.shape[1] else ():
-            extended = torch.cat([key, location_features(told, self.kernel).to(key.dtype)], dim=-1)
-            output = self.attention(asked, extended, value, padding_mask=padding_mask, need_weights=True)
-            weights = output.weights
-            assert weights is not None  # as they were asked for
-            told = told + weights[:, 0] if self.cumulative else weights[:, 0]
-            outputs.append(output)
-        if not outputs:
-            weights = key.new_zeros(places[0], 0, places[1]) if need_weights else None
-            return LocationAwareOutput(value.new_zeros(places[0], 0, value.shape[-1]), told, weights)
-        drawn = [None if x[0] is None else torch.cat(x, dim=1) for x in zip(*(o[2:4] for o in outputs), strict=True)]
-        weights = torch.cat([o.weights for o in outputs], dim=1) if need_weights else None
-        return LocationAwareOutput(torch.cat([o.context for o in outputs], dim=1), told, weights, *drawn)
+            if given is not None and given.shape != expected:
+                raise ValueError(f"{name}: expected shape (batch, keys) = {expected}, got {tuple(given.shape)}")
 
     def extra_repr(self) -> str:
         filters, width = self.kernel.shape

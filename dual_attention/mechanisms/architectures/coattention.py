@@ -1,7 +1,7 @@
 """Co-attention: two inputs attend to each other (survey 3.1.1).
 
-A mechanism takes a score as a function of the widths of query and key, which is what the classes of scores are
-(``score=General``), and makes as many as it needs; and an alignment, of which each of its parts has a copy.
+Each takes a score as a function of the widths of query and key, as the classes of scores are (``score=General``), and
+makes as many as it needs; and an alignment, of which each of its parts has a copy.
 
 Shapes: B batch; inputs ``x1 (B, n1, d1)`` and ``x2 (B, n2, d2)`` with masks ``mask1 (B, n1)`` and ``mask2 (B, n2)``
 (True = real). An input may be empty or all padding; its mean and its context are then zero.
@@ -10,19 +10,17 @@ Shapes: B batch; inputs ``x1 (B, n1, d1)`` and ``x2 (B, n2, d2)`` with masks ``m
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ..functional import masked_mean
-from ..functional.masks import require_boolean
-from ._parameters import matrix
-from .alignments import Align, Softmax
-from .general import GeneralAttention
-from .scores import ActivatedGeneral, Additive, Score
+from ..._layers.inputs import check_positive
+from ...functional import masked_mean
+from .._parameters import matrix
+from ..alignments import Align, Softmax
+from ..scores import ActivatedGeneral, Additive
+from .parts import ScoreFactory, build_attention, check_input, summarise
 
 __all__ = [
     "AlternatingCoAttention",
@@ -31,15 +29,11 @@ __all__ = [
     "MultiGrainedCoAttention",
     "MultiGrainedOutput",
     "ParallelCoAttention",
-    "ScoreFactory",
 ]
-
-ScoreFactory = Callable[[int, int], Score]
-"""Makes a score of the widths of query and key."""
 
 
 class CoAttentionOutput(NamedTuple):
-    """What co-attention returns.
+    """Output of co-attention.
 
     Attributes:
         context1, context2: summaries of the two inputs, ``(B, d1)`` and ``(B, d2)``.
@@ -58,30 +52,6 @@ class CoAttentionOutput(NamedTuple):
         return torch.cat([self.context1, self.context2], dim=-1)
 
 
-def summarise(
-    attention: GeneralAttention, query: Tensor | None, x: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Context ``(..., d)`` and weights ``(..., S)`` of one query ``(..., d_q)`` over ``x (..., S, d)``."""
-    asked = None if query is None else query.unsqueeze(-2)
-    output = attention(asked, x, padding_mask=mask, need_weights=True)
-    return output.context.squeeze(-2), output.weights.squeeze(-3 if attention.score.multidim else -2)
-
-
-def attention_of(score: Score, align: Align | None, dropout: float = 0.0) -> GeneralAttention:
-    """An attention with an alignment of its own, so that what one part learns is not the others'."""
-    return GeneralAttention(score, Softmax() if align is None else copy.deepcopy(align), dropout=dropout)
-
-
-def check_input(name: str, x: Tensor, width: int, mask: Tensor | None, mask_name: str) -> None:
-    """Raise ``ValueError`` or ``TypeError`` unless ``x`` is ``(B, n, width)`` and its mask boolean ``(B, n)``."""
-    if x.dim() != 3 or x.shape[-1] != width:
-        raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
-    if mask is not None:
-        require_boolean(mask_name, mask)
-        if mask.shape != x.shape[:2]:
-            raise ValueError(f"{mask_name}: expected shape {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
-
-
 class AlternatingCoAttention(nn.Module):
     """Alternating co-attention, one side after the other (Lu et al. 2016, arXiv 1606.00061; survey eqs. 7 to 9).
 
@@ -89,7 +59,7 @@ class AlternatingCoAttention(nn.Module):
 
     Args:
         d1, d2: widths of the inputs.
-        score: makes scores of the widths of query and key; by default :class:`Additive`.
+        score: makes scores from the widths of query and key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
         tie_first_last: the first step has the parameters of the last, as in the survey; the authors' code has three
             sets.
@@ -109,9 +79,9 @@ class AlternatingCoAttention(nn.Module):
         super().__init__()
         check_positive(d1=d1, d2=d2)
         self.d1, self.d2 = d1, d2
-        self.last = attention_of(score(d2, d1), align, dropout)
-        self.first = self.last if tie_first_last else attention_of(score(d2, d1), align, dropout)
-        self.second = attention_of(score(d1, d2), align, dropout)
+        self.last = build_attention(score(d2, d1), align, dropout)
+        self.first = self.last if tie_first_last else build_attention(score(d2, d1), align, dropout)
+        self.second = build_attention(score(d1, d2), align, dropout)
 
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
@@ -132,7 +102,7 @@ class InteractiveCoAttention(nn.Module):
 
     Args:
         d1, d2: widths of the inputs.
-        score: makes scores of the widths of query and key; by default :class:`ActivatedGeneral`.
+        score: makes scores from the widths of query and key; by default :class:`ActivatedGeneral`.
         align: by default :class:`Softmax`.
     """
 
@@ -140,8 +110,8 @@ class InteractiveCoAttention(nn.Module):
         super().__init__()
         check_positive(d1=d1, d2=d2)
         self.d1, self.d2 = d1, d2
-        self.attention1 = attention_of(score(d2, d1), align)
-        self.attention2 = attention_of(score(d1, d2), align)
+        self.attention1 = build_attention(score(d2, d1), align)
+        self.attention2 = build_attention(score(d1, d2), align)
 
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
@@ -225,7 +195,7 @@ class ParallelCoAttention(nn.Module):
 
 
 class MultiGrainedOutput(NamedTuple):
-    """What multi-grained co-attention returns.
+    """Output of multi-grained co-attention.
 
     Attributes:
         context1, context2: summaries of the two inputs, the coarse ones before the fine, ``(B, 2 d1)`` and
@@ -246,7 +216,7 @@ class MultiGrainedOutput(NamedTuple):
 class MultiGrainedCoAttention(nn.Module):
     """A coarse and a fine mechanism side by side (after Fan et al., EMNLP 2018; survey 3.1.1).
 
-    Coarse mechanisms let one summary of an input ask the other, fine ones all of its elements.
+    In coarse mechanisms the query is one summary of an input, in fine ones each of its elements.
 
     Args:
         d1, d2: widths of the inputs.

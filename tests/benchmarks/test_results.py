@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.summary import Summary, growth, growth_exponent, summarise
+from benchmarks.results import Summary, growth, growth_exponent, summarise
 
 
 def test_summary_of_known_samples():

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ..functional.masks import require_boolean
-from .alignments import Align
-from .coattention import ScoreFactory, attention_of, check_input, summarise
-from .general import GeneralAttention
-from .scores import Additive, KeyOnly, Score
+from ..._layers.inputs import check_positive
+from ...functional.masks import require_boolean
+from ..alignments import Align
+from ..general import GeneralAttention
+from ..scores import Additive, KeyOnly, Score
+from .parts import ScoreFactory, build_attention, check_input, summarise
 
 __all__ = [
     "AttentionViaAttention",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class HierarchicalOutput(NamedTuple):
-    """What hierarchical attention returns.
+    """Output of hierarchical attention.
 
     Attributes:
         context: of the whole, ``(B, d)``.
@@ -41,18 +41,18 @@ class HierarchicalOutput(NamedTuple):
 
 
 class HierarchicalAttention(nn.Module):
-    """Words make sentences and sentences make documents (Yang et al. 2016, HAN, eqs. 5 to 10).
+    """Attention to words, then to the sentences they make (Yang et al. 2016, HAN, eqs. 5 to 10).
 
     Math: s_n = attend(words_n),  doc = attend(encoder(s)_1..N), without queries
 
-    A sentence of padding alone gives zero, and has no weight in the document.
+    A sentence of padding only gives zero, and has no weight in the document.
 
     Args:
-        d: width of words, and of whatever an encoder makes of sentences.
+        d: width of words and of the encoders' outputs.
         score: one score for each level, the lowest first; by default two of :class:`KeyOnly`. Scores that take a query
             get the one given to :meth:`forward`.
         align: by default :class:`Softmax`; each level has a copy.
-        encoders: modules applied to what a level made, before the next: ``(B, N, d) -> (B, N, d)``; None for none.
+        encoders: modules between a level's output and the next level: ``(B, N, d) -> (B, N, d)``; None for none.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class HierarchicalAttention(nn.Module):
             raise ValueError("score: expected one for each level, got none")
         if encoders is not None and len(encoders) != len(scores) - 1:
             raise ValueError(f"encoders: expected one between levels, {len(scores) - 1}, got {len(encoders)}")
-        self.levels = nn.ModuleList([attention_of(one, align) for one in scores])
+        self.levels = nn.ModuleList([build_attention(one, align) for one in scores])
         self.encoders = nn.ModuleList([nn.Identity() for _ in scores[1:]] if encoders is None else encoders)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None, query: Tensor | None = None) -> HierarchicalOutput:
@@ -94,15 +94,15 @@ class HierarchicalAttention(nn.Module):
         for number, level in enumerate(self.levels):
             if number:
                 x = self.encoders[number - 1](x)
-            asked = None if query is None else query.reshape(query.shape[0], *(1,) * (x.dim() - 3), query.shape[-1])
-            x, of_level = summarise(level, asked, x, mask)  # type: ignore[arg-type]
+            queries = None if query is None else query.reshape(query.shape[0], *(1,) * (x.dim() - 3), query.shape[-1])
+            x, of_level = summarise(level, queries, x, mask)  # type: ignore[arg-type]
             weights.append(of_level)
             mask = None if mask is None else mask.any(-1)
         return HierarchicalOutput(x, tuple(weights))
 
 
 class SocialContextualOutput(NamedTuple):
-    """What social-contextual attention returns.
+    """Output of social-contextual attention.
 
     Attributes:
         context: ``(B, d)``.
@@ -116,7 +116,7 @@ class SocialContextualOutput(NamedTuple):
 
 
 class SocialContextualAttention(nn.Module):
-    """A user attends within named aspects, and then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
+    """Attention of a user within named aspects, and then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
 
     Math: s_a = attend(user, X_a),  context = attend(user, (s_a)_a)
 
@@ -126,7 +126,7 @@ class SocialContextualAttention(nn.Module):
         d_user: width of the user's vector.
         d: width of elements.
         aspects: names of the aspects.
-        score: makes scores of the widths of query and key; by default :class:`Additive` with ELU.
+        score: makes scores from the widths of query and key; by default :class:`Additive` with ELU.
         align: by default :class:`Softmax`.
     """
 
@@ -143,13 +143,13 @@ class SocialContextualAttention(nn.Module):
         check_positive(d_user=d_user, d=d, aspects=len(aspects))
         make = (lambda d_q, d_k: Additive(d_q, d_k, activation=F.elu)) if score is None else score
         self.d = d
-        self.elements = nn.ModuleDict({name: attention_of(make(d_user, d), align) for name in aspects})
-        self.aspects = attention_of(make(d_user, d), align)
+        self.elements = nn.ModuleDict({name: build_attention(make(d_user, d), align) for name in aspects})
+        self.aspects = build_attention(make(d_user, d), align)
 
     def forward(
         self, user: Tensor, groups: Mapping[str, Tensor], *, masks: Mapping[str, Tensor] | None = None
     ) -> SocialContextualOutput:
-        """Summarise for each user.
+        """Summarise the aspects for each user.
 
         Args:
             user: ``(B, d_user)``.
@@ -174,7 +174,7 @@ class SocialContextualAttention(nn.Module):
 
 
 class AttentionViaAttentionOutput(NamedTuple):
-    """What attention-via-attention returns.
+    """Output of attention-via-attention.
 
     Attributes:
         context: of the upper and the lower level, ``(..., L, d_upper + d_lower)``.
@@ -187,14 +187,14 @@ class AttentionViaAttentionOutput(NamedTuple):
 
 
 class AttentionViaAttention(nn.Module):
-    """What one level answers helps to ask the other (Zhao & Zhang, AAAI 2018; survey 3.1.2).
+    """Attention to one level with a query extended by the context of another (Zhao & Zhang, AAAI 2018; survey 3.1.2).
 
     Math: c_w = attend(q, X_word),  c_c = attend([q; c_w], X_char),  output [c_w; c_c]
 
     Args:
         d_q: width of the query.
         d_upper, d_lower: widths of the levels, such as words and characters.
-        score: makes scores of the widths of query and key; by default :class:`Additive`.
+        score: makes scores from the widths of query and key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
     """
 
@@ -203,8 +203,8 @@ class AttentionViaAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(d_q=d_q, d_upper=d_upper, d_lower=d_lower)
-        self.upper = attention_of(score(d_q, d_upper), align)
-        self.lower = attention_of(score(d_q + d_upper, d_lower), align)
+        self.upper = build_attention(score(d_q, d_upper), align)
+        self.lower = build_attention(score(d_q + d_upper, d_lower), align)
 
     def forward(
         self,
@@ -217,15 +217,15 @@ class AttentionViaAttention(nn.Module):
     ) -> AttentionViaAttentionOutput:
         """Attend with ``query (..., L, d_q)`` to ``upper (..., S_u, d_upper)`` and ``lower (..., S_l, d_lower)``."""
         above = self.upper(query, upper, padding_mask=upper_mask, need_weights=True)
-        asked = torch.cat([query, above.context], dim=-1)
-        below = self.lower(asked, lower, padding_mask=lower_mask, need_weights=True)
+        extended = torch.cat([query, above.context], dim=-1)
+        below = self.lower(extended, lower, padding_mask=lower_mask, need_weights=True)
         return AttentionViaAttentionOutput(
             torch.cat([above.context, below.context], dim=-1), above.weights, below.weights
         )
 
 
 class MultiRepresentationOutput(NamedTuple):
-    """What attention over representations returns.
+    """Output of attention over representations.
 
     Attributes:
         context: ``(..., S, d)``.
@@ -237,7 +237,7 @@ class MultiRepresentationOutput(NamedTuple):
 
 
 class MultiRepresentationAttention(nn.Module):
-    """Every item attends to its own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
+    """Attention of items to their own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
 
     Math: t_i = W_i x^(i) + b_i,  a = align(score(t_i)),  out = sum_i a_i t_i  (survey eqs. 21, 22)
 
@@ -257,7 +257,7 @@ class MultiRepresentationAttention(nn.Module):
         for linear in self.projections:
             nn.init.xavier_uniform_(linear.weight)  # type: ignore[arg-type]
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
-        self.attention: GeneralAttention = attention_of(KeyOnly(d, 0) if score is None else score, align)
+        self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
     def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> MultiRepresentationOutput:
         """Mix representations of the same items.

@@ -10,18 +10,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ._parameters import matrix, zeros
-from .alignments import Align
-from .general import GeneralAttention
-from .queries import LearnedQuery
-from .scores import Dot, Score
+from ..._layers.inputs import check_positive
+from .._parameters import matrix, zeros
+from ..alignments import Align
+from ..general import GeneralAttention
+from ..queries import LearnedQuery
+from ..scores import Dot, Score
 
 __all__ = ["CapsuleAttention", "CapsuleOutput"]
 
 
 class CapsuleOutput(NamedTuple):
-    """What capsules return.
+    """Output of capsules.
 
     Attributes:
         probabilities: of each class by itself, ``(..., C)``.
@@ -35,7 +35,7 @@ class CapsuleOutput(NamedTuple):
 
 
 class CapsuleAttention(nn.Module):
-    """A capsule for each class attends, says how likely its class is, and reconstructs what it saw.
+    """One capsule for each class, which attends, gives a probability, and reconstructs its context.
 
     Math: c_c = attend(q_c, K, V),  p_c = sigmoid(<w_c, c_c> + b_c),  r_c = p_c c_c
 

@@ -1,4 +1,4 @@
-"""Multi-hop attention: what a query received becomes part of the next query (survey 3.3.2).
+"""Multi-hop attention: the context of a query becomes part of the next query (survey 3.3.2).
 
 Shapes: B batch, L queries, S keys, d_q, d_k, d_v widths.
 """
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
-from ..functional import masked_mean
-from .general import GeneralAttention
+from ..._layers.inputs import check_positive
+from ...functional import masked_mean
+from ..general import GeneralAttention
 
 __all__ = ["GRUUpdate", "LinearUpdate", "MultiHop", "MultiHopOutput", "replace", "residual"]
 
@@ -64,7 +64,7 @@ class GRUUpdate(nn.Module):
 
 
 class MultiHopOutput(NamedTuple):
-    """What hops return.
+    """Output of hops.
 
     Attributes:
         query: after the last update, ``(..., L, d_q)``.
@@ -78,7 +78,7 @@ class MultiHopOutput(NamedTuple):
 
 
 class MultiHop(nn.Module):
-    """Attend several times, each time with a query updated by what came before.
+    """Attention in several steps, each with a query updated by the context of the step before.
 
     Math: o^k = attend(q^k, K^k, V^k),  q^(k+1) = update(q^k, o^k)
 
@@ -146,11 +146,11 @@ class MultiHop(nn.Module):
         weights = []
         for hop in range(self.hops):
             attention = self.attentions[hop if len(self.attentions) > 1 else 0]
-            asked = query
+            extended = query
             if self.feedback and context is not None:
-                asked = torch.cat([query, context.expand(*query.shape[:-1], context.shape[-1])], dim=-1)
+                extended = torch.cat([query, context.expand(*query.shape[:-1], context.shape[-1])], dim=-1)
             output = attention(
-                asked,
+                extended,
                 keys[hop],
                 values[hop],
                 attn_mask=attn_mask,

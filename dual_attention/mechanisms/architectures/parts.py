@@ -1,0 +1,40 @@
+"""Parts that the composed architectures share: attentions of their own, and one query over one sequence."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ...functional.masks import require_boolean
+from ..alignments import Align, Softmax
+from ..general import GeneralAttention
+from ..scores import Score
+
+ScoreFactory = Callable[[int, int], Score]
+"""Makes a score from the widths of query and key, as the classes of scores do (``score=General``)."""
+
+
+def build_attention(score: Score, align: Align | None, dropout: float = 0.0) -> GeneralAttention:
+    """Attention with its own copy of an alignment, so that no part learns for another."""
+    return GeneralAttention(score, Softmax() if align is None else copy.deepcopy(align), dropout=dropout)
+
+
+def summarise(
+    attention: GeneralAttention, query: Tensor | None, x: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Context ``(..., d)`` and weights ``(..., S)`` of one query ``(..., d_q)`` over ``x (..., S, d)``."""
+    queries = None if query is None else query.unsqueeze(-2)
+    output = attention(queries, x, padding_mask=mask, need_weights=True)
+    return output.context.squeeze(-2), output.weights.squeeze(-3 if attention.score.multidim else -2)
+
+
+def check_input(name: str, x: Tensor, width: int, mask: Tensor | None, mask_name: str) -> None:
+    """Raise ``ValueError`` or ``TypeError`` unless ``x`` is ``(B, n, width)`` and its mask boolean ``(B, n)``."""
+    if x.dim() != 3 or x.shape[-1] != width:
+        raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
+    if mask is not None:
+        require_boolean(mask_name, mask)
+        if mask.shape != x.shape[:2]:
+            raise ValueError(f"{mask_name}: expected shape {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
