@@ -50,6 +50,12 @@ def check_same_dtype(**tensors: Tensor) -> None:
             raise TypeError(f"{name}: expected dtype {dtype} as {first}, got {tensor.dtype}")
 
 
+def check_key_heads(heads: int, groups: int) -> None:
+    """Raise ``ValueError`` unless each key/value head serves as many query heads as the others."""
+    if not groups or heads % groups:
+        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
+
+
 def is_autocast(x: Tensor) -> bool:
     """Whether products of tensors like ``x`` are cast to one type as they are taken."""
     kind = x.device.type

@@ -130,7 +130,7 @@ class MaskPattern:
         return not self.causal and all(part is None for part in parts)
 
     @property
-    def causal_alone(self) -> bool:
+    def only_causal(self) -> bool:
         """Whether order is all that hides anything, and the first receiver is the first sender."""
         parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
         return self.causal and not self.offset and all(part is None for part in parts)
@@ -291,6 +291,24 @@ def as_pattern(
         if tuple(part.shape) not in ((batch, length), (1, length)):
             raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
     return mask
+
+
+def pattern_and_bias(
+    mask: Tensor | MaskPattern | None, bias: Tensor | None, *, q: Tensor, m: int
+) -> tuple[MaskPattern, Tensor | None]:
+    """The arguments ``mask`` and ``bias`` of an operation on queries ``(B, H, N, D)`` and M senders, checked.
+
+    Returns:
+        The mask as a pattern, and the bias with four dimensions, in the type of the queries.
+
+    Raises:
+        TypeError: if a mask is not boolean, or a bias not floating point.
+        ValueError: if one is for other sizes, or a mask on another device.
+    """
+    batch, heads, n, _ = q.shape
+    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
+    pattern, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
+    return pattern, None if bias is None else bias.to(q.dtype)
 
 
 def combine_masks(

@@ -24,7 +24,7 @@ def repeat_heads(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
-def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+def softmax_over_senders(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
@@ -51,7 +51,7 @@ def attention_weights(
         scores = scores + bias
         allowed = bias != -torch.inf
         mask = allowed if mask is None else mask & allowed
-    return masked_softmax(scores, mask)
+    return softmax_over_senders(scores, mask)
 
 
 def attention(
@@ -109,7 +109,7 @@ def relations(
         if bias is not None:
             allowed = (bias != -torch.inf).any(dim=1, keepdim=True)
             mask = allowed if mask is None else mask & allowed
-        values = masked_softmax(scores, mask)
+        values = softmax_over_senders(scores, mask)
     else:
         values = activation_function(activation)(scores)
     return values.permute(0, 2, 3, 1)
@@ -259,4 +259,4 @@ def relations_of_heads(
     if bias is not None:
         allowed = bias != -torch.inf
         mask = allowed if mask is None else mask & allowed
-    return masked_softmax(scores, mask)
+    return softmax_over_senders(scores, mask)

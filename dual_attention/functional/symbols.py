@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .checks import check_same_device, is_readable
+
 
 @dataclass(frozen=True)
 class RelativeSymbols:
@@ -135,3 +137,23 @@ def on_diagonals(diagonals: Tensor, receivers: int, rows: slice, columns: slice)
     i = torch.arange(rows.start, rows.stop, device=diagonals.device)[:, None]
     j = torch.arange(columns.start, columns.stop, device=diagonals.device)
     return diagonals[j - i + receivers]
+
+
+def symbol_table(symbols: Tensor | RelativeSymbols) -> Tensor:
+    """The tensor that holds the symbols: shared ones themselves, or the library of relative ones."""
+    return symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+
+
+def check_index(q: Tensor, symbols: Tensor | RelativeSymbols) -> None:
+    """Raise ``ValueError`` if an index of relative symbols is not where the queries are, or leaves the library.
+
+    Its values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
+    """
+    if not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols):
+        return
+    index, rows = symbols.index, symbols.library.shape[0]
+    check_same_device(**{"q": q, "symbols.index": index})
+    if index.numel() and is_readable(index):
+        first, last = (int(end) for end in index.aminmax())
+        if first < 0 or last >= rows:
+            raise ValueError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {first} to {last}")

@@ -19,7 +19,7 @@ from .._layers.heads import check_positive, split_heads
 from .._layers.symbols import project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.reference import repeat_heads
-from ..functional.relational.api import attend_to_symbols
+from ..functional.relational.relative_symbols import attend_to_symbols
 
 __all__ = [
     "FeatureMessage",
