@@ -33,7 +33,7 @@ class LinearArguments(NamedTuple):
     Attributes:
         q, k, u, w: as in :class:`.RelationalInputs`.
         table: shared symbols, or the library of relative ones.
-        index: of relative symbols, ``(N, M)`` or along :attr:`.OffsetSymbols.diagonals`; None of shared ones.
+        symbol_index: of relative symbols, ``(N, M)`` or along :attr:`.OffsetSymbols.diagonals`; None of shared ones.
         seed: of dropout, one integer, or None.
         attn_mask, padding, receiver_segments, sender_segments, causal, window, offset: of a :class:`.MaskPattern`.
         block: receivers handled at a time.
@@ -44,7 +44,7 @@ class LinearArguments(NamedTuple):
     u: Tensor
     w: Tensor
     table: Tensor
-    index: Tensor | None
+    symbol_index: Tensor | None
     bias: Tensor | None
     seed: Tensor | None
     attn_mask: Tensor | None
@@ -71,7 +71,7 @@ class LinearArguments(NamedTuple):
             k=self.k[some],
             u=self.u[some],
             w=self.w[some],
-            table=self.table if self.index is not None else of_examples(self.table, some),
+            table=self.table if self.symbol_index is not None else of_examples(self.table, some),
             bias=of_examples(self.bias, some),
             attn_mask=of_examples(self.attn_mask, some),
             padding=of_examples(self.padding, some),
@@ -89,13 +89,13 @@ class Blocks:
 
     def __init__(self, x: LinearArguments, seed: int, workspace: Workspace, pairs: PairSymbols | None) -> None:
         self.batch, self.heads, self.n, _ = x.q.shape
-        self.pattern, self.index, self.bias = x.pattern, x.index, x.bias
+        self.pattern, self.index, self.bias = x.pattern, x.symbol_index, x.bias
         self.q, self.k = x.q.transpose(0, 1), x.k.transpose(0, 1)
         self.scale, self.dropout, self.block = x.scale, x.dropout, x.block
         self.seed, self.workspace, self.pairs = seed, workspace, pairs
         self.relations = relations_under_weights(self.heads, x.u, x.w, x.rel_scale, workspace)
         # (G, 1, K, d_h), or shared symbols (G, B or 1, M, d_h)
-        self.table = by_group(x.table) if x.index is not None else x.table.transpose(0, 1)
+        self.table = by_group(x.table) if x.symbol_index is not None else x.table.transpose(0, 1)
         self.wide = torch.promote_types(x.q.dtype, torch.float32)  # of softmax and of sums over blocks
 
     def spans(self) -> list[tuple[slice, slice]]:

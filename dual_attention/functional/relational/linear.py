@@ -106,7 +106,7 @@ def _some_examples_at_a_time(x: LinearArguments, pairs: PairSymbols | None) -> I
 
 def _pairs(x: LinearArguments) -> PairSymbols | None:
     """Relative symbols written out for all pairs, if that is worth its memory."""
-    return pair_symbols(x.table, x.index, x.q.shape[2], x.k.shape[2], maps=x.q.shape[0] * x.q.shape[1])
+    return pair_symbols(x.table, x.symbol_index, x.q.shape[2], x.k.shape[2], maps=x.q.shape[0] * x.q.shape[1])
 
 
 def side_by_side(x: Tensor, width: int) -> Tensor:
@@ -150,7 +150,7 @@ def _backward_op(grad_symbols: Tensor, grad_relations: Tensor, *arguments: Any) 
     dbias = x.q.new_zeros(0 if x.bias is None else x.bias.shape, dtype=wide)
     pairs = _pairs(x)
     for some, blocks in _some_examples_at_a_time(x, pairs):
-        of_table = dtable if x.index is not None else of_examples(dtable, some)
+        of_table = dtable if x.symbol_index is not None else of_examples(dtable, some)
         of_bias = None if x.bias is None else of_examples(dbias, some)
         into = Gradients(dq[some], dk[some], du[some], dw[some], of_table, of_bias)
         blocks.backward(grad_symbols[some], grad_relations[some], into)
