@@ -26,7 +26,7 @@ from .padding import zero_padding
 LARGEST_MASK = 2**22
 """Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time.
 
-Where an export leaves lengths open it is built whole."""
+Where an export leaves lengths open, it is always built whole."""
 
 BLOCK = 512
 """Receivers in such a block."""

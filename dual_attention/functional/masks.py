@@ -2,8 +2,18 @@
 
 Shapes: B batch, H heads, N receivers (queries), M senders (keys).
 
-A mask is a boolean tensor in which ``True`` means *may be attended*. These arguments carry masks, and what each one
-means never depends on the shape it happens to have:
+A mask is a boolean tensor in which ``True`` means *may be attended*. Its rows are receivers and its columns senders;
+two axes in front, of examples and heads, may be of size one:
+
+               senders j                 senders j                 senders j
+            0  1  2  3                0  1  2  3                0  1  2  3
+    i = 0   #  .  .  .        i = 0   #  #  .  .        i = 2   #  #  #  .        # may be attended
+        1   #  #  .  .            1   #  #  #  .            3   #  #  #  #
+        2   #  #  #  .            2   .  #  #  #
+        3   #  #  #  #            3   .  .  #  #
+            causal                    window = 2                causal, after a cache of 2 (offset = 2)
+
+These arguments carry masks, and the meaning of each never depends on the shape it happens to have:
 
 ``attn_mask``     ``(N, M)``, or four-dimensional and broadcastable to ``(B, H, N, M)``
 ``padding_mask``  ``(B, M)``, ``True`` at the real senders of each example
@@ -40,7 +50,7 @@ def directional_mask(
     *,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Masks of directional self-attention, in which nobody attends to itself (Shen et al. 2017, arXiv 1709.04696).
+    """Masks of directional self-attention, in which no token attends to itself (Shen et al. 2017, arXiv 1709.04696).
 
     Args:
         direction: ``"forward"`` allows j < i, ``"backward"`` j > i, ``"both"`` all but j = i. In the first two the
@@ -89,7 +99,7 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class MaskPattern:
-    """Which pairs may be attended, kept in parts, so that blocks of it can be built without the whole.
+    """Visibility of senders to receivers, kept in parts, so that blocks of it can be built without the whole.
 
     Attributes:
         n, m: receivers and senders.
@@ -113,7 +123,7 @@ class MaskPattern:
     offset: int = 0
 
     def senders(self, start: int, stop: int) -> tuple[int, int]:
-        """The range of senders outside which no receiver in ``[start, stop)`` may attend, by order alone."""
+        """The range of senders outside which no receiver in ``[start, stop)`` may attend, judged by order only."""
         first, last = 0, self.m
         if self.causal:
             last = min(last, stop + self.offset)
@@ -131,7 +141,7 @@ class MaskPattern:
 
     @property
     def only_causal(self) -> bool:
-        """Whether order is all that hides anything, and the first receiver is the first sender."""
+        """Whether causal order is all that hides anything, and the first receiver is the first sender."""
         parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
         return self.causal and not self.offset and all(part is None for part in parts)
 
@@ -181,7 +191,7 @@ class MaskPattern:
         return self.block(slice(0, self.n), slice(0, self.m), device)
 
     def last_senders(self, m: int) -> MaskPattern:
-        """The pattern of the last ``m`` senders alone; it must have no segments."""
+        """The pattern of only the last ``m`` senders; it must have no segments."""
         if m == self.m:
             return self
         padding = None if self.padding is None else self.padding[:, self.m - m :]

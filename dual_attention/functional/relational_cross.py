@@ -1,7 +1,7 @@
 """Relational cross-attention (RCA) and its disentangled form, without the weights of all pairs at once.
 
-RCA under softmax is an attention whose values are symbols, so fused attention computes it. What has no such form is
-computed for a block of receivers at a time, and again in the backward pass (checkpointing).
+RCA under softmax is an attention whose values are symbols, so fused attention computes it. The rest, which has no such
+form, is computed for a block of receivers at a time, and again in the backward pass (checkpointing).
 
 Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
 relative symbols.
@@ -32,7 +32,7 @@ Tensors = tuple[Tensor, ...]
 LARGEST_WHOLE = 256 * 256
 """Pairs (receivers times senders) up to which all weights are built at once.
 
-Where an export leaves lengths open they are."""
+Where an export leaves lengths open, they always are."""
 
 BLOCK = 128
 """Receivers in a block."""
@@ -179,7 +179,7 @@ def _in_blocks(
     pattern: MaskPattern,
     bias: Tensor | None,
 ) -> Tensor:
-    """What ``attend`` returns first, ``(B, H, N, d_h)``, computed for a block of receivers at a time."""
+    """First result of ``attend``, ``(B, H, N, d_h)``, computed for a block of receivers at a time."""
     table = symbol_table(symbols)
 
     def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:

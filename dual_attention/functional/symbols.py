@@ -52,7 +52,7 @@ class RelativeSymbols:
         return self.library[self.index]
 
     def last_senders(self, m: int) -> RelativeSymbols:
-        """The symbols of the last ``m`` senders alone."""
+        """The symbols of only the last ``m`` senders."""
         senders = self.index.shape[1]
         return self if m == senders else RelativeSymbols(self.library, self.index[:, senders - m :])
 
@@ -70,7 +70,7 @@ class RelativeSymbols:
 
 @dataclass(frozen=True, init=False)
 class OffsetSymbols(RelativeSymbols):
-    """Symbols that depend on the clipped offset alone: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
+    """Symbols that depend only on the clipped offset: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
 
     The structure is known, not read off an index: kernels that compute the row of a pair need no ``N x M`` tensor, and
     none is built unless it is asked for.
@@ -128,12 +128,12 @@ class OffsetSymbols(RelativeSymbols):
         return OffsetSymbols(library, self.receivers, self.senders, self.offset)
 
     def last_senders(self, m: int) -> OffsetSymbols:
-        """The symbols of the last ``m`` senders alone."""
+        """The symbols of only the last ``m`` senders."""
         return OffsetSymbols(self.library, self.receivers, m, self.offset - (self.senders - m))
 
 
 def on_diagonals(diagonals: Tensor, receivers: int, rows: slice, columns: slice) -> Tensor:
-    """Spread what :attr:`OffsetSymbols.diagonals` tells of N receivers over the pairs of some of them, ``(C, J)``."""
+    """Rows of the library for some of the pairs, ``(C, J)``, from :attr:`OffsetSymbols.diagonals` of N receivers."""
     i = torch.arange(rows.start, rows.stop, device=diagonals.device)[:, None]
     j = torch.arange(columns.start, columns.stop, device=diagonals.device)
     return diagonals[j - i + receivers]

@@ -216,7 +216,7 @@ class Blocks:
 
 @dataclass
 class Gradients:
-    """Where gradients of some examples go: of q, k, u and w in their types, sums of the others in a wide one."""
+    """Memory for gradients of some examples: of q, k, u and w in their types, sums of the others in a wide one."""
 
     q: Tensor
     k: Tensor

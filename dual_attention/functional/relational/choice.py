@@ -98,7 +98,7 @@ def _named(x: RelationalInputs, impl: Implementation) -> Choice:
 
 
 def _refusal(x: RelationalInputs, impl: Implementation) -> str | None:
-    """What keeps an implementation from computing this; None if nothing does."""
+    """Reason why an implementation cannot compute this; None if it can."""
     if impl in ("linear", "blockwise"):
         if x.need_weights:
             return "builds neither weights nor relations whole: it needs need_weights=False"

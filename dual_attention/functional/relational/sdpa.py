@@ -19,7 +19,7 @@ from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs
 
 COLUMNS = 256
-"""Width of the values in one call, unless a symbol and one relation alone are wider."""
+"""Width of the values in one call, unless a symbol and one relation are already wider."""
 
 
 def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:

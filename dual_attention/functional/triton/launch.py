@@ -1,4 +1,4 @@
-"""One call of the fused operation: what its kernels are given, and what they fill.
+"""One call of the fused operation: the arguments and the results of its kernels.
 
 Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
 key, d_h width of a head, R relations, p width of one relation's query or key, K = 2 P + 1 rows of a library of symbols
@@ -149,7 +149,7 @@ class Call:
             kernel[grid](**self.common, **arguments, I=tile.receivers, num_warps=tile.warps, num_stages=tile.stages)
 
     def reach(self, of_senders: bool, block: int) -> dict[str, Any]:
-        """Where the segments of each block lie on the other side, as arguments."""
+        """Range of each block's segments on the other side, as arguments."""
         if self.segments is None:
             return {"reach": self.like, "reach_batch": 0}
         if (of_senders, block) not in self.reaches:

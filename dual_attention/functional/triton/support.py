@@ -1,4 +1,4 @@
-"""What the fused kernels can run, decided without importing Triton."""
+"""Limits of the fused kernels, checked without importing Triton."""
 
 from __future__ import annotations
 
