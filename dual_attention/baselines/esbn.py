@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
-from ..functional.reference import masked_softmax
+from ..functional.reference import softmax_over_senders
 from ._objects import check_objects, check_present
 from .context_norm import ContextNorm
 
@@ -134,6 +134,6 @@ class ESBN(nn.Module):
         scores = self.scale * (z @ z.transpose(1, 2))
         earlier = torch.ones(scores.shape[1:], dtype=torch.bool, device=z.device).tril(-1)
         mask = earlier if padding_mask is None else earlier & padding_mask[:, None, :]
-        weights = masked_softmax(scores, mask)
+        weights = softmax_over_senders(scores, mask)
         confidence = torch.sigmoid(self.confidence_gain * scores + self.confidence_bias)
         return weights, (weights * confidence).sum(dim=-1)

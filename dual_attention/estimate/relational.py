@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from ..functional import OffsetSymbols, RelativeSymbols
-from ..functional.relational import api as operation
-from ..functional.relational import blockwise, linear, workspace
+from ..functional.relational import blockwise, choice, linear, workspace
 from ..functional.relational import tiles as relation_tiles
 from ..functional.relational.tiles import prefers_tiles
 from ..functional.triton.support import WIDEST
@@ -203,10 +202,8 @@ def implementation(call: Call, pattern: Pattern, sizes: Sizes, symbols: Any, rat
     if setting.device == "cuda" and setting.dtype in (torch.bfloat16, torch.float16) and not against:
         return "triton"
     activated, on_cpu = layer.rel_activation != "identity", setting.device == "cpu"
-    dense = operation.dense_is_faster(
-        sizes.batch, sizes.heads, pattern.n, pattern.m, sizes.p, on_cpu=on_cpu, activated=activated
-    )
-    return "dense" if dense or symbol_for_each_pair(pattern, sizes) else "linear"
+    few = choice.few_pairs(sizes.batch, sizes.heads, pattern.n, pattern.m, sizes.p, on_cpu=on_cpu, activated=activated)
+    return "dense" if few is not None or symbol_for_each_pair(pattern, sizes) else "linear"
 
 
 def symbol_for_each_pair(pattern: Pattern, sizes: Sizes) -> bool:

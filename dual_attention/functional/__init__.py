@@ -33,8 +33,13 @@ from .measures import (
     supervised_attention_loss,
 )
 from .positions import positions_from_padding, positions_from_segments, segments_from_lengths
-from .relational.api import RelationalAttentionOutput, relational_attention
-from .relational.workspace import free_workspace
+from .relational import (
+    Choice,
+    RelationalAttentionOutput,
+    explain_relational_attention,
+    free_workspace,
+    relational_attention,
+)
 from .relational_cross import disentangled_relational_cross_attention, relational_cross_attention
 from .rotary import apply_rotary, rotary_tables
 from .scores import (
@@ -54,6 +59,7 @@ from .symbols import OffsetSymbols, RelativeSymbols
 __all__ = [
     "ACTIVATIONS",
     "Alignment",
+    "Choice",
     "MaskPattern",
     "OffsetSymbols",
     "RelationalAttentionOutput",
@@ -78,6 +84,7 @@ __all__ = [
     "doubly_stochastic_penalty",
     "entmax",
     "euclidean_score",
+    "explain_relational_attention",
     "free_workspace",
     "general_score",
     "hard_alignment",

@@ -11,14 +11,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import reference
-from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast, is_open
-from .masks import MaskPattern, as_pattern, check_bias
+from .checks import (
+    check_axes,
+    check_dropout,
+    check_key_heads,
+    check_same_device,
+    check_same_dtype,
+    is_autocast,
+    is_open,
+)
+from .masks import MaskPattern, pattern_and_bias
 from .padding import zero_padding
 
 LARGEST_MASK = 2**22
 """Entries (receivers times senders) up to which a mask is built whole; beyond, a block of receivers at a time.
 
-Where an export leaves lengths open it is built whole."""
+Where an export leaves lengths open, it is always built whole."""
 
 BLOCK = 512
 """Receivers in such a block."""
@@ -58,12 +66,9 @@ def attention(
     if not is_autocast(q):  # which casts them to one type
         check_same_dtype(q=q, k=k, v=v)
     check_dropout("dropout", dropout)
-    batch, heads, n, _ = q.shape
-    m = k.shape[2]
+    n, m = q.shape[2], k.shape[2]
     _check_senders(q, k, v)
-    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
-    mask, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
-    bias = None if bias is None else bias.to(q.dtype)
+    mask, bias = pattern_and_bias(mask, bias, q=q, m=m)
     k, v = zero_padding(mask, k, v)
     if need_weights:
         return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
@@ -72,7 +77,7 @@ def attention(
     wide = max(q.shape[-1], value_width)
     if q.shape[-1] != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, wide - t.shape[-1])) for t in (q, k, v))
-    if mask.causal_alone and bias is None:
+    if mask.only_causal and bias is None:
         out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
@@ -103,8 +108,7 @@ def _check_senders(q: Tensor, k: Tensor, v: Tensor) -> None:
     for name, tensor, shape in (("k", k, (batch, groups, m, width)), ("v", v, (batch, groups, m, v.shape[3]))):
         if tuple(tensor.shape) != shape:
             raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
-    if not groups or heads % groups:
-        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
+    check_key_heads(heads, groups)
 
 
 def _fused(

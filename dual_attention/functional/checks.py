@@ -1,4 +1,4 @@
-"""Checks that several operations share, and when a check may look at the values of a tensor."""
+"""Checks shared by several operations, and conditions under which they may look at values or sizes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 def is_readable(x: Tensor) -> bool:
     """Whether the values of ``x`` can be looked at without waiting for a device or breaking a graph.
 
-    True for plain tensors on the CPU, unless they are being compiled or exported. Checks of shapes and dtypes need no
-    leave; those of values do, and where they get none the operation itself must fail on a wrong value, as lookups do.
+    True for plain tensors on the CPU, unless they are being compiled or exported. Shapes and dtypes may be checked
+    anywhere; where values may not, the operation itself must fail on a wrong one, as lookups do.
     """
     return not torch.compiler.is_compiling() and x.device.type == "cpu" and type(x) is Tensor
 
@@ -23,14 +23,14 @@ def check_dropout(name: str, rate: float) -> float:
 
 
 def check_axes(**tensors: tuple[Tensor, int]) -> None:
-    """Raise ``ValueError`` for the first tensor that does not have as many axes as stand beside it."""
+    """Raise ``ValueError`` for the first tensor without the number of axes given beside it."""
     for name, (tensor, axes) in tensors.items():
         if tensor.dim() != axes:
             raise ValueError(f"{name}: expected {axes} axes, got shape {tuple(tensor.shape)}")
 
 
 def check_same_device(**tensors: Tensor | None) -> None:
-    """Raise ``ValueError`` for the first tensor on another device than the first; None are passed over."""
+    """Raise ``ValueError`` for the first tensor on another device than the first; None is skipped."""
     first = device = None
     for name, tensor in tensors.items():
         if tensor is None:
@@ -50,12 +50,18 @@ def check_same_dtype(**tensors: Tensor) -> None:
             raise TypeError(f"{name}: expected dtype {dtype} as {first}, got {tensor.dtype}")
 
 
+def check_key_heads(heads: int, groups: int) -> None:
+    """Raise ``ValueError`` unless each key/value head serves as many query heads as the others."""
+    if not groups or heads % groups:
+        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
+
+
 def is_autocast(x: Tensor) -> bool:
-    """Whether products of tensors like ``x`` are cast to one type as they are taken."""
+    """Whether autocast casts products of tensors like ``x`` to one type."""
     kind = x.device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def is_open(*lengths: int) -> bool:
-    """Whether an export leaves lengths open: what is chosen must then serve all, and may not depend on them."""
+    """Whether an export leaves lengths open: a choice must then serve all of them, and may not depend on them."""
     return any(isinstance(length, torch.SymInt) for length in lengths)

@@ -1,4 +1,4 @@
-"""The weighted sum that every attention ends with, and the mean that it falls back to."""
+"""The weighted sum that ends every attention, and the mean that it falls back to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .masks import require_boolean
 
 
 def combine(weights: Tensor, values: Tensor, *, multidim: bool = False, pairwise: bool = False) -> Tensor:
-    """What each query receives (survey eq. 4).
+    """Weighted sum of the values for each query (survey eq. 4).
 
     Math: c_l = sum_s a_ls v_s, with v_ls for pairwise values, and a product by features for weights of features
 
@@ -33,7 +33,8 @@ def combine(weights: Tensor, values: Tensor, *, multidim: bool = False, pairwise
     if not fits or received != expected or (multidim and values.shape[-1] != weights.shape[-1]):
         kind = f"{'multi-dimensional' if multidim else 'scalar'} weights, {'pairwise' if pairwise else 'shared'} values"
         raise ValueError(
-            f"values: shape {tuple(values.shape)} does not fit weights of shape {tuple(weights.shape)} ({kind})"
+            f"values: expected a shape that fits weights of shape {tuple(weights.shape)} ({kind}), "
+            f"got {tuple(values.shape)}"
         )
     weights = weights.to(values.dtype)
     of_weights = "...lsd" if multidim else "...ls"

@@ -2,8 +2,18 @@
 
 Shapes: B batch, H heads, N receivers (queries), M senders (keys).
 
-A mask is a boolean tensor in which ``True`` means *may be attended*. These arguments carry masks, and what each one
-means never depends on the shape it happens to have:
+A mask is a boolean tensor in which ``True`` means *may be attended*. Its rows are receivers and its columns senders;
+two axes in front, of examples and heads, may be of size one:
+
+               senders j                 senders j                 senders j
+            0  1  2  3                0  1  2  3                0  1  2  3
+    i = 0   #  .  .  .        i = 0   #  #  .  .        i = 2   #  #  #  .        # may be attended
+        1   #  #  .  .            1   #  #  #  .            3   #  #  #  #
+        2   #  #  #  .            2   .  #  #  #
+        3   #  #  #  #            3   .  .  #  #
+            causal                    window = 2                causal, after a cache of 2 (offset = 2)
+
+These arguments carry masks, and the meaning of each never depends on the shape it happens to have:
 
 ``attn_mask``     ``(N, M)``, or four-dimensional and broadcastable to ``(B, H, N, M)``
 ``padding_mask``  ``(B, M)``, ``True`` at the real senders of each example
@@ -43,7 +53,7 @@ def directional_mask(
     *,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Masks of directional self-attention, in which nobody attends to itself (Shen et al. 2017, arXiv 1709.04696).
+    """Masks of directional self-attention, in which no token attends to itself (Shen et al. 2017, arXiv 1709.04696).
 
     Args:
         direction: ``"forward"`` allows j < i, ``"backward"`` j > i, ``"both"`` all but j = i. In the first two the
@@ -92,7 +102,7 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
 
 @dataclass(frozen=True)
 class MaskPattern:
-    """Which pairs may be attended, kept in parts, so that blocks of it can be built without the whole.
+    """Visibility of senders to receivers, kept in parts, so that blocks of it can be built without the whole.
 
     One pattern may serve many calls, all layers of a model for instance: the whole mask is built at most once. So the
     tensors of a pattern, and those it returns, must not be written to.
@@ -129,7 +139,7 @@ class MaskPattern:
         return self._built[key]
 
     def senders(self, start: int, stop: int) -> tuple[int, int]:
-        """The range of senders outside which no receiver in ``[start, stop)`` may attend, by order alone."""
+        """The range of senders outside which no receiver in ``[start, stop)`` may attend, judged by order only."""
         first, last = 0, self.m
         if self.causal:
             last = min(last, stop + self.offset)
@@ -146,8 +156,8 @@ class MaskPattern:
         return not self.causal and all(part is None for part in parts)
 
     @property
-    def causal_alone(self) -> bool:
-        """Whether order is all that hides anything, and the first receiver is the first sender."""
+    def only_causal(self) -> bool:
+        """Whether causal order is all that hides anything, and the first receiver is the first sender."""
         parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
         return self.causal and not self.offset and all(part is None for part in parts)
 
@@ -366,6 +376,24 @@ def as_pattern(
         if tuple(part.shape) not in ((batch, length), (1, length)):
             raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
     return mask
+
+
+def pattern_and_bias(
+    mask: Tensor | MaskPattern | None, bias: Tensor | None, *, q: Tensor, m: int
+) -> tuple[MaskPattern, Tensor | None]:
+    """The arguments ``mask`` and ``bias`` of an operation on queries ``(B, H, N, D)`` and M senders, checked.
+
+    Returns:
+        The mask as a pattern, and the bias with four dimensions, in the type of the queries.
+
+    Raises:
+        TypeError: if a mask is not boolean, or a bias not floating point.
+        ValueError: if one is for other sizes, or a mask on another device.
+    """
+    batch, heads, n, _ = q.shape
+    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
+    pattern, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
+    return pattern, None if bias is None else bias.to(q.dtype)
 
 
 def combine_masks(

@@ -1,8 +1,8 @@
 """Measures of attention weights, and penalties that shape them.
 
 Weights are as mechanisms return them, before dropout, with the keys last. Measures take distributions, or at least
-weights that are not negative; they look at values and refuse others. They say where a mechanism looked, and are no
-explanation of what it did by themselves (Jain & Wallace 2019, arXiv 1902.10186; Wiegreffe & Pinter 2019,
+weights that are not negative; they look at values and refuse others. They say where a mechanism looked, which by
+itself does not explain what it did (Jain & Wallace 2019, arXiv 1902.10186; Wiegreffe & Pinter 2019,
 arXiv 1908.04626).
 
 Shapes: weights ``(..., L, S)``, L queries and S keys.
@@ -154,7 +154,7 @@ def rank_correlation(weights: Tensor, human: Tensor, mask: Tensor | None = None)
 def supervised_attention_loss(
     weights: Tensor, gold: Tensor, mask: Tensor | None = None, *, kind: Supervision = "cross_entropy"
 ) -> Tensor:
-    """Loss against the weights that there should be, to be added to that of the task (survey 4.2).
+    """Loss of the weights against given ones, to be added to that of the task (survey 4.2).
 
     Args:
         weights, gold: ``(..., S)``, of one shape; gold rows sum to one, or to zero where nothing is known.
@@ -238,7 +238,7 @@ def _require_weights(weights: Tensor) -> None:
         raise TypeError(f"weights: expected a floating-point tensor, got dtype {weights.dtype}")
     if (weights < 0).any():
         raise ValueError(
-            "weights: expected none negative, as a distribution has; alignments by tanh or the identity give others"
+            "weights: expected none negative, as in a distribution; alignments by tanh or the identity may give some"
         )
 
 

@@ -1,4 +1,4 @@
-"""Padded senders as zeros.
+"""Zeros in place of padded senders.
 
 Their weights are zero, but zero times NaN or infinity is NaN, in sums forward and backward.
 """
@@ -11,7 +11,7 @@ from .masks import MaskPattern
 
 
 def zero_padding(pattern: MaskPattern, *senders: Tensor, axis: int = 2) -> tuple[Tensor, ...]:
-    """What senders hold, with zeros in the place of padding; the same tensors if none are padded.
+    """Tensors of senders with zeros in place of padding; the same tensors if none are padded.
 
     Args:
         pattern: whose padding, ``(B or 1, M)``, counts.

@@ -1,4 +1,4 @@
-"""Where tokens stand in sequences that are padded, or packed end to end into one.
+"""Positions of tokens in sequences that are padded, or packed end to end into one.
 
 Shapes: B batch, L length.
 """
@@ -60,7 +60,7 @@ def segments_from_lengths(cu_seqlens: Tensor, length: int | None = None) -> Tens
 
     Args:
         cu_seqlens: integers ``(S + 1,)``, cumulative lengths: zero, then the end of each of S sequences.
-        length: of the packed sequence; by default the last end. Positions after it belong to no sequence together.
+        length: of the packed sequence; by default the last end. Positions after it form one more segment.
 
     Returns:
         Integers ``(1, length)``: the number of the sequence that each position belongs to.

@@ -1,6 +1,7 @@
 """The paper's equations, one function each: the oracle that every faster form is held against.
 
-Written to be read. Nothing here is blocked, fused or clever, and every tensor that an equation names is built.
+Written to be read. Nothing here is blocked, fused or clever, and every tensor that an equation names is built. A
+function that has a faster form outside of this module shares its name.
 Equations are those of "Disentangling and Integrating Relational and Sensory Information in Transformer
 Architectures" (Altabaa & Lafferty 2024, arXiv 2405.16727), Algorithm 1, unless another source is named.
 
@@ -20,11 +21,11 @@ from .symbols import RelativeSymbols
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Let each of the G key/value heads serve ``heads / G`` query heads: ``(B, G, M, D) -> (B, H, M, D)``."""
+    """Repeat each of the G key/value heads for its ``heads / G`` query heads: ``(B, G, M, D) -> (B, H, M, D)``."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
-def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+def softmax_over_senders(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
@@ -51,7 +52,7 @@ def attention_weights(
         scores = scores + bias
         allowed = bias != -torch.inf
         mask = allowed if mask is None else mask & allowed
-    return masked_softmax(scores, mask)
+    return softmax_over_senders(scores, mask)
 
 
 def attention(
@@ -91,9 +92,9 @@ def relations(
     Args:
         u: relation queries, ``(B, N, R, p)``; w: relation keys, ``(B, M, R, p)``.
         activation: elementwise function or its name; ``"softmax"`` normalises over the senders.
-        mask: used by ``"softmax"`` alone, which would otherwise let masked senders show through its normaliser;
+        mask: used by ``"softmax"`` only, which would otherwise let masked senders show through its normaliser;
             broadcastable to ``(B, 1, N, M)``, since relations are shared by all heads.
-        bias: of the attention scores, broadcastable to ``(B, H, N, M)``; used by ``"softmax"`` alone, which leaves out
+        bias: of the attention scores, broadcastable to ``(B, H, N, M)``; used by ``"softmax"`` only, which leaves out
             the senders that minus infinity hides from every head.
 
     Returns:
@@ -109,7 +110,7 @@ def relations(
         if bias is not None:
             allowed = (bias != -torch.inf).any(dim=1, keepdim=True)
             mask = allowed if mask is None else mask & allowed
-        values = masked_softmax(scores, mask)
+        values = softmax_over_senders(scores, mask)
     else:
         values = activation_function(activation)(scores)
     return values.permute(0, 2, 3, 1)
@@ -259,4 +260,4 @@ def relations_of_heads(
     if bias is not None:
         allowed = bias != -torch.inf
         mask = allowed if mask is None else mask & allowed
-    return masked_softmax(scores, mask)
+    return softmax_over_senders(scores, mask)

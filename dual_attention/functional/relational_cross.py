@@ -1,7 +1,7 @@
 """Relational cross-attention (RCA) and its disentangled form, without the weights of all pairs at once.
 
-RCA under softmax is an attention whose values are symbols, so fused attention computes it. What has no such form is
-computed for a block of receivers at a time, and again in the backward pass (checkpointing).
+RCA under softmax is an attention whose values are symbols, so fused attention computes it. The rest, which has no such
+form, is computed for a block of receivers at a time, and again in the backward pass (checkpointing).
 
 Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
 relative symbols.
@@ -19,11 +19,11 @@ from torch.utils.checkpoint import checkpoint
 from . import reference
 from .activations import Activation
 from .attention import attention, narrow
-from .checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_open
-from .masks import MaskPattern, as_pattern, check_bias
+from .checks import check_axes, check_dropout, check_key_heads, check_same_device, check_same_dtype, is_open
+from .masks import MaskPattern, pattern_and_bias
 from .padding import zero_padding
-from .relational.shared_symbols import attend_to_symbols, check_index, symbol_for_each_pair
-from .symbols import RelativeSymbols
+from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
+from .symbols import RelativeSymbols, check_index, symbol_table
 
 __all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
 
@@ -32,7 +32,7 @@ Tensors = tuple[Tensor, ...]
 LARGEST_WHOLE = 256 * 256
 """Pairs (receivers times senders) up to which all weights are built at once.
 
-Where an export leaves lengths open they are."""
+Where an export leaves lengths open, they always are."""
 
 BLOCK = 128
 """Receivers in a block."""
@@ -68,12 +68,12 @@ def relational_cross_attention(
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
-    of_pairs = symbol_for_each_pair(symbols, q.shape[2], k.shape[2])
+    symbol_per_pair = has_symbol_per_pair(symbols, q.shape[2], k.shape[2])
 
     def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
         (q,), (k,) = queries, keys
         weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
-        return attend_to_symbols(weights, symbols, for_each_pair=of_pairs), weights
+        return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), weights
 
     (k,), symbols = _without_padding(mask, (k,), symbols)
     if need_weights or _is_whole(q, k):
@@ -111,13 +111,13 @@ def disentangled_relational_cross_attention(
     """
     mask, bias = _checked((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
 
-    of_pairs = symbol_for_each_pair(symbols, q.shape[2], k.shape[2])
+    symbol_per_pair = has_symbol_per_pair(symbols, q.shape[2], k.shape[2])
 
     def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
         (q, q_rel), (k, k_rel) = queries, keys
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
         r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
-        return attend_to_symbols(F.dropout(alpha * r, dropout), symbols, for_each_pair=of_pairs), alpha, r
+        return attend_to_symbols(F.dropout(alpha * r, dropout), symbols, symbol_per_pair=symbol_per_pair), alpha, r
 
     queries = (q, q_rel)
     keys, symbols = _without_padding(mask, (k, k_rel), symbols)
@@ -149,7 +149,7 @@ def _checked(
     dropout: float,
 ) -> tuple[MaskPattern, Tensor | None]:
     """The mask and the bias, in the type of the queries, after all arguments have been checked."""
-    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+    table = symbol_table(symbols)
     tensors = dict(zip(("q", "q_rel"), queries, strict=False)) | dict(zip(("k", "k_rel"), keys, strict=False))
     for name, tensor in tensors.items():
         check_axes(**{name: (tensor, 4)})
@@ -163,15 +163,12 @@ def _checked(
     for name, tensor in {**tensors, "symbols": symbols}.items():
         if tuple(tensor.shape) != tuple(expected[name]):
             raise ValueError(f"{name}: expected shape {tuple(expected[name])}, got {tuple(tensor.shape)}")
-    if not groups or heads % groups:
-        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
+    check_key_heads(heads, groups)
     check_same_device(**tensors, symbols=table, bias=bias)
     check_index(q, symbols)
     check_same_dtype(**tensors, symbols=table)
     check_dropout("dropout", dropout)
-    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
-    bias = check_bias(bias, **sizes, name="bias")
-    return as_pattern(mask, like=q, **sizes), None if bias is None else bias.to(q.dtype)
+    return pattern_and_bias(mask, bias, q=q, m=m)
 
 
 def _in_blocks(
@@ -182,19 +179,15 @@ def _in_blocks(
     pattern: MaskPattern,
     bias: Tensor | None,
 ) -> Tensor:
-    """What ``attend`` returns first, ``(B, H, N, d_h)``, computed for a block of receivers at a time."""
-    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+    """First result of ``attend``, ``(B, H, N, d_h)``, computed for a block of receivers at a time."""
+    table = symbol_table(symbols)
 
     def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:
         columns = slice(*pattern.senders(rows.start, rows.stop))
-        if isinstance(symbols, RelativeSymbols):
-            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index_of(rows, columns))
-        else:
-            here = table[:, :, columns]
         return attend(
             tuple(query[:, :, rows] for query in queries),
             tuple(key[:, :, columns] for key in keys),
-            here,
+            symbols_of_block(symbols, table, rows, columns),
             mask=pattern.block(rows, columns, table.device),
             bias=None if bias is None else narrow(bias, rows, columns),
         )[0]

@@ -1,4 +1,4 @@
-"""Score functions: how well a key suits a query. Higher is more relevant, and none of them masks.
+"""Score functions, which compare a query with a key. Higher is more relevant, and none of them masks.
 
 Shapes: ``q (..., L, d_q)`` and ``k (..., S, d_k)`` give ``(..., L, S)``; multi-dimensional scores give
 ``(..., L, S, d_v)``, one score for each feature of the value. Leading axes broadcast, and heads are one of them: with
@@ -70,7 +70,7 @@ def additive_score(
     Args:
         weight_q: ``(..., d_w, d_q)``; weight_k: ``(..., d_w, d_k)``; bias: ``(..., d_w)``.
         weight: ``(..., d_w)``; with ``multidim`` ``(..., d_v, d_w)``, or None for the hidden tensor itself, d_v = d_w.
-        out_bias: ``(..., d_v)``, with ``multidim`` alone.
+        out_bias: ``(..., d_v)``, only with ``multidim``.
         activation: elementwise, inside the product with ``weight``.
 
     Raises:
@@ -92,7 +92,7 @@ def key_score(
     activation: Activation = torch.tanh,
     multidim: bool = False,
 ) -> Tensor:
-    """Score of the keys alone, for attention without a query (survey 3.3.1; Lin et al. 2017, arXiv 1703.03130).
+    """Score of keys, for attention without a query (survey 3.3.1; Lin et al. 2017, arXiv 1703.03130).
 
     Math: e_l = <w_l, act(W k + b)>, l = 1..n;  multi-dimensional: e = W_d act(W k + b) + b_d
 
@@ -248,7 +248,7 @@ def location_score(q: Tensor, weight: Tensor, length: int) -> Tensor:
 
 
 def location_features(weights: Tensor, kernel: Tensor) -> Tensor:
-    """What each place knows of the weights around it at an earlier step (Chorowski et al. 2015, arXiv 1506.07503).
+    """Features of each place from the weights around it a step earlier (Chorowski et al. 2015, arXiv 1506.07503).
 
     Math: f = F * a_{t-1}
 

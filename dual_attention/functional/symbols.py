@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .checks import check_same_device, is_readable
+
 
 @dataclass(frozen=True)
 class RelativeSymbols:
@@ -50,7 +52,7 @@ class RelativeSymbols:
         return self.library[self.index]
 
     def last_senders(self, m: int) -> RelativeSymbols:
-        """The symbols of the last ``m`` senders alone."""
+        """The symbols of only the last ``m`` senders."""
         senders = self.index.shape[1]
         return self if m == senders else RelativeSymbols(self.library, self.index[:, senders - m :])
 
@@ -68,7 +70,7 @@ class RelativeSymbols:
 
 @dataclass(frozen=True, init=False)
 class OffsetSymbols(RelativeSymbols):
-    """Symbols that depend on the clipped offset alone: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
+    """Symbols that depend only on the clipped offset: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
 
     The structure is known, not read off an index: kernels that compute the row of a pair need no ``N x M`` tensor, and
     none is built unless it is asked for.
@@ -126,12 +128,32 @@ class OffsetSymbols(RelativeSymbols):
         return OffsetSymbols(library, self.receivers, self.senders, self.offset)
 
     def last_senders(self, m: int) -> OffsetSymbols:
-        """The symbols of the last ``m`` senders alone."""
+        """The symbols of only the last ``m`` senders."""
         return OffsetSymbols(self.library, self.receivers, m, self.offset - (self.senders - m))
 
 
 def on_diagonals(diagonals: Tensor, receivers: int, rows: slice, columns: slice) -> Tensor:
-    """Spread what :attr:`OffsetSymbols.diagonals` tells of N receivers over the pairs of some of them, ``(C, J)``."""
+    """Rows of the library for some of the pairs, ``(C, J)``, from :attr:`OffsetSymbols.diagonals` of N receivers."""
     i = torch.arange(rows.start, rows.stop, device=diagonals.device)[:, None]
     j = torch.arange(columns.start, columns.stop, device=diagonals.device)
     return diagonals[j - i + receivers]
+
+
+def symbol_table(symbols: Tensor | RelativeSymbols) -> Tensor:
+    """The tensor that holds the symbols: shared ones themselves, or the library of relative ones."""
+    return symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+
+
+def check_index(q: Tensor, symbols: Tensor | RelativeSymbols) -> None:
+    """Raise ``ValueError`` if an index of relative symbols is not where the queries are, or leaves the library.
+
+    Its values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
+    """
+    if not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols):
+        return
+    index, rows = symbols.index, symbols.library.shape[0]
+    check_same_device(**{"q": q, "symbols.index": index})
+    if index.numel() and is_readable(index):
+        first, last = (int(end) for end in index.aminmax())
+        if first < 0 or last >= rows:
+            raise ValueError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {first} to {last}")

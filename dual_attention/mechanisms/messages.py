@@ -20,7 +20,7 @@ from .._layers.inputs import check_positive
 from .._layers.symbols import project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.reference import repeat_heads
-from ..functional.relational.api import attend_to_symbols
+from ..functional.relational.relative_symbols import attend_to_symbols
 
 __all__ = [
     "FeatureMessage",

@@ -17,8 +17,9 @@ from .._layers.inputs import check_positive
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
-from ..functional.reference import masked_softmax, repeat_heads
-from ..functional.relational.api import attend_to_relations, attend_to_symbols
+from ..functional.reference import repeat_heads, softmax_over_senders
+from ..functional.relational.dense import attend_to_relations
+from ..functional.relational.relative_symbols import attend_to_symbols
 from .messages import Message, Messages, rows_of
 from .scores import Dot, Score
 
@@ -126,7 +127,7 @@ class Relation(nn.Module):
             return activation_function(self.activation)(scores).permute(0, 2, 3, 1)
         if mask is not None and mask.dim() == 4 and mask.shape[1] != 1:
             raise ValueError("attn_mask: relations under softmax are shared by all heads, so the mask must be as well")
-        return masked_softmax(scores, mask).permute(0, 2, 3, 1)
+        return softmax_over_senders(scores, mask).permute(0, 2, 3, 1)
 
     def forward(self, x: Tensor, y: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Relations of receivers ``x (B, N, d)`` and senders ``y (B, M, d)``, by default ``x``: ``(B, N, M, R)``."""

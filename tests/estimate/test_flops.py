@@ -21,7 +21,6 @@ from dual_attention.estimate.flops import (
 )
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, attention
 from dual_attention.functional.relational import linear, pair_symbols
-from dual_attention.functional.relational.linear import linear_relational_attention
 from dual_attention.functional.relational.tiles import prefers_tiles
 
 
@@ -80,16 +79,15 @@ def test_the_operation_counts_as_its_products(monkeypatch, causal: bool, window:
         symbols = OffsetSymbols(leaf(9, groups, head_width), n, n)
     else:
         symbols = RelativeSymbols(leaf(7, groups, head_width), torch.randint(7, (n, n)))
-    pattern = MaskPattern(n, n, causal=causal, window=window)
+    relative = isinstance(symbols, RelativeSymbols)
+    tensors = (q, k, u, w, symbols.library if relative else symbols, symbols.index if relative else None)
+    numbers = (*[None] * 6, causal, window, 0, 1.0, 1.0, 0.0, linear.BLOCK)
     with FlopCounterMode(display=False, custom_mapping=counter_formulas()) as counter:
-        outputs = linear_relational_attention(q, k, u, w, symbols, scale=1.0, rel_scale=1.0, pattern=pattern)
+        outputs = torch.ops.dual_attention.linear_relational_attention(*tensors, *numbers)
         forward = counter.get_total_flops()
         sum(output.sum() for output in outputs).backward()
         backward = counter.get_total_flops() - forward
 
-    relative = isinstance(symbols, RelativeSymbols)
-    tensors = (q, k, u, w, symbols.library if relative else symbols, symbols.index if relative else None)
-    numbers = (*[None] * 6, causal, window, 0, 1.0, 1.0, 0.0, linear.BLOCK)
     # The counter knows baddbmm alone.
     within = {torch.ops.aten.baddbmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * a[2] * b[2]}
     with FlopCounterMode(display=False, custom_mapping=within) as plain, torch.no_grad():
@@ -117,9 +115,8 @@ def test_registering_makes_every_counter_count(monkeypatch):
     register_flop_formulas()  # changes nothing
     q, k, u, w = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 5, 3, 2), torch.randn(1, 5, 3, 2)
     with FlopCounterMode(display=False) as counter:
-        linear_relational_attention(
-            q, k, u, w, torch.randn(1, 2, 5, 4), scale=1.0, rel_scale=1.0, pattern=MaskPattern(5, 5)
-        )
+        tensors = (q, k, u, w, torch.randn(1, 2, 5, 4), *[None] * 7)
+        torch.ops.dual_attention.linear_relational_attention(*tensors, False, None, 0, 1.0, 1.0, 0.0, linear.BLOCK)
     assert counter.get_total_flops() == linear_form(1, 2, 25, 25, 4, 4, 3, 2, tiles=False).forward
 
 

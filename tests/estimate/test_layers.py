@@ -26,8 +26,7 @@ from dual_attention import (
 from dual_attention.estimate import attention as formulas_of_attention
 from dual_attention.estimate import estimate
 from dual_attention.functional import relational_cross, rotary_tables
-from dual_attention.functional.relational import api as relational
-from dual_attention.functional.relational import blockwise, linear
+from dual_attention.functional.relational import blockwise, choice, linear
 from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.estimate.measuring import measure, summed
 
@@ -157,7 +156,7 @@ def test_relational_attention(
     }.get(kind, PositionRelativeSymbolRetriever(WIDTH, reach)(x))
     rotary = tables(rope, WIDTH // counts[0], n)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relational, "LARGEST_DENSE", 2**16 if dense else 0)
+        patch.setattr(choice, "LARGEST_DENSE", 2**16 if dense else 0)
         agrees(layer, x, symbols, *rotary, is_causal=causal, leave_out=rotary)
 
 
@@ -171,11 +170,9 @@ def test_relational_attention_of_two_sequences(batch, n, m):
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("activation", ["identity", "relu"])
 def test_relational_attention_in_many_blocks(monkeypatch, causal: bool, window: int | None, activation: str):
-    for module, function in ((linear, "linear_relational_attention"), (blockwise, "blockwise_relational_attention")):
+    for module in (linear, blockwise):
         monkeypatch.setattr(module, "BLOCK", 4)
-        defaults = {**getattr(module, function).__kwdefaults__, "block": 4}
-        monkeypatch.setattr(getattr(module, function), "__kwdefaults__", defaults)
-    monkeypatch.setattr(relational, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(choice, "LARGEST_DENSE", 0)
     layer = RelationalAttention(WIDTH, 4, 3, window=window, rel_activation=activation)
     agrees(layer, normal(2, 11, WIDTH), normal(2, 11, WIDTH), is_causal=causal)
 
@@ -189,7 +186,7 @@ def test_relational_attention_prefers_tiles_where_they_save_work():
 
 
 def test_relational_attention_of_many_weights(monkeypatch):
-    monkeypatch.setattr(relational, "MOST_WEIGHTS", 1000)
+    monkeypatch.setattr(choice, "MOST_WEIGHTS", 1000)
     monkeypatch.setattr(linear, "WEIGHTS", 1000)
     agrees(RelationalAttention(WIDTH, 4, 2), normal(3, 17, WIDTH), normal(3, 17, WIDTH))
 

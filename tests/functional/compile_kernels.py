@@ -81,7 +81,7 @@ class Case(NamedTuple):
         max_offset = 64
         of_senders = (1 if self.one_batch else self.batch, self.groups, self.m)
         table = (2 * max_offset + 1, self.groups) if self.relative else of_senders
-        return launch.Call(
+        arguments = launch.KernelArguments(
             empty(self.batch, self.heads, self.n, self.width),
             empty(self.batch, self.groups, self.m, self.width),
             empty(self.batch, self.n, self.n_relations, self.p),
@@ -99,6 +99,7 @@ class Case(NamedTuple):
             0.25,
             None,
         )
+        return launch.Call(arguments)
 
 
 UNEVEN = {"n": 200, "m": 257, "offset": 57}

@@ -48,7 +48,7 @@ def test_the_type_is_that_of_the_values():
     ],
 )
 def test_shapes_that_do_not_fit(weights, values, options):
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="expected a shape that fits"):
         combine(torch.zeros(weights), torch.zeros(values), **options)
 
 

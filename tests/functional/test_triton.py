@@ -13,7 +13,7 @@ import torch
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
 from dual_attention.functional import MaskPattern, RelativeSymbols, relational_attention
-from dual_attention.functional.relational import api as relational
+from dual_attention.functional.relational import api, choice
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, floors, tuning
 
@@ -194,9 +194,9 @@ def test_compiles_as_one_graph_and_exports():
 def test_auto_in_a_layer(relative, monkeypatch):
     """What ``impl="auto"`` does on a GPU: the kernels where they can run, otherwise another way, never an error."""
     calls = []
-    fused = relational._triton
-    monkeypatch.setattr(relational, "preferred", lambda q: True)
-    monkeypatch.setattr(relational, "_triton", lambda *a, **kw: calls.append(1) or fused(*a, **kw))
+    fused = api.IMPLEMENTATIONS["triton"]
+    monkeypatch.setattr(choice, "preferred", lambda q: True)
+    monkeypatch.setitem(api.IMPLEMENTATIONS, "triton", lambda inputs: calls.append(1) or fused(inputs))
     layer = RelationalAttention(8, 2, use_relative_positional_symbols=relative, n_kv_heads=1).to(DEVICE)
     x = torch.randn(2, 20, 8, device=DEVICE)
     s = PositionRelativeSymbolRetriever(8, 3).to(DEVICE)(x) if relative else torch.randn(2, 20, 8, device=DEVICE)

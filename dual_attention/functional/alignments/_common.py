@@ -1,4 +1,4 @@
-"""What all alignments share: checks, the order of scaling, bias and mask, and the result."""
+"""Shared by all alignments: checks, the order of scaling, bias and mask, and the result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..masks import require_boolean
 
 
 class Alignment(NamedTuple):
-    """What an alignment returns.
+    """Weights from an alignment, and the draw behind them if there was one.
 
     Attributes:
         weights: of the shape of the scores.

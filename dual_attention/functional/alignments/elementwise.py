@@ -1,4 +1,4 @@
-"""Alignments that look at one score at a time: keys do not compete, and rows need not sum to one."""
+"""Elementwise alignments: keys do not compete, and rows need not sum to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hard alignment: one key is drawn, with the estimators by which its choice is learned."""
+"""Hard alignment, which draws one key, and the estimators that train the choice."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def reinforce_loss(
     entropy: Tensor | None = None,
     entropy_weight: float = 0.0,
 ) -> Tensor:
-    """Loss whose gradient is that of the expected loss under the draws (Williams 1992; Xu et al. 2015, eqs. 11, 12).
+    """Surrogate loss with the gradient of the expected loss under draws (Williams 1992; Xu et al. 2015, eqs. 11, 12).
 
     Math: J = l + lambda_r detach(l - b) sum log p(m) - lambda_e sum H(p), to be minimised
 

@@ -1,6 +1,33 @@
-"""Relational attention as one operation over projected tensors, with its implementations."""
+"""Relational attention as one operation over projected tensors, with its implementations.
 
-from .api import RelationalAttentionOutput, relational_attention
+=======================  =======================================================================================
+:mod:`.api`              the operation: checks its inputs, chooses an implementation, runs it
+:mod:`.inputs`           inputs of a call, checked, as every implementation takes them; its output
+:mod:`.choice`           which implementation suits a call, by measured rules, and why
+:mod:`.dense`            builds all weights at once
+:mod:`.linear`           a block of receivers at a time, forward and backward, by the sums of :mod:`.blocks`
+:mod:`.blockwise`        a block of receivers at a time, for activated relations
+:mod:`.sdpa`             through library attention
+:mod:`..triton`          fused kernels, imported only when they run
+:mod:`.tiles`, :mod:`.relative_symbols`, :mod:`.pair_symbols`, :mod:`.head_products`, :mod:`.workspace`
+                         the parts that blocks are summed with
+=======================  =======================================================================================
+
+Implementations take :class:`.RelationalInputs` and return :class:`.RelationalAttentionOutput`. They do not import one
+another, and :mod:`..reference` judges them all.
+"""
+
+from .api import explain_relational_attention, relational_attention
+from .choice import Choice, Implementation
+from .inputs import RelationalAttentionOutput, RelationalInputs
 from .workspace import free_workspace
 
-__all__ = ["RelationalAttentionOutput", "free_workspace", "relational_attention"]
+__all__ = [
+    "Choice",
+    "Implementation",
+    "RelationalAttentionOutput",
+    "RelationalInputs",
+    "explain_relational_attention",
+    "free_workspace",
+    "relational_attention",
+]

@@ -1,65 +1,28 @@
-"""Relational attention as one operation over projected tensors, with its implementations.
+"""Relational attention as one operation: its inputs are checked, an implementation is chosen, and it runs.
 
-Shapes: B batch, H heads, G key/value heads (H a multiple of G), N receivers, M senders, D width of an attention query
-or key, d_h width of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library
-of relative symbols.
+Shapes: as in :mod:`.inputs`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+import logging
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .. import reference
-from ..activations import Activation, activation_function, activation_name
-from ..checks import check_axes, check_dropout, check_same_device, check_same_dtype, is_autocast, is_open
-from ..masks import MaskPattern, as_pattern, check_bias
-from ..padding import zero_padding
-from ..symbols import OffsetSymbols, RelativeSymbols
-from ..triton.support import obstacle, preferred
+from ..activations import Activation
+from ..masks import MaskPattern
+from ..symbols import RelativeSymbols
 from .blockwise import blockwise_relational_attention
+from .choice import Choice, Implementation, choose
+from .dense import dense_relational_attention
+from .inputs import RelationalAttentionOutput, RelationalInputs, check_inputs
 from .linear import linear_relational_attention
 from .sdpa import sdpa_relational_attention
-from .shared_symbols import attend_to_symbols, check_index, symbol_for_each_pair
-from .tiles import prefers_tiles
 
-Implementation = Literal["auto", "reference", "dense", "linear", "sdpa", "triton"]
-
-LARGEST_DENSE = 256 * 256
-"""Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
-
-On a CPU it does so only while they are few (:data:`MOST_WEIGHTS`; :data:`FEWEST_WEIGHTS` where tiles of relations save
-much, :func:`.relation_tiles.prefers_tiles`), or in a step of decoding (:data:`FEWEST_RECEIVERS`). Measured forward and
-backward on two cores, 16 to 256 objects: where tiles save much, dense was 1.0 to 1.8 times as fast with fewer weights
-than ``FEWEST_WEIGHTS``, linear 0.9 to 2.8 times with more; elsewhere dense was 1.0 to 2.1 times as fast with fewer than
-``MOST_WEIGHTS``, linear 1.0 to 3.2 times with more. ``benchmarks/run.py --suite crossing`` measures it anew.
-"""
-
-MOST_WEIGHTS = 2**22
-"""Weights of all examples and heads, about: 16 MB of float32."""
-
-FEWEST_WEIGHTS = 2**17
-"""The same where tiles of relations save much."""
-
-FEWEST_RECEIVERS = 16
-"""A step of decoding has one."""
-
-
-class RelationalAttentionOutput(NamedTuple):
-    """What relational attention returns.
-
-    Attributes:
-        output: attended messages; ``(B, H, N, d_h)`` from the operation, ``(B, N, H * d_h)`` from the layer.
-        weights: attention weights after dropout, ``(B, H, N, M)``, or None if not asked for.
-        relations: ``(B, N, M, R)``, unmasked, or None if not asked for.
-    """
-
-    output: Tensor
-    weights: Tensor | None = None
-    relations: Tensor | None = None
+_LOG = logging.getLogger("dual_attention.functional.relational")
 
 
 def relational_attention(
@@ -94,22 +57,25 @@ def relational_attention(
         mask: boolean, four-dimensional, broadcastable to ``(B, H, N, M)``, True = may be attended; or a pattern.
         bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks. Relations
             under softmax are normalised over the senders that ``mask`` allows and minus infinity leaves to some head;
-            otherwise it acts on the attention scores alone.
+            otherwise it acts on the attention scores only.
         dropout: rate on the attention weights; symbols and relations see the same mask.
         need_weights: also return the weights and the relations, which needs them to be built.
-        impl: ``"reference"`` is the paper's equation as it stands. ``"dense"`` builds the weights, and the relations if
-            they are asked for or activated. ``"linear"`` builds neither whole, but for a block of receivers at a time,
-            and again in the backward pass, so that memory grows with N alone. ``"triton"`` fuses the same mathematics
-            in kernels for CUDA: the identity activation, masks in parts (a cache's earlier senders included; tiles
-            that order or packed segments leave empty are skipped), shared symbols or :class:`OffsetSymbols`, no bias
-            and no dropout, bfloat16, float16 or float32. ``"sdpa"`` is library attention whose values are symbols
-            and relation keys: the identity activation, shared symbols, no dropout. ``"auto"`` is triton on CUDA in
-            bfloat16 and float16 where it can run, but for a step of decoding; otherwise dense if maps are asked for, if
-            relative symbols have about a row for each pair, or if there are few pairs, as :data:`LARGEST_DENSE` says;
-            otherwise sdpa on CUDA in bfloat16 and float16 where it can run without a mask but the causal one, for which
-            the library has fused kernels; otherwise linear. Its choices on a GPU are not measured yet. Where
-            ``torch.export`` leaves lengths open it is linear, and dense for activated relations. All agree to rounding;
-            under dropout linear draws another mask than the others.
+        impl: implementation. All agree to rounding; under dropout ``"linear"`` draws another mask than the others. One
+            that is named computes or raises, and never gives way to another:
+
+            ``"auto"``       chooses by measured rules, see :mod:`.choice`; :func:`explain_relational_attention` and a
+                             line of the log ``dual_attention.functional.relational`` (level DEBUG) say what and why
+            ``"reference"``  the paper's equation as it stands
+            ``"dense"``      builds the weights, and the relations if they are asked for or activated
+            ``"linear"``     builds neither whole, but for a block of receivers at a time, and again in the backward
+                             pass, so that memory grows with N only; for activated relations this is ``"blockwise"``
+            ``"blockwise"``  builds weights and relations of a block at a time, whatever the activation
+            ``"sdpa"``       library attention whose values are symbols and relation keys: the identity activation,
+                             shared symbols, no dropout
+            ``"triton"``     the same in fused kernels for CUDA: the identity activation, masks in parts (a cache's
+                             earlier senders included; tiles that order or packed segments leave empty are skipped),
+                             shared symbols or :class:`OffsetSymbols`, no bias and no dropout, bfloat16, float16 or
+                             float32
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -121,263 +87,72 @@ def relational_attention(
         TypeError: if types disagree (under autocast ``w_r`` may differ, as a parameter does), a mask is not boolean, or
             a bias not floating point.
     """
-    _check_tensors(q, k, u, w, symbols, w_r, bias)
-    check_dropout("dropout", dropout)
-    n, m = q.shape[2], k.shape[2]
-    sizes = {"batch": q.shape[0], "heads": q.shape[1], "n": n, "m": m}
-    mask, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
-    bias = None if bias is None else bias.to(q.dtype)
-    (k,), (w,) = zero_padding(mask, k), zero_padding(mask, w, axis=1)
-    if isinstance(symbols, Tensor):
-        (symbols,) = zero_padding(mask, symbols)
-    if rel_activation != "softmax" and rel_activation != "identity":
-        rel_activation = activation_function(rel_activation)
-    if impl == "triton" or (impl == "auto" and _fuses(q, mask)):
-        wishes: dict[str, Any] = {"bias": bias, "dropout": dropout, "need_weights": need_weights}
-        against = obstacle(q, u, symbols, mask, rel_activation=rel_activation, **wishes)
-        if impl == "triton" and against is not None:
-            raise ValueError(f"impl='triton' cannot compute this: {against}")
-        if against is None:
-            return RelationalAttentionOutput(_triton(q, k, u, w, symbols, w_r, mask, scale=scale, rel_scale=rel_scale))
-    if impl == "auto":
-        dense = need_weights or _dense_is_faster(q, u, m, rel_activation) or symbol_for_each_pair(symbols, n, m)
-        impl = (
-            "dense"
-            if dense
-            else "sdpa"
-            if _fits_library(q, m, symbols, mask, bias, dropout, rel_activation)
-            else "linear"
-        )
-    common: dict[str, Any] = {"scale": scale, "rel_scale": rel_scale, "bias": bias, "dropout": dropout}
-
-    if impl == "linear":
-        return RelationalAttentionOutput(
-            _linear(q, k, u, w, symbols, w_r, mask, rel_activation, need_weights=need_weights, **common)
-        )
-    if impl == "sdpa":
-        return RelationalAttentionOutput(
-            _sdpa(q, k, u, w, symbols, w_r, mask, rel_activation, need_weights=need_weights, **common)
-        )
-    common["mask"] = mask.dense(q.device)
-    if impl == "reference":
-        maps = reference.relational_attention(q, k, u, w, symbols, w_r, rel_activation=rel_activation, **common)
-    elif impl == "dense":
-        maps = _dense(q, k, u, w, symbols, w_r, rel_activation, need_weights=need_weights, **common)
-    else:
-        raise ValueError(f"impl: expected one of {', '.join(get_args(Implementation))}, got {impl!r}")
-    return RelationalAttentionOutput(*maps) if need_weights else RelationalAttentionOutput(maps[0])
+    inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
+    choice = choose(inputs, impl)
+    if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
+        _LOG.debug("%s (q %s, %d senders)", choice, tuple(q.shape), inputs.m)
+    return IMPLEMENTATIONS[choice.name](inputs)
 
 
-def _fuses(q: Tensor, pattern: MaskPattern) -> bool:
-    """Whether to take the fused kernels where they can run.
-
-    Not for a step of decoding, of which one program for each head would walk all senders.
-    """
-    return preferred(q) and not (pattern.offset and q.shape[2] < FEWEST_RECEIVERS)
-
-
-def _fits_library(
-    q: Tensor,
-    m: int,
-    symbols: Tensor | RelativeSymbols,
-    pattern: MaskPattern,
-    bias: Tensor | None,
-    dropout: float,
-    rel_activation: str | Activation,
-) -> bool:
-    """Whether library attention has a fused kernel for this, the values of :mod:`.sdpa` included."""
-    can_run = rel_activation == "identity" and isinstance(symbols, Tensor) and not dropout
-    fused = bias is None and (pattern.causal_alone or pattern.hides_nothing)
-    return preferred(q) and can_run and fused and not is_open(q.shape[2], m)
-
-
-def _dense(
+def explain_relational_attention(
     q: Tensor,
     k: Tensor,
     u: Tensor,
     w: Tensor,
     symbols: Tensor | RelativeSymbols,
     w_r: Tensor,
-    rel_activation: str | Activation,
     *,
     scale: float,
     rel_scale: float,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    dropout: float,
-    need_weights: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    alpha = F.dropout(reference.attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
-    r = None
-    if rel_activation == "identity" and not need_weights:
-        attended_relations = attend_to_relations(alpha, u, w, rel_scale)
-    else:
-        r = reference.relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias)
-        attended_relations = torch.einsum("bhnm,bnmr->bhnr", alpha, r)
-    return attended_relations @ w_r.transpose(-2, -1) + attend_to_symbols(alpha, symbols), alpha, r
-
-
-def _linear(
-    q: Tensor,
-    k: Tensor,
-    u: Tensor,
-    w: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    w_r: Tensor,
-    pattern: MaskPattern,
-    rel_activation: str | Activation,
-    *,
-    scale: float,
-    rel_scale: float,
-    bias: Tensor | None,
-    dropout: float,
-    need_weights: bool,
-) -> Tensor:
-    if need_weights:
-        raise ValueError("impl='linear' builds neither weights nor relations whole: it needs need_weights=False")
-    if isinstance(symbols, RelativeSymbols) and symbol_for_each_pair(symbols, q.shape[2], k.shape[2]):
-        raise ValueError(
-            "impl='linear' needs a library of relative symbols with at most 2 (N + M) = "
-            f"{2 * (q.shape[2] + k.shape[2])} rows, got {symbols.library.shape[0]}"
-        )
-    operation = linear_relational_attention
-    arguments: dict[str, Any] = {
-        "scale": scale,
-        "rel_scale": rel_scale,
-        "pattern": pattern,
-        "bias": bias,
-        "dropout": dropout,
-    }
-    if rel_activation != "identity":
-        operation, arguments["rel_activation"] = blockwise_relational_attention, rel_activation
-    attended_symbols, attended_relations = operation(q, k, u, w, symbols, **arguments)
-    return attended_symbols + attended_relations @ w_r.transpose(-2, -1)
-
-
-def _triton(
-    q: Tensor,
-    k: Tensor,
-    u: Tensor,
-    w: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    w_r: Tensor,
-    pattern: MaskPattern,
-    *,
-    scale: float,
-    rel_scale: float,
-) -> Tensor:
-    from ..triton.operation import fused_relational_attention  # imports Triton, which most users need not have
-
-    assert not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols)  # others were an obstacle
-    attended_symbols, attended_relations = fused_relational_attention(
-        q, k, u, w, symbols, scale=scale, rel_scale=rel_scale, pattern=pattern
-    )
-    return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
-
-
-def _sdpa(
-    q: Tensor,
-    k: Tensor,
-    u: Tensor,
-    w: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    w_r: Tensor,
-    pattern: MaskPattern,
-    rel_activation: str | Activation,
-    *,
-    dropout: float,
-    need_weights: bool,
-    **arguments: Any,
-) -> Tensor:
-    if need_weights or dropout or rel_activation != "identity" or isinstance(symbols, RelativeSymbols):
-        raise ValueError(
-            "impl='sdpa' needs need_weights=False, dropout=0 (its calls would draw different masks), relations with "
-            f"the activation 'identity' and shared symbols, got need_weights={need_weights}, dropout={dropout}, "
-            f"{activation_name(rel_activation)!r} and {type(symbols).__name__}"
-        )
-    attended_symbols, attended_relations = sdpa_relational_attention(q, k, u, w, symbols, pattern=pattern, **arguments)
-    return attended_relations @ w_r.transpose(-2, -1) + attended_symbols
-
-
-def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
-    """Relations under the attention weights, for the identity activation.
-
-    The relation is linear in the sender's key, so the sum over senders moves inside the inner product:
-
-    Math: sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, sum_j alpha^h_ij w^l_j>
-
-    Args:
-        alpha: ``(B, H, N, M)``; u: ``(B, N, R, p)``; w: ``(B, M, R, p)``.
+    rel_activation: str | Activation = "identity",
+    mask: Tensor | MaskPattern | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+    impl: Implementation = "auto",
+) -> Choice:
+    """The implementation that :func:`relational_attention` takes with the same arguments, and why; computes nothing.
 
     Returns:
-        ``(B, H, N, R)``.
+        :class:`.Choice`, which prints as ``name: reason``.
+
+    Raises:
+        TypeError, ValueError: as :func:`relational_attention`.
     """
-    batch, heads, n, _ = alpha.shape
-    # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.
-    keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(batch, heads, n, *w.shape[2:])
-    return (keys * (rel_scale * u)[:, None]).sum(dim=-1)
+    inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
+    return choose(inputs, impl)
 
 
-def _dense_is_faster(q: Tensor, u: Tensor, m: int, rel_activation: str | Activation) -> bool:
-    """:func:`dense_is_faster`, also while an export leaves sizes open."""
-    batch, heads, n, _ = q.shape
-    activated = rel_activation != "identity"
-    if is_open(n, m):
-        return activated
-    return dense_is_faster(
-        1 if is_open(batch) else batch, heads, n, m, u.shape[3], on_cpu=q.is_cpu, activated=activated
+def _reference(x: RelationalInputs) -> RelationalAttentionOutput:
+    maps = reference.relational_attention(
+        x.q,
+        x.k,
+        x.u,
+        x.w,
+        x.symbols,
+        x.w_r,
+        scale=x.scale,
+        rel_scale=x.rel_scale,
+        rel_activation=x.rel_activation,
+        mask=x.mask,
+        bias=x.bias,
+        dropout=x.dropout,
     )
+    return RelationalAttentionOutput(*maps) if x.need_weights else RelationalAttentionOutput(maps[0])
 
 
-def dense_is_faster(batch: int, heads: int, n: int, m: int, p: int, *, on_cpu: bool, activated: bool) -> bool:
-    """Whether there are so few pairs that it is best to build all weights at once, see :data:`LARGEST_DENSE`."""
-    if n * m > LARGEST_DENSE:
-        return False
-    if not on_cpu or activated or n < FEWEST_RECEIVERS:
-        return True
-    return batch * heads * n * m < (FEWEST_WEIGHTS if prefers_tiles(heads, p) else MOST_WEIGHTS)
+def _triton(x: RelationalInputs) -> RelationalAttentionOutput:
+    from ..triton.operation import fused_relational_attention  # imports Triton, which most users need not have
+
+    return fused_relational_attention(x)
 
 
-def _check_tensors(
-    q: Tensor,
-    k: Tensor,
-    u: Tensor,
-    w: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    w_r: Tensor,
-    bias: Tensor | None,
-) -> None:
-    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
-    check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
-    check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
-    check_index(q, symbols)
-    check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
-    if w_r.dtype != q.dtype and not is_autocast(q):
-        check_same_dtype(q=q, w_r=w_r)
-    _check_shapes(q, k, u, w, symbols, w_r)
-
-
-def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | RelativeSymbols, w_r: Tensor) -> None:
-    batch, heads, n, width = q.shape
-    groups, m = k.shape[1], k.shape[2]
-    n_relations, p = u.shape[2:]
-    if not (n_relations and p):
-        raise ValueError(f"u: expected at least one relation and one feature of it, got shape {tuple(u.shape)}")
-    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
-        "k": (k, (batch, groups, m, width)),
-        "u": (u, (batch, n, n_relations, p)),
-        "w": (w, (batch, m, n_relations, p)),
-        "w_r": (w_r, (heads, w_r.shape[1], n_relations)),
-    }
-    if isinstance(symbols, RelativeSymbols):
-        if symbols.shape[:2] != (n, m):
-            raise ValueError(f"symbols: expected pairs (N, M) = {(n, m)}, got {tuple(symbols.shape[:2])}")
-        expected["symbols.library"] = (symbols.library, (symbols.library.shape[0], groups, w_r.shape[1]))
-    else:
-        batch_of_symbols = 1 if symbols.shape[0] == 1 else batch
-        expected["symbols"] = (symbols, (batch_of_symbols, groups, m, w_r.shape[1]))
-    for name, (tensor, shape) in expected.items():
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
-    if not groups or heads % groups:
-        raise ValueError(f"k: {groups} key/value heads do not divide {heads} query heads")
+IMPLEMENTATIONS: dict[str, Callable[[RelationalInputs], RelationalAttentionOutput]] = {
+    "reference": _reference,
+    "dense": dense_relational_attention,
+    "linear": linear_relational_attention,
+    "blockwise": blockwise_relational_attention,
+    "sdpa": sdpa_relational_attention,
+    "triton": _triton,
+}
+"""Implementations by name. :func:`.choose` has seen to it that the one it names can compute its inputs."""

@@ -4,7 +4,7 @@ An activation keeps the sum over senders from moving inside the relation, so rel
 of receivers, contracted with that block's weights at once, and built again in the backward pass (checkpointing). Memory
 grows with the length of a block times M times R.
 
-Shapes: as in :mod:`.reference`.
+Shapes: as in :mod:`.inputs`.
 """
 
 from __future__ import annotations
@@ -15,52 +15,36 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .. import reference
-from ..activations import Activation
 from ..attention import narrow
-from ..masks import MaskPattern
-from ..symbols import RelativeSymbols
-from .shared_symbols import attend_to_symbols
+from ..symbols import symbol_table
+from .inputs import RelationalAttentionOutput, RelationalInputs
+from .relative_symbols import attend_to_symbols, symbols_of_block
 
 BLOCK = 128
 """Receivers in a block."""
 
 
-def blockwise_relational_attention(
-    q: Tensor,
-    k: Tensor,
-    u: Tensor,
-    w: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    *,
-    scale: float,
-    rel_scale: float,
-    rel_activation: str | Activation,
-    pattern: MaskPattern,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    block: int = BLOCK,
-) -> tuple[Tensor, Tensor]:
-    """Attended symbols ``(B, H, N, d_h)`` and attended relations ``(B, H, N, R)``; arguments as :func:`linear`'s."""
-    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
+    """Relational attention without maps; the backward pass computes each block again."""
 
     def attend(rows: slice, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None):
-        columns = slice(*pattern.senders(rows.start, rows.stop))
+        columns = slice(*x.pattern.senders(rows.start, rows.stop))
         masks: dict[str, Tensor | None] = {
-            "mask": pattern.block(rows, columns, q.device),
+            "mask": x.pattern.block(rows, columns, q.device),
             "bias": None if bias is None else narrow(bias, rows, columns),
         }
-        alpha = F.dropout(reference.attention_weights(q[:, :, rows], k[:, :, columns], scale=scale, **masks), dropout)
-        r = reference.relations(u[:, rows], w[:, columns], scale=rel_scale, activation=rel_activation, **masks)
-        if isinstance(symbols, RelativeSymbols):
-            here: Tensor | RelativeSymbols = RelativeSymbols(table, symbols.index_of(rows, columns))
-        else:
-            here = table[:, :, columns]
-        attended_symbols = attend_to_symbols(alpha, here, for_each_pair=False)  # the caller has looked at the whole
+        weights = reference.attention_weights(q[:, :, rows], k[:, :, columns], scale=x.scale, **masks)
+        alpha = F.dropout(weights, x.dropout)
+        r = reference.relations(u[:, rows], w[:, columns], scale=x.rel_scale, activation=x.rel_activation, **masks)
+        symbols = symbols_of_block(x.symbols, table, rows, columns)
+        # The choice has looked at the whole: no library here has a row for each pair.
+        attended_symbols = attend_to_symbols(alpha, symbols, symbol_per_pair=False)
         return attended_symbols, torch.einsum("bhnm,bnmr->bhnr", alpha, r)
 
+    tensors = (x.q, x.k, x.u, x.w, symbol_table(x.symbols), x.bias)
     blocks = [
-        checkpoint(attend, slice(start, min(start + block, q.shape[2])), q, k, u, w, table, bias, use_reentrant=False)
-        for start in range(0, max(q.shape[2], 1), block)  # without receivers there is an empty block
+        checkpoint(attend, slice(start, min(start + BLOCK, x.n)), *tensors, use_reentrant=False)
+        for start in range(0, max(x.n, 1), BLOCK)  # without receivers there is an empty block
     ]
-    attended = [torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True)]
-    return attended[0], attended[1]
+    attended_symbols, attended_relations = (torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True))
+    return x.output(attended_symbols, attended_relations)

@@ -60,7 +60,7 @@ class PairSymbols:
         return dalpha
 
     def block(self, rows: slice, columns: slice) -> Tensor:
-        """Those of a block, ``(G, C, J, d_h)``."""
+        """Symbols of a block, ``(G, C, J, d_h)``."""
         return self.symbols[:, rows, columns]
 
     def by_group(self, x: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def pair_index(index: Tensor, n: int, rows: slice, columns: slice) -> Tensor:
     """Rows of the library for some pairs, ``(C, J)``.
 
     Args:
-        index: of all pairs, ``(N, M)``, or along :attr:`.OffsetSymbols.diagonals`, which is N + M numbers alone.
+        index: of all pairs, ``(N, M)``, or along :attr:`.OffsetSymbols.diagonals`, which is only N + M numbers.
         n: receivers.
     """
     return index[rows, columns] if index.dim() == 2 else on_diagonals(index, n, rows, columns)

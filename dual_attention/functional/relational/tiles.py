@@ -5,6 +5,13 @@ forgets it, so that it stays in the cache of the processor. That takes the fewes
 pair, in thin products. :class:`RelationKeys` moves the sum over senders inside the inner product: H R p for each pair,
 in large products.
 
+                     senders of the block, J
+                 +---------+---------+---------+
+    receivers    |  c x j  |  c x j  |   ...   |     one tile: r (R, b * c, j) from u (R, b, c, p) and w (R, b, j, p),
+    of the       +---------+---------+---------+     then (H, j) weights of each receiver times its (j, R) relations
+    block, C     |  c x j  |   ...
+                 +---------+
+
 Math: r_ij,l = <u_i^l, w_j^l>,   a^h_i,l = sum_j alpha^h_ij r_ij,l = <u_i^l, sum_j alpha^h_ij w_j^l>
 
 Shapes: B batch, H heads, N receivers, M senders, R relations, p width of one relation's query or key; in a block: C
@@ -25,16 +32,16 @@ from .workspace import Workspace
 
 TILE = 2**21
 """Relations in a tile, about: 8 MB of float32."""
+
 TILE_ON_GPU = 2**26
 """The same on a GPU, where small operations wait for one another."""
 
-
 TILES_SAVE = 3.5
-"""How many times fewer multiplications tiles must take to be preferred; below, large products win."""
+"""Factor by which tiles must save multiplications to be preferred; below it, large products win."""
 
 
 def tile_size(on_cpu: bool) -> int:
-    """Relations in a tile, about."""
+    """Approximate number of relations in a tile."""
     return TILE if on_cpu else TILE_ON_GPU
 
 
@@ -47,7 +54,7 @@ def prefers_tiles(heads: int, p: int) -> bool:
 
 
 def relations_under_weights(heads: int, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> Relations:
-    """The form that suits these sizes; arguments as :class:`Relations`."""
+    """Relations in the form that suits these sizes; arguments as :class:`Relations`."""
     form = RelationTiles if prefers_tiles(heads, u.shape[3]) else RelationKeys
     return form(u, w, scale, workspace)
 
@@ -197,9 +204,9 @@ class RelationTiles(Relations):
         j = even_part(m, max(128, room // c))
         c = even_part(n, max(c, room // j))
         b = even_part(batch, max(1, room // (c * j))) if c == n else 1
-        for some in parts(batch, b):
-            for receivers in parts(n, c):
-                yield some, receivers, parts(m, j)
+        for some in slices(batch, b):
+            for receivers in slices(n, c):
+                yield some, receivers, slices(m, j)
 
     def relations(self, u: Tensor, w: Tensor) -> Tensor:
         """The relations of a tile, from ``(R, b, c, p)`` and ``(R, b, j, p)``: ``(R, b * c, j)``."""
@@ -243,10 +250,10 @@ def by_receiver(alpha: Tensor) -> Tensor:
 
 
 def even_part(length: int, most: int) -> int:
-    """The size of the parts when a length is cut in as few equal parts as ``most`` allows."""
+    """Size of the parts when a length is cut into as few equal parts as ``most`` allows."""
     return math.ceil(length / math.ceil(length / most)) if length else 1
 
 
-def parts(length: int, size: int) -> list[slice]:
-    """Slices of that size, the last perhaps smaller."""
+def slices(length: int, size: int) -> list[slice]:
+    """Consecutive slices of that size over a length, the last perhaps smaller."""
     return [slice(start, min(start + size, length)) for start in range(0, length, size)]

@@ -1,4 +1,4 @@
-"""Memory for what an operation builds on the way.
+"""Memory for intermediate results of an operation.
 
 Memory fresh from the system costs more than the sums that fill it. An operation on the CPU therefore keeps its
 workspace for the next call of the same thread; on a GPU the caching allocator of PyTorch does as much.
@@ -19,7 +19,7 @@ _OF_THREAD = threading.local()
 
 
 class Workspace:
-    """Tensors by name, with whatever was left in them, each on the memory of the last one of that name.
+    """Uninitialised tensors by name, each on the memory of the last one of that name.
 
     Args:
         like: whose type and device they have.
@@ -54,7 +54,7 @@ def free_workspace() -> None:
 
 
 def _kept(dtype: torch.dtype) -> dict[str, Tensor]:
-    """What this thread keeps for tensors of that type."""
+    """Memory that this thread keeps for tensors of that type."""
     if not hasattr(_OF_THREAD, "memory"):
         _OF_THREAD.memory = {}
     return _OF_THREAD.memory.setdefault(dtype, {})

@@ -1,14 +1,14 @@
 """Fused relational attention, forward and backward, in Triton.
 
 ====================  ==================================================================================
-:mod:`.support`       what can run, and why something cannot; imports no Triton
+:mod:`.support`       limits of the kernels; imports no Triton
 :mod:`.tuning`        sizes of tiles for a device, a width and a dtype; the floors of a call; imports no Triton
 :mod:`.operation`     the registered operation and its gradient
-:mod:`.launch`        what the kernels of a call are given, and what they fill
+:mod:`.launch`        arguments and results of the kernels of a call
 :mod:`.forward`       kernel of the forward pass
 :mod:`.backward_receivers`, :mod:`.backward_senders`, :mod:`.backward_table`  kernels of the backward pass
-:mod:`.tiles`, :mod:`.offsets`  what the kernels share
-:mod:`.segments`      which tiles packed segments leave empty
+:mod:`.tiles`, :mod:`.offsets`  shared by the kernels
+:mod:`.segments`      tiles that packed segments leave empty
 ====================  ==================================================================================
 
 Importing this package imports no Triton; :mod:`.operation` and the kernels do. With ``TRITON_INTERPRET=1`` in the

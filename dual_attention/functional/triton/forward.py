@@ -7,11 +7,11 @@ What makes it reach the matrix units' rate. The product that dominates, weights 
 each key that is read for I rows: with I = 128 every byte of keys feeds 64 multiply-adds, as in plain attention, which
 keeps the L2 cache's bandwidth from being the limit. The relation keys are the same for all heads, so stacking several
 heads' rows in one tile would use them more; but attention keys differ between heads, so the scores would be as many
-products as heads. One head with 128 rows has the same shape, and programs that differ in the head alone are neighbours
+products as heads. One head with 128 rows has the same shape, and programs that differ only in the head are neighbours
 in the grid, so that they find the keys in L2. A wide group (C = 256) spreads the scores, which every group computes
 again, over more useful work: for D = d_h = 64 and R p = 512 two groups cost 1.1 times the arithmetic of one, four
 1.3 times. 128 x 256 sums take 128 registers of each of 256 threads, which leaves room for symbols and scores, but not
-for a second group: that is why the first group alone carries symbols.
+for a second group: that is why only the first group carries symbols.
 
 Every tile is masked. Beside 320 or more multiply-adds for a pair, a handful of comparisons is a small part; a second
 loop for the tiles that need none is worth trying where R p is small.

@@ -1,4 +1,4 @@
-"""One call of the fused operation: what its kernels are given, and what they fill.
+"""One call of the fused operation: the arguments and the results of its kernels.
 
 Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
 key, d_h width of a head, R relations, p width of one relation's query or key, K = 2 P + 1 rows of a library of symbols
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -25,88 +25,109 @@ from .tuning import Tile, Tuning, tuning
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
 
 
+class KernelArguments(NamedTuple):
+    """Arguments of the registered operation, flat as ``torch.library`` takes them.
+
+    Attributes:
+        q, k, u, w: as in :class:`.RelationalInputs`.
+        table: shared symbols, or the library of clipped offsets' symbols.
+        max_offset, symbol_offset: of :class:`.OffsetSymbols`, P and the place of the first receiver; None and 0 with
+            shared symbols.
+        padding, receiver_segments, sender_segments, causal, window, offset: of a :class:`.MaskPattern`.
+        sizes: :meth:`.Tuning.numbers`; by default those for the device.
+    """
+
+    q: Tensor
+    k: Tensor
+    u: Tensor
+    w: Tensor
+    table: Tensor
+    padding: Tensor | None
+    receiver_segments: Tensor | None
+    sender_segments: Tensor | None
+    max_offset: int | None
+    symbol_offset: int
+    causal: bool
+    window: int | None
+    offset: int
+    scale: float
+    rel_scale: float
+    sizes: list[int] | None
+
+
 class Call:
     """One call's tensors, and its kernels' arguments by name."""
 
-    def __init__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        u: Tensor,
-        w: Tensor,
-        table: Tensor,
-        padding: Tensor | None,
-        receiver_segments: Tensor | None,
-        sender_segments: Tensor | None,
-        max_offset: int | None,
-        symbol_offset: int,
-        causal: bool,
-        window: int | None,
-        offset: int,
-        scale: float,
-        rel_scale: float,
-        sizes: list[int] | None,
-    ) -> None:
-        self.batch, self.heads, self.n, width = q.shape
-        self.groups, self.m = k.shape[1:3]
-        self.n_relations, self.p = u.shape[2:]
-        self.relative = max_offset is not None
-        self.max_offset = max_offset or 0
-        self.symbol_offset = symbol_offset
-        self.head_width = table.shape[-1]
-        self.table = table
-        self.like = q
-        self.sizes = self.default_sizes() if sizes is None else Tuning.from_numbers(sizes)
-        q, k, table = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, table))
-        u, w = (x if x.stride()[2:] == (self.p, 1) else x.contiguous() for x in (u, w))
-        strides = table.stride()
-        of_symbols = (0, strides[1], strides[0]) if self.relative else (strides[0] * (len(table) > 1), *strides[1:3])
+    def __init__(self, x: KernelArguments) -> None:
+        self.batch, self.heads, self.n, width = x.q.shape
+        self.groups, self.m = x.k.shape[1:3]
+        self.n_relations, self.p = x.u.shape[2:]
+        self.relative = x.max_offset is not None
+        self.max_offset = x.max_offset or 0
+        self.symbol_offset = x.symbol_offset
+        self.head_width = x.table.shape[-1]
+        self.table = x.table
+        self.like = x.q
+        self.scale = x.scale
+        self.sizes = self.default_sizes() if x.sizes is None else Tuning.from_numbers(x.sizes)
         self.segments = None
-        if receiver_segments is not None and sender_segments is not None:
-            self.segments = receiver_segments.contiguous(), sender_segments.contiguous()
+        if x.receiver_segments is not None and x.sender_segments is not None:
+            self.segments = x.receiver_segments.contiguous(), x.sender_segments.contiguous()
         self.reaches: dict[tuple[bool, int], Tensor] = {}
-        flags = {
-            "CAUSAL": causal,
-            "WINDOW": window is not None,
-            "PADDING": padding is not None,
-            "SEGMENTS": self.segments is not None,
-        }
-        exact = q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+        q, k, table = (t if t.stride(-1) == 1 else t.contiguous() for t in (x.q, x.k, x.table))
+        u, w = (t if t.stride()[2:] == (self.p, 1) else t.contiguous() for t in (x.u, x.w))
         # What every kernel takes; then what only those take that know symbols, or both relation queries and keys.
         self.common: dict[str, Any] = {
             "q": q,
             "k": k,
-            "padding": q if padding is None else padding.contiguous().view(torch.uint8),
-            **dict(zip(("receiver_segments", "sender_segments"), self.segments or (q, q), strict=True)),
-            **dict(zip(("q_batch", "q_head", "q_row"), q.stride(), strict=False)),
-            **dict(zip(("k_batch", "k_head", "k_row"), k.stride(), strict=False)),
-            **dict(zip(("rseg_batch", "sseg_batch"), map(batch_stride, self.segments or (None, None)), strict=True)),
+            **_strides("q", q, "batch", "head", "row"),
+            **_strides("k", k, "batch", "head", "row"),
+            **self.mask_arguments(x),
             "n": self.n,
             "m": self.m,
             "heads": self.heads,
-            "offset": offset,
-            "window": min(window or 0, self.n + self.m + abs(offset)),  # far enough, and sums of it stay small
-            "log2_scale": scale * math.log2(math.e),
+            "log2_scale": x.scale * math.log2(math.e),
             "REP": self.heads // self.groups,
             "D": width,
             "D_PAD": _padded(width),
-            **flags,
-            "PRECISION": "ieee" if exact else "tf32",
+            "PRECISION": "ieee" if _is_exact(q) else "tf32",
             "WIDEN": INTERPRETED and q.dtype == torch.bfloat16,
         }
-        self.relation_queries = {"u": u, "u_batch": u.stride(0), "u_row": u.stride(1)}
-        self.relation_keys = {"w": w, "w_batch": w.stride(0), "w_row": w.stride(1)}
-        self.relations = {"rel_scale": rel_scale, "R": self.n_relations, "P": self.p}
-        self.symbols = {
+        self.relation_queries = {"u": u, **_strides("u", u, "batch", "row")}
+        self.relation_keys = {"w": w, **_strides("w", w, "batch", "row")}
+        self.relations = {"rel_scale": x.rel_scale, "R": self.n_relations, "P": self.p}
+        self.symbols = self.symbol_arguments(table)
+
+    def mask_arguments(self, x: KernelArguments) -> dict[str, Any]:
+        """Padding, segments, order and window; where there is no tensor any pointer serves."""
+        receiver_segments, sender_segments = self.segments or (None, None)
+        return {
+            "padding": x.q if x.padding is None else x.padding.contiguous().view(torch.uint8),
+            "receiver_segments": x.q if receiver_segments is None else receiver_segments,
+            "sender_segments": x.q if sender_segments is None else sender_segments,
+            "rseg_batch": batch_stride(receiver_segments),
+            "sseg_batch": batch_stride(sender_segments),
+            "offset": x.offset,
+            "window": min(x.window or 0, self.n + self.m + abs(x.offset)),  # far enough, and sums of it stay small
+            "CAUSAL": x.causal,
+            "WINDOW": x.window is not None,
+            "PADDING": x.padding is not None,
+            "SEGMENTS": self.segments is not None,
+        }
+
+    def symbol_arguments(self, table: Tensor) -> dict[str, Any]:
+        """Shared symbols ``(B or 1, G, M, d_h)``, or a library ``(K, G, d_h)``."""
+        first, second, third = table.stride()[:3]
+        strides = (0, second, first) if self.relative else (first * (len(table) > 1), second, third)
+        return {
             "s": table,
-            **dict(zip(("s_batch", "s_head", "s_row"), of_symbols, strict=True)),
+            **dict(zip(("s_batch", "s_head", "s_row"), strides, strict=True)),
             "max_offset": self.max_offset,
-            "symbol_offset": symbol_offset,
+            "symbol_offset": self.symbol_offset,
             "DH": self.head_width,
             "DH_PAD": _padded(self.head_width),
             "RELATIVE": self.relative,
         }
-        self.scale = scale
 
     def default_sizes(self) -> Tuning:
         shared_memory = None
@@ -128,7 +149,7 @@ class Call:
             kernel[grid](**self.common, **arguments, I=tile.receivers, num_warps=tile.warps, num_stages=tile.stages)
 
     def reach(self, of_senders: bool, block: int) -> dict[str, Any]:
-        """Where the segments of each block lie on the other side, as arguments."""
+        """Range of each block's segments on the other side, as arguments."""
         if self.segments is None:
             return {"reach": self.like, "reach_batch": 0}
         if (of_senders, block) not in self.reaches:
@@ -316,10 +337,21 @@ class Call:
         return dtable
 
 
+def _strides(name: str, x: Tensor, *axes: str) -> dict[str, int]:
+    """Strides of the first axes of a tensor, by name."""
+    return {f"{name}_{axis}": stride for axis, stride in zip(axes, x.stride(), strict=False)}
+
+
+def _is_exact(x: Tensor) -> bool:
+    """Whether products are of float32, and may not be rounded to fewer bits."""
+    return x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+
+
 def _padded(width: int) -> int:
     """Power of two that a product can take."""
     return max(triton.next_power_of_2(width), 16)
 
 
 def _diagonals(tile: Tile) -> int:
+    """Power of two that holds the diagonals of a tile."""
     return triton.next_power_of_2(tile.receivers + tile.senders - 1)

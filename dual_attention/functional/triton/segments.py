@@ -1,4 +1,4 @@
-"""Where in a packed sequence the segments of a block lie, so that tiles in which no pair shares a segment are skipped.
+"""Ranges of a block's segments in a packed sequence, so that tiles in which no pair shares a segment are skipped.
 
 Shapes: B batch, or 1 if every example has the same segments; ``own`` the side whose blocks programs own, ``other`` the
 side that they walk.
@@ -16,7 +16,7 @@ STEP = 1024
 
 
 def segment_reach(own: Tensor, other: Tensor, block: int) -> Tensor:
-    """For each block of positions, where the others that may share a segment with it begin and end.
+    """Range of the other positions that may share a segment with each block of positions.
 
     Those are the positions whose segment lies between the least and the greatest of the block: for segments in order
     no more than need be, for any others too many rather than too few. It stays on the device: nothing waits for it.

@@ -1,20 +1,22 @@
-"""What the fused kernels can run, decided without importing Triton."""
+"""Limits of the fused kernels, checked without importing Triton."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..activations import Activation
-from ..masks import MaskPattern
-from ..symbols import OffsetSymbols, RelativeSymbols
+from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
+
+if TYPE_CHECKING:  # the room of the operation imports this module
+    from ..relational.inputs import RelationalInputs
 
 OLDEST = (3, 3)
 """Version of Triton that brought the gather within a tile."""
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+KERNEL_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 WIDEST = 256
 """Largest width of a head's query, key or symbol, and of one relation."""
 
@@ -33,34 +35,24 @@ def installed_version() -> tuple[int, int] | None:
 INSTALLED = installed_version()
 
 
-def obstacle(
-    q: Tensor,
-    u: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    pattern: MaskPattern,
-    *,
-    rel_activation: str | Activation,
-    bias: Tensor | None,
-    dropout: float,
-    need_weights: bool,
-) -> str | None:
-    """Why the fused kernels cannot compute this, in words; None if they can. All tensors are of one type and device."""
-    table = symbols.library if isinstance(symbols, RelativeSymbols) else symbols
-    if need_weights:
+def obstacle(x: RelationalInputs) -> str | None:
+    """Why the fused kernels cannot compute this, in words; None if they can."""
+    q, symbols = x.q, x.symbols
+    if x.need_weights:
         return "it never builds weights or relations whole: it needs need_weights=False"
-    if rel_activation != "identity":
-        return f"relations must have the activation 'identity', got {rel_activation!r}"
-    if dropout:
-        return f"it knows no dropout of the weights, got dropout={dropout}"
-    if bias is not None:
+    if x.activated:
+        return f"relations must have the activation 'identity', got {x.rel_activation!r}"
+    if x.dropout:
+        return f"it knows no dropout of the weights, got dropout={x.dropout}"
+    if x.bias is not None:
         return "it adds no bias to the scores"
-    if pattern.attn_mask is not None:
+    if x.pattern.attn_mask is not None:
         return "masks must be given in parts (causal, window, padding, segments), not as a tensor of pairs"
     if isinstance(symbols, RelativeSymbols) and not isinstance(symbols, OffsetSymbols):
         return "relative symbols must be OffsetSymbols, whose index it computes and need not read"
-    if q.dtype not in DTYPES:
+    if q.dtype not in KERNEL_DTYPES:
         return f"it needs bfloat16, float16 or float32, got {q.dtype}"
-    widths = {"a query": q.shape[-1], "a symbol": table.shape[-1], "a relation": u.shape[-1]}
+    widths = {"a query": q.shape[-1], "a symbol": symbol_table(symbols).shape[-1], "a relation": x.u.shape[-1]}
     if max(widths.values()) > WIDEST:
         return f"it holds widths up to {WIDEST}, got {widths}"
     if INSTALLED is None:

@@ -40,7 +40,7 @@ def store_rows(base, rows, stride, n_rows, tile, WIDTH: tl.constexpr, PADDED: tl
 
 @triton.jit
 def relation_columns(first, R: tl.constexpr, P: tl.constexpr, GROUP: tl.constexpr, P_PAD: tl.constexpr):
-    """Where the columns of a group of relations lie in memory, and which exist: p is padded here, not there.
+    """Places in memory of the columns of a group of relations, and which exist: p is padded here, not there.
 
     Column ``c`` of a tile is feature ``c % P_PAD`` of relation ``first + c // P_PAD``.
     """

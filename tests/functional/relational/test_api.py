@@ -1,14 +1,11 @@
 """The implementations of relational attention against the reference, forward and every gradient."""
 
-from functools import partial
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dual_attention.functional import ACTIVATIONS, MaskPattern, reference, relational_attention
-from dual_attention.functional.relational import api as relational
 from dual_attention.functional.relational import blockwise, linear, sdpa
 from tests.support.tensors import normal
 
@@ -71,9 +68,8 @@ def test_blocks_of_every_pattern(sizes, causal, window, packed, padded, masked, 
     arguments = {"bias": bias, "rel_activation": activation}
     theirs = run(reference.relational_attention, leaves, index, mask=pattern.dense(None), **arguments)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (linear, blockwise):
-            name = f"{module.__name__.rsplit('.', 1)[1]}_relational_attention"
-            patch.setattr(relational, name, partial(getattr(module, name), block=block))
+        patch.setattr(linear, "block_size", lambda heads, m: block)
+        patch.setattr(blockwise, "BLOCK", block)
         ours = run(relational_attention, leaves, index, mask=pattern, impl="linear", **arguments)
     assert_same_with_gradients(ours, theirs, tensors)
 
@@ -99,7 +95,7 @@ def test_library_attention_in_groups_of_relations(sizes, causal, window, packed,
     bias = torch.randn(1, 1, n, n, dtype=torch.float64).requires_grad_() if biased else None
     theirs = run(reference.relational_attention, leaves, None, mask=pattern.dense(None), bias=bias)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relational, "sdpa_relational_attention", partial(sdpa.sdpa_relational_attention, columns=columns))
+        patch.setattr(sdpa, "COLUMNS", columns)
         ours = run(relational_attention, leaves, None, mask=pattern, bias=bias, impl="sdpa")
     assert_same_with_gradients(ours, theirs, leaves if bias is None else [*leaves, bias])
 

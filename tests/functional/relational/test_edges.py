@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
-from dual_attention.functional.relational import api as relational
 from dual_attention.functional.relational import pair_symbols
 from tests.support.tensors import normal
 
@@ -241,55 +240,6 @@ def test_export_with_a_length_left_open(activation, relative):
     for n in (3, 40, 300):
         x = normal(2, n, 4)
         torch.testing.assert_close(exported(x), module(x), atol=1e-11, rtol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "taken"),
-    [
-        ({"mask": MaskPattern(4, 5, causal=True)}, True),
-        ({}, True),
-        ({"mask": boolean(1, 1, 4, 5)}, False),
-        ({"mask": MaskPattern(4, 5, causal=True, window=2)}, False),
-        ({"bias": torch.zeros(1, 1, 4, 5, dtype=torch.float64)}, False),
-        ({"dropout": 0.1}, False),
-        ({"rel_activation": "relu"}, False),
-        ({"need_weights": True}, False),
-    ],
-)
-def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
-    """Library attention where it has fused kernels; elsewhere another way, never an error."""
-    calls = []
-    through_library = relational.sdpa_relational_attention
-    monkeypatch.setattr(relational, "preferred", lambda q: True)
-    monkeypatch.setattr(relational, "obstacle", lambda *a, **kw: "the package triton is not installed")
-    monkeypatch.setattr(relational, "LARGEST_DENSE", 0)
-    monkeypatch.setattr(
-        relational, "sdpa_relational_attention", lambda *a, **kw: calls.append(1) or through_library(*a, **kw)
-    )
-    leaves, _, _ = draw_inputs()
-    out = run(relational_attention, leaves, None, impl="auto", **arguments)
-    assert bool(calls) == taken
-    if "dropout" not in arguments:
-        assert_same_with_gradients(out, run(relational_attention, leaves, None, impl="reference", **arguments), leaves)
-
-
-@pytest.mark.parametrize(
-    ("batch", "heads", "n", "p", "dense"),
-    [
-        (1, 8, 64, 64, True),  # few weights
-        (1, 8, 128, 64, False),  # tiles of relations save much
-        (1, 8, 128, 1, True),  # they save nothing
-        (64, 4, 128, 16, False),  # many weights
-        (1, 8, 257, 1, False),  # too many pairs
-        (4096, 8, 15, 64, True),  # few receivers
-    ],
-)
-def test_where_dense_is_faster(batch, heads, n, p, dense):
-    sizes = (batch, heads, n, n, p)
-    assert relational.dense_is_faster(*sizes, on_cpu=True, activated=False) == dense
-    whole = n * n <= relational.LARGEST_DENSE
-    assert relational.dense_is_faster(*sizes, on_cpu=False, activated=False) == whole
-    assert relational.dense_is_faster(*sizes, on_cpu=True, activated=True) == whole
 
 
 def test_symbols_are_written_out_where_many_weights_share_them():

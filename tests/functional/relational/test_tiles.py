@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dual_attention.functional.relational import linear
 from dual_attention.functional.relational import tiles as relation_tiles
-from dual_attention.functional.relational.tiles import RelationKeys, RelationTiles, even_part, parts
+from dual_attention.functional.relational.tiles import RelationKeys, RelationTiles, even_part, slices
 from dual_attention.functional.relational.workspace import Workspace
 
 
@@ -66,8 +66,7 @@ def test_parts_are_even(length: int, most: int, part: int):
 @settings(deadline=None)
 @given(st.integers(0, 40), st.integers(1, 50))
 def test_parts_cover_a_length(length: int, size: int):
-    slices = parts(length, size)
-    assert [place for part in slices for place in range(part.start, part.stop)] == list(range(length))
+    assert [place for part in slices(length, size) for place in range(part.start, part.stop)] == list(range(length))
     assert all(part.stop - part.start <= size for part in slices)
 
 

@@ -14,10 +14,10 @@ from dual_attention.functional import (
     relational_cross,
     relational_cross_attention,
 )
-from dual_attention.functional.relational.shared_symbols import (
+from dual_attention.functional.relational.relative_symbols import (
     attend_to_symbols,
+    has_symbol_per_pair,
     summed_by_symbol,
-    symbol_for_each_pair,
 )
 from tests.support.tensors import normal
 
@@ -45,19 +45,19 @@ def test_clipped_offsets_of_a_long_sequence_in_bfloat16(impl, activation):
     torch.testing.assert_close(grad.float().sum(0), torch.ones(1, 4), atol=0.01, rtol=0)
 
 
-@pytest.mark.parametrize("for_each_pair", [None, False, True])
+@pytest.mark.parametrize("symbol_per_pair", [None, False, True])
 @pytest.mark.parametrize("integers", [torch.int64, torch.int32])
-def test_summed_or_written_out_is_the_same(for_each_pair, integers):
+def test_summed_or_written_out_is_the_same(symbol_per_pair, integers):
     alpha, table = normal(2, 4, 5, 6), normal(3, 2, 4)
     symbols = RelativeSymbols(table, torch.randint(3, (5, 6), dtype=integers))
-    ours = attend_to_symbols(alpha, symbols, for_each_pair=for_each_pair)
+    ours = attend_to_symbols(alpha, symbols, symbol_per_pair=symbol_per_pair)
     torch.testing.assert_close(ours, reference.attend_to_symbols(alpha, symbols))
 
 
 def test_symbols_of_pairs_are_told_by_their_number():
-    assert symbol_for_each_pair(RelativeSymbols.from_dense(normal(7, 8, 2)), 7, 8)
-    assert not symbol_for_each_pair(OffsetSymbols(normal(61, 2), 15, 16), 15, 16)
-    assert not symbol_for_each_pair(normal(1, 2, 8, 3), 7, 8)
+    assert has_symbol_per_pair(RelativeSymbols.from_dense(normal(7, 8, 2)), 7, 8)
+    assert not has_symbol_per_pair(OffsetSymbols(normal(61, 2), 15, 16), 15, 16)
+    assert not has_symbol_per_pair(normal(1, 2, 8, 3), 7, 8)
 
 
 @pytest.mark.parametrize("operation", ["ra", "rca", "disrca"])
@@ -82,7 +82,7 @@ def test_indices_outside_the_library_are_refused(operation, index, message):
 
 
 @pytest.mark.parametrize("largest", [0, 10_000])
-def test_rca_writes_no_symbol_for_each_pair(largest, monkeypatch):
+def test_rca_writes_no_has_symbol_per_pair(largest, monkeypatch):
     """Nothing larger than weights is kept, however wide symbols are."""
     monkeypatch.setattr(relational_cross, "LARGEST_WHOLE", largest)
     n, width = 16, 64

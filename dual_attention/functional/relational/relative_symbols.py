@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from .. import reference
-from ..checks import check_same_device, is_open, is_readable
-from ..symbols import OffsetSymbols, RelativeSymbols
+from ..checks import is_open
+from ..symbols import RelativeSymbols
 
 
-def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols, *, for_each_pair: bool | None = None) -> Tensor:
-    """As :func:`reference.attend_to_symbols`, without a symbol for every pair where the library is small.
+def attend_to_symbols(
+    alpha: Tensor, symbols: Tensor | RelativeSymbols, *, symbol_per_pair: bool | None = None
+) -> Tensor:
+    """As :func:`.reference.attend_to_symbols`, without a symbol for every pair where the library is small.
 
     Relative symbols are few, so the weights of the pairs that share one are summed first:
 
@@ -23,11 +25,13 @@ def attend_to_symbols(alpha: Tensor, symbols: Tensor | RelativeSymbols, *, for_e
 
     Args:
         alpha: ``(B, H, N, M)``; symbols: projected, ``(B or 1, G, M, d_h)``, or a library ``(K, G, d_h)``.
-        for_each_pair: whether each pair has a symbol of its own; by default :func:`symbol_for_each_pair` of these.
+        symbol_per_pair: whether each pair has a symbol of its own; by default :func:`has_symbol_per_pair` of these.
     """
     if not isinstance(symbols, RelativeSymbols):
         return reference.attend_to_symbols(alpha, symbols)
-    if symbol_for_each_pair(symbols, *alpha.shape[2:]) if for_each_pair is None else for_each_pair:
+    if symbol_per_pair is None:
+        symbol_per_pair = has_symbol_per_pair(symbols, *alpha.shape[2:])
+    if symbol_per_pair:
         return reference.attend_to_symbols(alpha, symbols)
     groups = symbols.library.shape[1]
     library = symbols.library.transpose(0, 1)  # (G, K, d_h)
@@ -46,7 +50,7 @@ def summed_by_symbol(alpha: Tensor, index: Tensor, rows: int) -> Tensor:
     return beta.scatter_add(-1, index.long().expand(alpha.shape), alpha.to(wide)).to(alpha.dtype)
 
 
-def symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
+def has_symbol_per_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bool:
     """Whether relative symbols have so many rows that hardly any two pairs share one."""
     if not isinstance(symbols, RelativeSymbols):
         return False
@@ -55,16 +59,15 @@ def symbol_for_each_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> b
     return is_open(rows) if is_open(n, m) else rows > 2 * (n + m)
 
 
-def check_index(q: Tensor, symbols: Tensor | RelativeSymbols) -> None:
-    """Raise ``ValueError`` if an index of relative symbols is not where the queries are, or leaves the library.
+def symbols_of_block(
+    symbols: Tensor | RelativeSymbols, table: Tensor, rows: slice, columns: slice
+) -> Tensor | RelativeSymbols:
+    """Symbols of a block of receivers and senders.
 
-    Its values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
+    Args:
+        symbols: of all, projected.
+        table: their tensor, :func:`.symbol_table`, through which gradients go.
     """
-    if not isinstance(symbols, RelativeSymbols) or isinstance(symbols, OffsetSymbols):
-        return
-    index, rows = symbols.index, symbols.library.shape[0]
-    check_same_device(**{"q": q, "symbols.index": index})
-    if index.numel() and is_readable(index):
-        first, last = (int(end) for end in index.aminmax())
-        if first < 0 or last >= rows:
-            raise ValueError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {first} to {last}")
+    if isinstance(symbols, RelativeSymbols):
+        return RelativeSymbols(table, symbols.index_of(rows, columns))
+    return table[:, :, columns]

@@ -1,0 +1,167 @@
+"""Inputs of one call of relational attention, checked once, as every implementation takes them; and its output.
+
+Shapes: B batch, H heads, G key/value heads (H a multiple of G), N receivers, M senders, D width of an attention query
+or key, d_h width of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library
+of relative symbols.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..activations import Activation, activation_function
+from ..checks import (
+    check_axes,
+    check_dropout,
+    check_key_heads,
+    check_same_device,
+    check_same_dtype,
+    is_autocast,
+)
+from ..masks import MaskPattern, pattern_and_bias
+from ..padding import zero_padding
+from ..symbols import RelativeSymbols, check_index, symbol_table
+
+
+class RelationalAttentionOutput(NamedTuple):
+    """Output of relational attention.
+
+    Attributes:
+        output: attended messages; ``(B, H, N, d_h)`` from the operation, ``(B, N, H * d_h)`` from the layer.
+        weights: attention weights after dropout, ``(B, H, N, M)``, or None if not asked for.
+        relations: ``(B, N, M, R)``, unmasked, or None if not asked for.
+    """
+
+    output: Tensor
+    weights: Tensor | None = None
+    relations: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class RelationalInputs:
+    """Inputs of one call, after :func:`check_inputs`.
+
+    Attributes:
+        q, k, u, w, symbols, w_r, scale, rel_scale, dropout, need_weights: as in :func:`.relational_attention`, with
+            zeros for padded senders.
+        rel_activation: ``"identity"``, ``"softmax"`` or an elementwise function.
+        pattern: which pairs may be attended.
+        bias: of the type of ``q``.
+    """
+
+    q: Tensor
+    k: Tensor
+    u: Tensor
+    w: Tensor
+    symbols: Tensor | RelativeSymbols
+    w_r: Tensor
+    scale: float
+    rel_scale: float
+    rel_activation: str | Activation
+    pattern: MaskPattern
+    bias: Tensor | None
+    dropout: float
+    need_weights: bool
+
+    @property
+    def n(self) -> int:
+        """Receivers."""
+        return self.q.shape[2]
+
+    @property
+    def m(self) -> int:
+        """Senders."""
+        return self.k.shape[2]
+
+    @property
+    def activated(self) -> bool:
+        """Whether relations are more than inner products, which keeps sums over senders from moving inside them."""
+        return self.rel_activation != "identity"
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
+        return self.pattern.dense(self.q.device)
+
+    def output(self, attended_symbols: Tensor, attended_relations: Tensor) -> RelationalAttentionOutput:
+        """Messages from their two parts, ``(B, H, N, d_h)`` and ``(B, H, N, R)``.
+
+        Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
+        """
+        return RelationalAttentionOutput(attended_relations @ self.w_r.transpose(-2, -1) + attended_symbols)
+
+
+def check_inputs(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    scale: float,
+    rel_scale: float,
+    rel_activation: str | Activation,
+    mask: Tensor | MaskPattern | None,
+    bias: Tensor | None,
+    dropout: float,
+    need_weights: bool,
+) -> RelationalInputs:
+    """Check the arguments of :func:`.relational_attention`, and clear what padded senders hold."""
+    _check_tensors(q, k, u, w, symbols, w_r, bias)
+    check_dropout("dropout", dropout)
+    pattern, bias = pattern_and_bias(mask, bias, q=q, m=k.shape[2])
+    (k,), (w,) = zero_padding(pattern, k), zero_padding(pattern, w, axis=1)
+    if isinstance(symbols, Tensor):
+        (symbols,) = zero_padding(pattern, symbols)
+    if rel_activation != "softmax" and rel_activation != "identity":
+        rel_activation = activation_function(rel_activation)
+    return RelationalInputs(
+        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights
+    )
+
+
+def _check_tensors(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    w_r: Tensor,
+    bias: Tensor | None,
+) -> None:
+    table = symbol_table(symbols)
+    check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
+    check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
+    check_index(q, symbols)
+    check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
+    if w_r.dtype != q.dtype and not is_autocast(q):
+        check_same_dtype(q=q, w_r=w_r)
+    _check_shapes(q, k, u, w, symbols, w_r)
+
+
+def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | RelativeSymbols, w_r: Tensor) -> None:
+    batch, heads, n, width = q.shape
+    groups, m = k.shape[1], k.shape[2]
+    n_relations, p = u.shape[2:]
+    if not (n_relations and p):
+        raise ValueError(f"u: expected at least one relation and one feature of it, got shape {tuple(u.shape)}")
+    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
+        "k": (k, (batch, groups, m, width)),
+        "u": (u, (batch, n, n_relations, p)),
+        "w": (w, (batch, m, n_relations, p)),
+        "w_r": (w_r, (heads, w_r.shape[1], n_relations)),
+    }
+    if isinstance(symbols, RelativeSymbols):
+        if symbols.shape[:2] != (n, m):
+            raise ValueError(f"symbols: expected pairs (N, M) = {(n, m)}, got {tuple(symbols.shape[:2])}")
+        expected["symbols.library"] = (symbols.library, (symbols.library.shape[0], groups, w_r.shape[1]))
+    else:
+        batch_of_symbols = 1 if symbols.shape[0] == 1 else batch
+        expected["symbols"] = (symbols, (batch_of_symbols, groups, m, w_r.shape[1]))
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
+    check_key_heads(heads, groups)
