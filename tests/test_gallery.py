@@ -62,19 +62,6 @@ def test_every_mechanism_is_shown():
     assert set(mechanisms.recipes.__all__) <= shown
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str):
-    headings = {
-        other: {
-            re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text(other), re.M)
-        }
-        for other in PAGES
-    }
-    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text(page))):
-        assert not target or (DOCS / target).exists(), target
-        assert not anchor or anchor in headings[target or page], anchor
-
-
 def test_the_script_parses_a_page_into_code_and_pictures(gallery: ModuleType):
     page = "text\n```python\na = 1\n```\n\n![A](images/gallery/one.png)\n\n```python\nb = a\n```\n"
     assert [tuple(step) for step in gallery.steps(page)] == [("a = 1\n", ["one"]), ("b = a\n", [])]
