@@ -1,4 +1,4 @@
-"""The pages of the attention gallery print what they say, and their pictures can be drawn from what they compute."""
+"""The pages of the attention gallery print what they say; the pictures of the documents can be drawn."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ def test_every_picture_is_on_a_page_and_in_the_repository(gallery: ModuleType):
     assert sorted(file.stem for file in files) == sorted(on_pages)
     assert max(file.stat().st_size for file in files) < LARGEST
     assert sum(file.stat().st_size for file in files) < LARGEST_OF_ALL
+
+
+def test_the_drawings_are_on_the_readme_and_in_the_repository(gallery: ModuleType, tmp_path: Path):
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    for name, drawing in gallery.drawings.DRAWINGS.items():
+        drawing(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"(docs/images/{name}.png)" in readme
+        assert (DOCS / "images" / f"{name}.png").stat().st_size < LARGEST
 
 
 def test_every_mechanism_is_shown():
