@@ -33,7 +33,9 @@ def box(axis: Any, x: float, y: float, width: float, height: float, colour: str,
     from matplotlib.patches import FancyBboxPatch
 
     style = "round,pad=0,rounding_size=1.2"
-    axis.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=style, edgecolor=colour, facecolor=fill, linewidth=1.2))
+    axis.add_patch(
+        FancyBboxPatch((x, y), width, height, boxstyle=style, edgecolor=colour, facecolor=fill, linewidth=1.2)
+    )
 
 
 def arrow(axis: Any, start: tuple[float, float], end: tuple[float, float], *, width: float = 1.2) -> None:

@@ -1,6 +1,6 @@
 """The documents are true: their Python runs and prints what they say, their commands exist, their links lead somewhere.
 
-How the Python is checked: tests/documents.py. The pages of the gallery run in tests/test_gallery.py, with their pictures.
+How the Python is checked: tests/support/documents.py. The pages of the gallery run in tests/test_gallery.py, with their pictures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dual_attention.cli.main import main
-from tests.documents import GALLERY, PAGES, ROOT, anchors, blocks, commands, links, wrong_outputs
+from tests.support.documents import GALLERY, PAGES, ROOT, anchors, blocks, commands, links, wrong_outputs
 from tests.test_imports import ROOMS
 
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")

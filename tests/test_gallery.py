@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dual_attention import mechanisms
-from tests.documents import wrong_outputs
+from tests.support.documents import wrong_outputs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = ("attention-gallery.md", "attention-at-work.md")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("*.md", "docs/*.md", "experiments/*/README.md", "benchmarks/README.md", "benchmarks/results/README.md")
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -75,7 +75,10 @@ def links(markdown: str) -> list[tuple[str, str]]:
 
 def anchors(markdown: str) -> set[str]:
     """Names by which GitHub links to the headings of a page."""
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", markdown, re.M)}
+    return {
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", markdown, re.M)
+    }
 
 
 def documented_output(lines: list[str], statement: ast.stmt) -> str:
