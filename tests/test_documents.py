@@ -1,6 +1,7 @@
 """The documents are true: their Python runs and prints what they say, their commands exist, their links lead somewhere.
 
-How the Python is checked: tests/support/documents.py. The pages of the gallery run in tests/test_gallery.py, with their pictures.
+How the Python is checked: tests/support/documents.py. The pages of the gallery run in tests/test_gallery.py, with their
+pictures.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
