@@ -20,6 +20,7 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 
 README, ARCHITECTURE = PAGES["README.md"], PAGES["docs/architecture.md"]
 PYTHON_PAGES = [name for name, page in PAGES.items() if name not in GALLERY and "```python\n" in page]
+SLOW_PAGES = ("docs/sequence-to-sequence.md",)  # it trains a model
 COMMANDS = {" ".join(words): words for page in PAGES.values() for words in commands(page)}
 
 
@@ -28,7 +29,9 @@ def calls(program: str) -> dict[str, list[str]]:
     return {line: words[1:] for line, words in COMMANDS.items() if words[0] == program}
 
 
-@pytest.mark.parametrize("name", PYTHON_PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_PAGES)) for name in PYTHON_PAGES]
+)
 def test_python_blocks_print_what_they_say(name: str):
     wrong = list(wrong_outputs(PAGES[name], name))
     assert not wrong, "\n".join(wrong)
