@@ -47,7 +47,7 @@ golden: $(GOLDEN_READY) ## Remake the golden files from the published package, i
 bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published package; ARGS="--suite step --lengths 1024"
 	$(BIN)/python benchmarks/run.py --published $(GOLDEN_VENV)/bin/python $(ARGS)
 
-gallery: $(READY) ## Draw the pictures of docs/attention-gallery.md and docs/attention-at-work.md
+gallery: $(READY) ## Draw the pictures of the pages under docs/
 	$(BIN)/python docs/make_gallery.py $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay

@@ -1,10 +1,11 @@
-"""Draw the pictures of the attention gallery: run the code of its pages, then draw the variables that it leaves.
+"""Draw the pictures of the documents.
 
-    python docs/make_gallery.py                 into docs/images/gallery
+    python docs/make_gallery.py                 into docs/images
     python docs/make_gallery.py --out FOLDER
 
-A picture that stands below a block of code shows what that block computed. tests/test_gallery.py does the same, and
-compares what the code prints with what the page says.
+The pictures of the attention gallery show what its pages compute: the script runs their code, and draws the variables
+that a block leaves in the picture below it. tests/test_gallery.py does the same, and compares what the code prints with
+what the page says. The drawings that explain the library (drawings.py) need no page.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import drawings
 import gallery_at_work
 import gallery_pictures
 import torch
@@ -47,11 +49,15 @@ def draw(name: str, variables: dict[str, Any], folder: Path) -> Path:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run both pages and draw all pictures."""
+    """Draw everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=DOCS / "images" / "gallery", help="folder (default: %(default)s)")
-    folder = parser.parse_args(arguments).out
+    parser.add_argument("--out", type=Path, default=DOCS / "images", help="folder (default: %(default)s)")
+    images = parser.parse_args(arguments).out
+    folder = images / "gallery"
     folder.mkdir(parents=True, exist_ok=True)
+    for name, drawing in drawings.DRAWINGS.items():
+        drawing(images / f"{name}.png")
+        print(images / f"{name}.png")
     for page in PAGES:
         variables: dict[str, Any] = {"__name__": "__gallery__"}
         for step in steps((DOCS / page).read_text(encoding="utf-8")):

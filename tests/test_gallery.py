@@ -1,4 +1,4 @@
-"""The pages of the attention gallery print what they say, and their pictures can be drawn from what they compute."""
+"""The pages of the attention gallery print what they say; the pictures of the documents can be drawn."""
 
 from __future__ import annotations
 
@@ -53,6 +53,15 @@ def test_every_picture_is_on_a_page_and_in_the_repository(gallery: ModuleType):
     assert sum(file.stat().st_size for file in files) < LARGEST_OF_ALL
 
 
+def test_the_drawings_are_on_the_readme_and_in_the_repository(gallery: ModuleType, tmp_path: Path):
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    for name, drawing in gallery.drawings.DRAWINGS.items():
+        drawing(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"(docs/images/{name}.png)" in readme
+        assert (DOCS / "images" / f"{name}.png").stat().st_size < LARGEST
+
+
 def test_every_mechanism_is_shown():
     """Each part, each mechanism and each recipe stands on the page, apart from base classes and what parts return."""
     shown = set(re.findall(r"\w+", text(PAGES[0])))
@@ -60,19 +69,6 @@ def test_every_mechanism_is_shown():
     returned = {name for name in mechanisms.__all__ if name.endswith(("Output", "Messages", "Values"))}
     assert set(mechanisms.__all__) - bases - returned <= shown
     assert set(mechanisms.recipes.__all__) <= shown
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str):
-    headings = {
-        other: {
-            re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text(other), re.M)
-        }
-        for other in PAGES
-    }
-    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text(page))):
-        assert not target or (DOCS / target).exists(), target
-        assert not anchor or anchor in headings[target or page], anchor
 
 
 def test_the_script_parses_a_page_into_code_and_pictures(gallery: ModuleType):

@@ -1,4 +1,4 @@
-"""Markdown whose Python runs and prints what it says: for README.md and the pages under docs.
+"""The Markdown of the repository, and a check that its Python runs and prints what it says.
 
 In a Python block, whatever a statement prints stands in a comment at its end, or in comment lines right below:
 
@@ -18,11 +18,23 @@ import contextlib
 import doctest
 import io
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = ("*.md", "docs/*.md", "experiments/*/README.md", "benchmarks/README.md", "benchmarks/results/README.md")
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for place in PLACES
+    for path in sorted(ROOT.glob(place))
+}
+GALLERY = ("docs/attention-gallery.md", "docs/attention-at-work.md")
+
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,35 @@ def blocks(markdown: str) -> list[Block]:
     return [
         Block(match[1], match[2], markdown.count("\n", 0, match.start(2)) + 1) for match in FENCE.finditer(markdown)
     ]
+
+
+def commands(markdown: str) -> list[list[str]]:
+    """Commands in the shell blocks of a page, split into words, without comments; of a pipe, each part."""
+    found = []
+    for block in blocks(markdown):
+        if block.language in ("bash", "sh"):
+            for line in block.text.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                while "|" in words:
+                    found.append(words[: words.index("|")])
+                    words = words[words.index("|") + 1 :]
+                found.append(words)
+    return [words for words in found if words]
+
+
+def links(markdown: str) -> list[tuple[str, str]]:
+    """Links of a page within the repository: the file, empty for the page itself, and the anchor, if any."""
+    prose = re.sub(r"^```.*?^```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    targets = (match.partition("#") for match in LINK.findall(prose))
+    return [(file, anchor) for file, _, anchor in targets]
+
+
+def anchors(markdown: str) -> set[str]:
+    """Names by which GitHub links to the headings of a page."""
+    return {
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", markdown, re.M)
+    }
 
 
 def documented_output(lines: list[str], statement: ast.stmt) -> str:
@@ -68,7 +109,7 @@ def run(statement: ast.stmt, namespace: dict[str, Any], *, documented: bool, nam
 def wrong_outputs(
     markdown: str, name: str = "README.md", *, after_block: Callable[[int, dict[str, Any]], None] | None = None
 ) -> Iterator[str]:
-    """What the Python blocks, run in order in one namespace, print otherwise than documented.
+    """Run the Python blocks in order in one namespace; yield a complaint for each output that is not as documented.
 
     Args:
         markdown: the page.

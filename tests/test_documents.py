@@ -1,0 +1,158 @@
+"""The documents are true: their Python runs and prints what they say, their commands exist, their links lead somewhere.
+
+How the Python is checked: tests/support/documents.py. The pages of the gallery run in tests/test_gallery.py, with their
+pictures.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+
+import pytest
+
+from dual_attention.cli.main import main
+from tests.support.documents import GALLERY, PAGES, ROOT, anchors, blocks, commands, links, wrong_outputs
+from tests.test_imports import ROOMS
+
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+README, ARCHITECTURE = PAGES["README.md"], PAGES["docs/architecture.md"]
+PYTHON_PAGES = [name for name, page in PAGES.items() if name not in GALLERY and "```python\n" in page]
+SLOW_PAGES = ("docs/sequence-to-sequence.md",)  # it trains a model
+COMMANDS = {" ".join(words): words for page in PAGES.values() for words in commands(page)}
+
+
+def calls(program: str) -> dict[str, list[str]]:
+    """Arguments of every call of ``program`` in the documents, by the whole command."""
+    return {line: words[1:] for line, words in COMMANDS.items() if words[0] == program}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_PAGES)) for name in PYTHON_PAGES]
+)
+def test_python_blocks_print_what_they_say(name: str):
+    wrong = list(wrong_outputs(PAGES[name], name))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_readme_is_a_door():
+    """A newcomer finds an example near the top, and all of it is read in a few minutes."""
+    first = next(block for block in blocks(README) if block.language == "python")
+    assert first.line <= 30
+    assert first.text.count("\n") <= 12
+    assert README.count("\n") <= 200
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [
+        ("print(1 + 1)  # 2", True),
+        ("print(1 + 1)  # 3", False),
+        ("print(1 + 1)", False),
+        ("1 + 1  # 2", True),
+        ("1 + 1  # 3", False),
+        ("x = 1 + 1  # prose", True),
+        ("int('2')  # 2", True),
+        ("int('2')  # 3", False),
+        ("int('2')", True),
+        ("'a'  # 'a'", True),
+        ("print('a')\n# a", True),
+        ("print('a\\nb')  # a\n# b", True),
+        ("print('a\\nb')  # a\n# c", False),
+        ("for i in range(2):\n    print(i)\n# 0\n# 1", True),
+        ("print('é', 'a b')  # é ... b", True),
+        ("int('x')  # ValueError: invalid literal ...", True),
+        ("int('x')  # TypeError: ...", False),
+        ("int('x')", False),
+    ],
+)
+def test_a_wrong_output_is_found(code: str, right: bool):
+    assert (not list(wrong_outputs(f"```python\n{code}\n```\n"))) == right
+
+
+@pytest.mark.parametrize("words", [pytest.param(words, id=line) for line, words in calls("dat").items()])
+def test_dat_commands_are_accepted(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The command exists, takes the options that the page gives it, and accepts their values where it can say so."""
+    monkeypatch.chdir(ROOT)
+
+    def status(arguments: list[str]) -> int:
+        try:
+            return main(arguments)
+        except SystemExit as exit:
+            return int(exit.code or 0)
+
+    options = [word.partition("=")[0] for word in words if word.startswith("--")]
+    subject = words[: next((n for n, word in enumerate(words) if word.startswith("--")), len(words))]
+    assert status([*subject, "--help"]) == 0, capsys.readouterr().err
+    described = capsys.readouterr().out
+    for option in options:
+        assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w.-])", described), option
+    if "--print_config" in described:
+        assert status([*words, "--print_config"]) == 0, capsys.readouterr().err
+
+
+def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]):
+    assert main(["frobnicate", "--help"]) == 2
+    assert "frobnicate" in capsys.readouterr().err
+
+
+def test_make_targets_exist():
+    targets = {word for words in calls("make").values() for word in words if "=" not in word}
+    assert {"demo", "test"} <= targets
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert targets <= set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+
+
+def test_ci_runs_the_test_command():
+    assert ["make", "test"] in commands(README)
+    assert re.search(r"^(exec )?make test$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_scripts_exist():
+    for line, words in calls("python").items():
+        assert words[0].startswith("-") or (ROOT / words[0]).is_file(), line
+
+
+def test_extras_exist():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for line in calls("pip"):
+        for asked in re.findall(r"\[(.*?)\]", line):
+            assert set(asked.split(",")) <= extras.keys(), line
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str):
+    folder = (ROOT / name).parent
+    for target, anchor in links(PAGES[name]):
+        path = (folder / target).resolve() if target else ROOT / name
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_readme():
+    found, waiting = set(), ["README.md"]
+    while waiting:
+        name = waiting.pop()
+        if name in PAGES and name not in found:
+            found.add(name)
+            targets = [(ROOT / name).parent / target for target, _ in links(PAGES[name]) if target]
+            waiting += [path.resolve().relative_to(ROOT).as_posix() for path in targets]
+    assert found == PAGES.keys()
+
+
+def test_the_architecture_names_every_room():
+    """Each file and folder that the table of imports knows has its line on the page."""
+    named = set(re.findall(r"\w+", ARCHITECTURE))
+    assert {name for names in ROOMS.values() for name in names} - named == set()
+
+
+def test_contributing_draws_the_arrow_of_the_architecture():
+    arrow = re.compile(r"^    (functional → .*(?:\n +→ .*)*)$", re.MULTILINE)
+    found = [arrow.search(page) for page in (ARCHITECTURE, PAGES["CONTRIBUTING.md"])]
+    assert all(found)
+    assert len({re.sub(r"\s+", " ", match[1]) for match in found if match}) == 1
