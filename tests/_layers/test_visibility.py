@@ -17,7 +17,7 @@ from dual_attention.relational_attention import (
     RelationalCrossAttention,
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 B, N, WIDTH = 2, 5, 8
 SEEDS = st.integers(0, 9)

@@ -14,7 +14,7 @@ from dual_attention.baselines import Abstractor, EncoderAbstractorDecoder, Seq2S
 from dual_attention.functional import MaskPattern
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
 from tests import encoders, language, seq2seq
-from tests.layers import float64, normal
+from tests.support.tensors import float64, normal
 
 ABSTRACTOR = {
     "symbol_retrieval": "positional_symbols",

@@ -14,7 +14,7 @@ from dual_attention.functional import (
     relational_attention,
 )
 from dual_attention.functional.relational import api, choice
-from tests.layers import normal
+from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
 
