@@ -183,19 +183,13 @@ class DualAttention(nn.Module):
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
         """
-        check_sequence("x", x, self.d_model)
-        kinds = self._heads()
-        caches = cache_parts(cache, tuple(kinds))
-        earlier = 0
-        if cache is not None:
-            Masks(attn_mask, padding_mask, is_causal, segments).check_continued()
-            earlier = cache.length
-        n = x.shape[1]
-        sizes = {"batch": x.shape[0], "heads": next(iter(kinds.values())).n_heads, "n": n, "m": earlier + n}
+        caches = cache_parts(cache, tuple(self._heads()))
+        if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
+            attn_mask = self._pattern(x, Masks(attn_mask, padding_mask, is_causal, segments), cache)
         shared: dict[str, Any] = {
             "freqs_cos": freqs_cos,
             "freqs_sin": freqs_sin,
-            "attn_mask": mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes),
+            "attn_mask": attn_mask,
             "is_causal": is_causal,
             "attn_bias": attn_bias,
             "need_weights": need_weights,
@@ -209,3 +203,16 @@ class DualAttention(nn.Module):
             outputs.append(output)
             ra_maps = tuple(maps) if need_weights else None
         return DualAttentionOutput(torch.cat(outputs, dim=-1), sa_weights, ra_maps)
+
+    def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
+        """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""
+        check_sequence("x", x, self.d_model)
+        earlier = 0
+        if cache is not None:
+            masks.check_continued()
+            earlier = cache.length
+        attn_mask, padding_mask, is_causal, segments, _ = masks
+        batch, n, _ = x.shape
+        heads = self.n_heads_sa or self.n_heads_ra
+        sizes = {"batch": batch, "heads": heads, "n": n, "m": earlier + n}
+        return mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes)

@@ -32,18 +32,13 @@ class Masks(NamedTuple):
     attn_bias: Tensor | None = None
 
     @property
-    def pattern(self) -> MaskPattern | None:
-        """The pattern that is given in the place of a mask, if one is."""
-        return self.attn_mask if isinstance(self.attn_mask, MaskPattern) else None
-
-    @property
     def ordered(self) -> bool:
         """Whether the places of receivers and senders matter."""
-        return self.is_causal or (self.pattern is not None and self.pattern.ordered)
+        return self.is_causal or (isinstance(self.attn_mask, MaskPattern) and self.attn_mask.ordered)
 
     def check_continued(self) -> None:
         """Raise ``ValueError`` if with these masks the receivers cannot continue from a cache."""
-        given = self.pattern
+        given = self.attn_mask if isinstance(self.attn_mask, MaskPattern) else None
         if not (self.is_causal or (given is not None and given.causal)):
             raise ValueError(
                 "cache: needs is_causal=True, since earlier tokens are not computed again; got is_causal=False"

@@ -5,12 +5,13 @@ Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._layers.inputs import is_integer
+from .._layers.inputs import check_vectors, is_integer
 from ..functional import MaskPattern, positions_from_padding, positions_from_segments
 from ..functional.checks import is_readable
 from ..positional_encoding import check_positions
@@ -109,6 +110,25 @@ def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
     low, high = int(tokens.min()), int(tokens.max())
     if low < 0 or high >= vocab_size:
         raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {low} to {high}")
+
+
+def check_specified(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, longest: int, earlier: int = 0) -> None:
+    """Check tokens ``(B, N)`` or vectors ``(B, N, dim)``, as ``spec`` says which.
+
+    Args:
+        spec: ``{"type": "token", "vocab_size": ...}`` or ``{"type": "vector", "dim": ...}``.
+        limit, longest: name and value of the largest t + N.
+
+    Raises:
+        TypeError, ValueError: if the dtype or shape is wrong, an id is out of range, or there are too many positions.
+    """
+    if spec["type"] == "token":
+        check_token_ids(name, x, spec["vocab_size"])
+    else:
+        check_vectors(name, x, spec["dim"])
+    if earlier + x.shape[1] > longest:
+        after = f" after {earlier} in the cache" if earlier else ""
+        raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
 
 
 def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:

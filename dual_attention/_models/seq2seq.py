@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
-from .._layers.inputs import check_dropout, check_positive, check_vectors
+from .._layers.inputs import check_dropout, check_positive
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
 from .flops import Seq2SeqArithmetic
-from .inputs import check_padding, check_token_ids, count_positions
+from .inputs import check_padding, check_specified, count_positions
 from .passing import apply_blocks, are_causal
 from .weights import TiesWeights, fill_tied, move_prefix, tie, untie, untied_message
 
@@ -197,7 +197,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
 
     def encode(self, x: Tensor, *, source_padding_mask: Tensor | None = None) -> Tensor:
         """The memory ``(B, S, memory_dim)`` that the decoder attends to; arguments as :meth:`forward`."""
-        _check_input("x", x, self.input_spec, "in_block_size", self.in_block_size)
+        check_specified("x", x, self.input_spec, "in_block_size", self.in_block_size)
         check_padding("source_padding_mask", source_padding_mask, *x.shape[:2])
         positions = count_positions(source_padding_mask)
         pattern = MaskPattern(x.shape[1], x.shape[1], padding=source_padding_mask)
@@ -249,7 +249,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     ) -> Tensor:
         """Output of the decoder blocks, ``(B, T, d)``."""
         seen = 0 if cache is None else cache.length
-        _check_input("y", y, self.output_spec, "out_block_size", self.out_block_size, seen)
+        check_specified("y", y, self.output_spec, "out_block_size", self.out_block_size, seen)
         batch, length = y.shape[:2]
         if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.memory_dim:
             raise ValueError(
@@ -336,16 +336,6 @@ def _embedder(spec: Mapping[str, Any], d_model: int) -> nn.Module:
     if spec["type"] == "token":
         return nn.Embedding(spec["vocab_size"], d_model)
     return nn.Linear(spec["dim"], d_model)
-
-
-def _check_input(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, longest: int, seen: int = 0) -> None:
-    if spec["type"] == "token":
-        check_token_ids(name, x, spec["vocab_size"])
-    else:
-        check_vectors(name, x, spec["dim"])
-    if seen + x.shape[1] > longest:
-        after = f" after {seen} in the cache" if seen else ""
-        raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
 
 
 def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -130,13 +130,18 @@ class MaskPattern:
     _built: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
-        """What ``build`` returns, kept under ``key`` for the next who asks."""
+        """The result of ``build``, kept under ``key`` for later calls."""
+        if key in self._built:
+            return self._built[key]
         if torch.compiler.is_compiling():  # compilers merge what is computed twice, and graphs hold no memory of calls
             return build()
-        if key not in self._built:
-            with torch.inference_mode(False):  # a backward pass could not save a tensor of inference mode
-                self._built[key] = build()
-        return self._built[key]
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # a later backward pass could not save a tensor of inference mode
+                built = build()
+        else:
+            built = build()
+        self._built[key] = built
+        return built
 
     def senders(self, start: int, stop: int) -> tuple[int, int]:
         """The range of senders outside which no receiver in ``[start, stop)`` may attend, judged by order only."""
@@ -275,6 +280,8 @@ def mask_pattern(
     if isinstance(attn_mask, MaskPattern):
         given = attn_mask
         _check_pattern(given, n, m, offset, adds_order=is_causal or window is not None)
+        if padding_mask is None and segments is None and window is None and is_causal <= given.causal:
+            return given
     elif attn_mask is not None:
         mask = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
     if padding_mask is not None:
@@ -305,7 +312,7 @@ def _check_pattern(pattern: MaskPattern, n: int, m: int, offset: int, *, adds_or
     """Raise ``ValueError`` for a pattern of other sizes, or one whose order is not that of the call."""
     if (pattern.n, pattern.m) != (n, m):
         raise ValueError(f"attn_mask: expected a pattern of (N, M) = {(n, m)}, got one of {(pattern.n, pattern.m)}")
-    if pattern.ordered and (adds_order or offset) and pattern.offset != offset:
+    if (adds_order or offset) and pattern.offset != offset and pattern.ordered:
         raise ValueError(
             f"attn_mask: expected a pattern with offset={offset}, the number of earlier senders, got "
             f"offset={pattern.offset}"
