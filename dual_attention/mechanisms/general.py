@@ -219,7 +219,7 @@ class GeneralAttention(nn.Module):
                 "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
                 f"expected None, or block >= {n}"
             )
-        return self._join([checkpoint(receive, part, use_reentrant=False) for part in rows])  # type: ignore[misc]
+        return self._join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
     def _block(
         self,

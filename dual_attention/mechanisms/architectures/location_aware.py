@@ -109,25 +109,25 @@ class LocationAwareAttention(nn.Module):
         """
         self._check(query, key, padding_mask, seen)
         batch, n_keys = key.shape[:2]
-        seen = key.new_zeros(batch, n_keys) if seen is None else seen
+        past: Tensor = key.new_zeros(batch, n_keys) if seen is None else seen
         value = key if value is None else value
         outputs = []
         for one in query.split(1, dim=1) if query.shape[1] else ():
-            extended = torch.cat([key, location_features(seen, self.kernel).to(key.dtype)], dim=-1)
+            extended = torch.cat([key, location_features(past, self.kernel).to(key.dtype)], dim=-1)
             output = self.attention(one, extended, value, padding_mask=padding_mask, need_weights=True)
             weights = output.weights
             assert weights is not None  # as they were asked for
-            seen = seen + weights[:, 0] if self.cumulative else weights[:, 0]
+            past = past + weights[:, 0] if self.cumulative else weights[:, 0]
             outputs.append(output)
         if not outputs:
             weights = key.new_zeros(batch, 0, n_keys) if need_weights else None
-            return LocationAwareOutput(value.new_zeros(batch, 0, value.shape[-1]), seen, weights)
+            return LocationAwareOutput(value.new_zeros(batch, 0, value.shape[-1]), past, weights)
         context, weights, log_prob, entropy = (
             None if steps[0] is None else torch.cat(steps, dim=1)
             for steps in zip(*(output[:4] for output in outputs), strict=True)
         )
         assert context is not None  # an output always has one
-        return LocationAwareOutput(context, seen, weights if need_weights else None, log_prob, entropy)
+        return LocationAwareOutput(context, past, weights if need_weights else None, log_prob, entropy)
 
     def _check(self, query: Tensor, key: Tensor, padding_mask: Tensor | None, seen: Tensor | None) -> None:
         for name, x, width in (("query", query, self.d_q), ("key", key, self.d_k)):
