@@ -141,13 +141,13 @@ def _reason_for_dense(x: RelationalInputs) -> str | None:
     """Why to build all weights at once; None if it is better not to. Also while an export leaves sizes open."""
     if x.need_weights:
         return "weights and relations were asked for, and are built whole"
-    batch, heads = x.q.shape[:2]
-    if is_open(x.n, x.m):
+    (batch, heads, n, _), m = x.q.shape, x.k.shape[2]
+    if is_open(n, m):
         few = "an export leaves lengths open, and relations are activated" if x.activated else None
     else:
         known = 1 if is_open(batch) else batch
-        few = few_pairs(known, heads, x.n, x.m, x.u.shape[3], on_cpu=x.q.is_cpu, activated=x.activated)
-    if few is None and has_symbol_per_pair(x.symbols, x.n, x.m):
+        few = few_pairs(known, heads, n, m, x.u.shape[3], on_cpu=x.q.is_cpu, activated=x.activated)
+    if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"
     return few
 
