@@ -68,7 +68,7 @@ def run(statement: ast.stmt, namespace: dict[str, Any], *, documented: bool, nam
 def wrong_outputs(
     markdown: str, name: str = "README.md", *, after_block: Callable[[int, dict[str, Any]], None] | None = None
 ) -> Iterator[str]:
-    """What the Python blocks, run in order in one namespace, print otherwise than documented.
+    """Differences between what the Python blocks print, run in order in one namespace, and what the page documents.
 
     Args:
         markdown: the page.
