@@ -42,7 +42,7 @@ def restore_threads() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_network() -> Iterator[None]:
-    """Sockets reach this machine alone; looking up a foreign name, or connecting to one, fails the test."""
+    """Sockets reach only this machine; looking up a foreign name, or connecting to one, fails the test."""
 
     def local(address: object) -> bool:
         host = address[0] if isinstance(address, tuple) else None  # not a tuple: a Unix socket

@@ -192,7 +192,7 @@ def test_compiles_as_one_graph_and_exports():
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_auto_in_a_layer(relative, monkeypatch):
-    """What ``impl="auto"`` does on a GPU: the kernels where they can run, otherwise another way, never an error."""
+    """The choice of ``impl="auto"`` on a GPU: the kernels where they can run, otherwise another way, never an error."""
     calls = []
     fused = api.IMPLEMENTATIONS["triton"]
     monkeypatch.setattr(choice, "preferred", lambda q: True)

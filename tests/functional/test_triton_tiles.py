@@ -1,4 +1,4 @@
-"""Which tiles the fused kernels visit: receivers that continue after earlier senders, and packed segments."""
+"""The tiles that the fused kernels visit: receivers that continue after earlier senders, and packed segments."""
 
 import hypothesis.strategies as st
 import pytest
@@ -209,7 +209,7 @@ def poisoned(problem, first):
 
 
 def before(results, first):
-    """What belongs to positions before ``first``: outputs, and gradients of q, k, u, w and shared symbols."""
+    """Results of positions before ``first``: outputs, and gradients of q, k, u, w and shared symbols."""
     out, dq, dk, du, dw, ds, _ = results
     return [out[:, :, :first], dq[:, :, :first], dk[:, :, :first], du[:, :first], dw[:, :first], ds[:, :, :first]]
 

@@ -1,4 +1,4 @@
-"""Small language models to generate with, and what generation must give, written as plainly as it can be."""
+"""Small language models to generate with, and plain definitions of what generation must return."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _varied(arguments: tuple) -> SmallLM:
 
 
 def seen(text: list[int], stride: int = 1) -> list[int]:
-    """What a model of context CONTEXT sees of a text, by the definition: drop ``stride`` until the rest fits."""
+    """The part of a text that a model of context CONTEXT sees, by definition: drop ``stride`` until the rest fits."""
     text = list(text)
     while len(text) > CONTEXT:
         text = text[stride:]

@@ -1,4 +1,4 @@
-"""What generation with language models refuses: bad arguments, models that lack something, models that diverged."""
+"""Errors of generation with language models: bad arguments, models that lack something, models that diverged."""
 
 from __future__ import annotations
 

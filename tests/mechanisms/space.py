@@ -48,7 +48,7 @@ SCORES: dict[str, Callable[[int | None], Score]] = {
     "trilinear": lambda heads: Trilinear(WIDTH, heads=heads),
     "product": lambda heads: Product(WIDTH, WIDTH, 3, heads=heads),
     "location": lambda heads: Location(WIDTH, LONGEST, heads=heads),
-    "keys alone": lambda heads: KeyOnly(WIDTH, 3, n_queries=5, heads=heads),
+    "only keys": lambda heads: KeyOnly(WIDTH, 3, n_queries=5, heads=heads),
     "features of pairs": lambda heads: Additive(WIDTH, WIDTH, 3, d_out=WIDTH, heads=heads),
     "bounded features": lambda heads: BoundedAdditive(WIDTH, WIDTH, heads=heads),
     "bilinear features": lambda heads: General(WIDTH, WIDTH, d_out=WIDTH, heads=heads),

@@ -101,7 +101,7 @@ def test_gradients(score, align):
     attention = build(score, align, None)
     x, y, v = normal(1, 2, WIDTH), normal(1, 3, WIDTH), normal(1, 3, WIDTH)
     mask = torch.tensor([[[False, False, False], [True, True, False]]])
-    if score in ("keys alone", "features of keys"):
+    if score in ("only keys", "features of keys"):
         mask = None
 
     def function(*inputs):

@@ -52,7 +52,7 @@ def mechanism(name: str) -> nn.Module:
 
 @dataclass
 class Net:
-    """A layer with its symbol mechanism, run as a model would run it: with a cache, ``x`` holds new tokens alone."""
+    """A layer with its symbol mechanism, run as a model runs it: with a cache, ``x`` holds only new tokens."""
 
     kind: str
     layer: nn.Module

@@ -109,7 +109,7 @@ def run(statement: ast.stmt, namespace: dict[str, Any], *, documented: bool, nam
 def wrong_outputs(
     markdown: str, name: str = "README.md", *, after_block: Callable[[int, dict[str, Any]], None] | None = None
 ) -> Iterator[str]:
-    """Run the Python blocks in order in one namespace; yield a complaint for each output that is not as documented.
+    """Differences between what the Python blocks print, run in order in one namespace, and what the page documents.
 
     Args:
         markdown: the page.

@@ -1,4 +1,4 @@
-"""How large a tensor operations make on their way; what custom operations do within is not seen."""
+"""The size of the largest tensor that operations make on their way, except within custom operations."""
 
 from __future__ import annotations
 
