@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from .data.text.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
+from .experiments import experiment_of_run
 from .hf.files import CONFIG, CheckpointFiles
 from .hf.loading import language_config, load_model
 from .hf.weights import filled, read_weights
@@ -35,9 +36,9 @@ class Checkpoint:
 
     Attributes:
         source: what the user called it.
-        kind: what its folder is.
-        config: the arguments of a language model's class, the configuration of a run of Relational Games, or that of
-            transformers for encoders and image classifiers.
+        kind: of its folder: ``"<experiment> run"``, ``"hub format"`` or ``"transformers format"``.
+        config: the arguments of a language model's class, the configuration of a run of another experiment, or that
+            of transformers for encoders and image classifiers.
         model: in evaluation mode, of this library.
         files: that hold its weights.
         weights_dtype: of most of the floating-point tensors in them.
@@ -46,7 +47,7 @@ class Checkpoint:
     """
 
     source: str
-    kind: Literal["language run", "relational games run", "hub format", "transformers format"]
+    kind: str
     config: Any
     model: nn.Module
     files: tuple[Path, ...]
@@ -153,17 +154,17 @@ def _check_name(name: str) -> None:
 
 
 def _open_run(source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None) -> Checkpoint:
-    language = run.kind() == "language"
+    experiment = experiment_of_run(run)
     file, state = _weights_of_run(run)
-    if language:
+    if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
         config = language_config(CheckpointFiles(run.path).config(), source=source)
         model = config.build("meta", dtype)
     else:
-        config, model = _read_games(run)
-        model.to(dtype)
+        config = read_config(experiment.Config, run.config)
+        model = experiment.empty_model(config).to(dtype)
     weights = read_weights(file, meta=torch.device(device).type == "meta")
     filled(model, weights, source=str(file), device=device)
-    kind = "language run" if language else "relational games run"
+    kind = f"{experiment.name.replace('-', ' ')} run"
     return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run)
 
 
@@ -174,12 +175,3 @@ def _weights_of_run(run: RunFolder) -> tuple[Path, str]:
     if latest is None:
         raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with --resume {run.path})")
     return latest / WEIGHTS, f"unfinished, weights of step {int(latest.name.rpartition('-')[2]):,}"
-
-
-def _read_games(run: RunFolder) -> tuple[Any, nn.Module]:
-    """The configuration of a run of Relational Games, and its model on the meta device."""
-    from .experiments.relational_games.config import RelationalGamesConfig
-    from .experiments.relational_games.model import empty_model
-
-    config = read_config(RelationalGamesConfig, run.config)
-    return config, empty_model(config.model, config.task)

@@ -1,4 +1,4 @@
-"""What the training loop needs to know about an experiment, and the batches of data that fit in memory."""
+"""The problem that the training loop solves, and batches of data that fit in memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
-            raise ValueError("train: expected at least one example, received an empty set")
+            raise ValueError("train: expected at least one example, got an empty set")
 
 
 class ImageExamples:
@@ -64,9 +64,9 @@ class ImageExamples:
 
     def __init__(self, images: Tensor, labels: Tensor, device: torch.device | str = "cpu") -> None:
         if images.dtype != torch.uint8 or images.dim() != 4:
-            raise ValueError(f"images: expected uint8 (n, c, h, w), received {images.dtype} {tuple(images.shape)}")
+            raise ValueError(f"images: expected uint8 (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
         if labels.shape != images.shape[:1]:
-            raise ValueError(f"labels: expected shape {tuple(images.shape[:1])}, received {tuple(labels.shape)}")
+            raise ValueError(f"labels: expected shape {tuple(images.shape[:1])}, got {tuple(labels.shape)}")
         self.images = images.to(device)
         self.labels = labels.to(device)
 

@@ -158,6 +158,10 @@ def _read_encoder(path: Path) -> dict[bytes, int]:
         raise ValueError(f"{path}: not a vocabulary of GPT-2's kind ({type(error).__name__}: {error})") from error
 
 
+VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
+"""Tokens of each kind, known without its vocabulary."""
+
+
 def load_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer that :meth:`Tokenizer.save` wrote.
 
