@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dual_attention.cli.main import COMMANDS, main
+from dual_attention.cli.main import every_command, main
 from tests.documents import blocks, wrong_outputs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,7 +65,7 @@ def commands(program: str) -> list[list[str]]:
 @pytest.mark.parametrize("words", commands("dat"), ids=" ".join)
 def test_dat_commands_are_accepted(words: list[str], capsys: pytest.CaptureFixture[str]):
     """The command exists, takes the options that README gives it, and accepts their values where it can say so."""
-    command = next((c for c in COMMANDS if tuple(words[: len(c.words)]) == c.words), None)
+    command = next((c for c in every_command() if tuple(words[: len(c.words)]) == c.words), None)
     assert command is not None, f"no such command: dat {' '.join(words)}"
 
     def status(arguments: list[str]) -> int:

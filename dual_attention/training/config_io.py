@@ -116,9 +116,11 @@ def read_config(kind: type[Config], path: Path) -> Config:
 
 
 def field_help(kind: type) -> dict[str, str]:
-    """The docstring below each field of a dataclass, by the name of the field."""
+    """The docstring below each field of a dataclass, its own or inherited, by the name of the field."""
     parse = require("docstring_parser", extra="train").parse_from_object
-    return {item.arg_name: " ".join((item.description or "").split()) for item in parse(kind).params}
+    owners = [owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner)]
+    items = [item for owner in owners for item in parse(owner).params]
+    return {item.arg_name: " ".join((item.description or "").split()) for item in items}
 
 
 def commented_yaml(config: Any, indent: int = 0) -> str:
