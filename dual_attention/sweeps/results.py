@@ -75,7 +75,7 @@ def merge_results(experiment: AnyExperiment, sources: Sequence[str | Path]) -> l
                 if known.get(measure) != row.get(measure):
                     unit = experiment.unit
                     raise ValueError(
-                        f"{source}: {experiment.describe_run(row)}: {measure} {row.get(measure)}{unit}, and "
+                        f"{source}: {experiment.describe_run(row)}: {row.get(measure)}{unit} ({measure}), and "
                         f"{known.get(measure)}{unit} in another source; expected one result for each run"
                     )
     return [merged[run] for run in sorted(merged)]

@@ -164,7 +164,7 @@ def test_symbols_of_abstractors(symbols):
 
 
 def test_unknown_preset():
-    with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*received 'resnet'"):
+    with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
         preset("resnet")
 
 
