@@ -35,14 +35,14 @@ class Checkpoint:
     """A trained model, opened.
 
     Attributes:
-        source: what the user called it.
+        source: the name that the user gave.
         kind: of its folder: ``"<experiment> run"``, ``"hub format"`` or ``"transformers format"``.
         config: the arguments of a language model's class, the configuration of a run of another experiment, or that
             of transformers for encoders and image classifiers.
         model: in evaluation mode, of this library.
-        files: that hold its weights.
+        files: those of its weights.
         weights_dtype: of most of the floating-point tensors in them.
-        state: what a run folder says of itself, for instance that the run is not finished; empty otherwise.
+        state: of a run, for instance that it is not finished; empty otherwise.
         run: the folder of the run, if it is one.
     """
 
@@ -64,7 +64,7 @@ class Checkpoint:
 
         Raises:
             ValueError: if it is not known, or has more tokens than the model.
-            OSError: if it cannot be had.
+            OSError: if it cannot be found.
         """
         tokenizer = self._tokenizer(name)
         if tokenizer.vocab_size > self.config.vocab_size:
@@ -114,7 +114,7 @@ def open_checkpoint(
             misshapen, all of which the message names, or if they are a pickle that would run code.
         OSError: if it is on the hub and the hub cannot be reached.
         ImportError: if the extra ``hf`` is not installed, which the hub needs, and transformers' format of models that
-            are no language models.
+            are not language models.
     """
     source = str(name)
     path = Path(name).expanduser()
@@ -143,7 +143,7 @@ def _about_file(path: Path) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Raise FileNotFoundError for what is rather the path of a folder that is not there than a name on the hub."""
+    """Raise FileNotFoundError for a path of a folder that is not there, rather than a name on the hub."""
     owner, *more = Path(name).parts or ("",)
     if len(more) != 1 or name.startswith((".", "~", "/")):
         raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")

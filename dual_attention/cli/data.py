@@ -13,7 +13,7 @@ def data(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat data NAME``."""
     experiment = experiment_named(name)
     if experiment.Sheet is None:
-        raise ValueError(f"{name}: expected an experiment whose data can be drawn")
+        raise ValueError(f"{name}: expected an experiment with a picture of its data")
     parser = build_parser(experiment.Sheet, prog=prog, description=experiment.about_data)
     options, _ = parse_config(parser, experiment.Sheet, arguments)
     path = Path(options.out)

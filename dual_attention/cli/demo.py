@@ -37,7 +37,7 @@ from ..training.metrics import Row
 from ..training.plots import house_style, matplotlib_figure, save_figure
 
 TOP_CENTRE = 1
-"""The cell, counted row by row from 0, whose object ``occurs`` asks about."""
+"""The cell of the object that ``occurs`` asks about, counted row by row from 0."""
 
 COLUMNS = {
     "test": "pentominoes\n(as trained)",

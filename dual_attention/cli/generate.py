@@ -30,7 +30,7 @@ _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", 
 
 
 class WithinVocabulary(nn.Module):
-    """A language model whose logits are cut to the tokens of a tokenizer, where it has more to round their number up.
+    """A language model whose logits are cut to the tokens of a tokenizer, where it has more of them to round up their number.
 
     Args:
         model: see :class:`~dual_attention.generation.CausalLM`.
@@ -57,12 +57,12 @@ def continuations(
 ) -> Iterator[str]:
     """The text that a model writes after a prompt, piece by piece as its characters become certain.
 
-    It ends with the end token, which is no part of it, a stop text or ``max_new_tokens``.
+    It ends with the end token, which is not part of it, a stop text or ``max_new_tokens``.
 
     Args:
-        stop: texts at which to end; they are no part of the result.
+        stop: texts at which to end; they are not part of the result.
         options: of :func:`~dual_attention.generation.generate_stream`, or with ``num_beams`` above 1 of
-            :func:`~dual_attention.generation.beam_search`, whose text comes in one piece.
+            :func:`~dual_attention.generation.beam_search`, which yields the text in one piece.
 
     Raises:
         ValueError: if the prompt or a stop text is empty, or an option is out of its range.

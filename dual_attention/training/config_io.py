@@ -34,7 +34,7 @@ def build_parser(kind: type, *, prog: str, description: str) -> Any:
 
 
 def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
-    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are no keys of it.
+    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys.
 
     Raises:
         ValueError: in one line, if a key or a value is wrong.
@@ -63,7 +63,7 @@ _WRONG_TYPE = re.compile(
 
 
 def _in_plain_words(message: str) -> str:
-    """A message of jsonargparse about a value of one plain type, without the names of types; others unchanged."""
+    """Message of jsonargparse about a value of one plain type, without the names of types; others unchanged."""
     if found := _WRONG_TYPE.fullmatch(message):
         key, kind, choices, value = found.groups()
         kinds = {"int": "an integer", "float": "a number", "str": "a text", "bool": "true or false"}

@@ -246,7 +246,7 @@ class Experiment(ABC, Generic[Config, Ready]):
         return f"{result['examples_per_second']:,.0f} {self.counted} a second"
 
     def hint(self, run: Path) -> str:
-        """What may be done with a finished run; empty if there is nothing special."""
+        """A further line about a finished run, such as a command to go on with; empty if there is none."""
         return ""
 
     # ---- sweeps
@@ -271,7 +271,7 @@ class Experiment(ABC, Generic[Config, Ready]):
         return loop.steps * loop.batch_size if isinstance(loop, StepLoopConfig) else loop.epochs
 
     def timing_problem(self, config: Config) -> Problem:
-        """A problem whose steps take as long as a run's, on which they are timed; it should be quick to make."""
+        """A problem on which the steps of a run are timed: as costly a step, but quick to prepare."""
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder:

@@ -57,7 +57,7 @@ class TensorExamples:
     """Examples kept whole in memory: tensors whose first axis counts the examples.
 
     Args:
-        tensors: what :meth:`batch` takes rows of.
+        tensors: :meth:`batch` takes rows of each.
         device: where they are kept and batches are made.
 
     Raises:

@@ -38,7 +38,7 @@ def resume_run(experiment: AnyExperiment, path: str | Path) -> RunFolder:
     """Continue the unfinished run in the folder ``path`` with its own configuration.
 
     Raises:
-        FileNotFoundError: if it is no run folder.
+        FileNotFoundError: if it is not a run folder.
         FileExistsError: if the run is finished.
         ValueError: if it is a run of another experiment, or its data have changed.
     """
@@ -51,7 +51,7 @@ def resume_run(experiment: AnyExperiment, path: str | Path) -> RunFolder:
 
 
 def reopen(experiment: AnyExperiment, folder: RunFolder, config: RunConfig) -> Prepared:
-    """Prepare a run whose folder exists."""
+    """Prepare a run again from its folder."""
     return experiment.prepare(config, cache=folder.path.resolve().parent, run=folder.path)
 
 

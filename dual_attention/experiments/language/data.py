@@ -117,7 +117,7 @@ def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
     """The tokenizer of a configuration.
 
     Raises:
-        OSError, ValueError: if GPT-2's vocabulary cannot be had.
+        OSError, ValueError: if GPT-2's vocabulary cannot be found.
     """
     if config.tokenizer == "bytes":
         return ByteTokenizer()

@@ -72,7 +72,7 @@ def prepare(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> 
 
     Args:
         cache: folder that keeps the tokens of texts, in a folder of their own.
-        run: folder of a run that exists, whose tokenizer is taken.
+        run: folder of a run that exists; its tokenizer is taken.
 
     Raises:
         ValueError: if the text is not the one that the run began with.

@@ -53,7 +53,7 @@ class GamesModelConfig:
     architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
     """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses the keys up to
     bias (without heads and final_norm), patch_size and the last four about symbols; the others use d_model and
-    patch_size alone."""
+    patch_size only."""
     d_model: int = 128
     """Width of the residual stream."""
     n_layers: int = 2

@@ -56,7 +56,7 @@ def relational_arguments(config: GamesModelConfig) -> dict[str, Any]:
 
 
 def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:
-    """The model with initial weights that depend on ``seed`` alone; the global generators are left seeded by it."""
+    """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     build = build_transformer if config.architecture == "dat" else build_baseline
     return build(config, num_classes)

@@ -1,4 +1,4 @@
-"""The models of the paper's comparison by name, and what the paper calls them."""
+"""The models of the paper's comparison: presets, and their names and colours in figures."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ LABELS: dict[str, str] = {
     "corelnet-softmax": "CoRelNet, softmax",
     "esbn": "ESBN",
 }
-"""What figures call a model; any other goes by its name."""
+"""Names of models in figures; any other goes by its own name."""
 
 COLOURS: dict[str, str] = {
     "transformer-128-h2": "#8c8c8c",
