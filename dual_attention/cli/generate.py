@@ -30,7 +30,7 @@ _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", 
 
 
 class WithinVocabulary(nn.Module):
-    """A language model whose logits are cut to the tokens of a tokenizer, where it has more of them to round up their number.
+    """A language model with the logits of a tokenizer's tokens only, where it has more to round up their number.
 
     Args:
         model: see :class:`~dual_attention.generation.CausalLM`.

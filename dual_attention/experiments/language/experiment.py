@@ -35,8 +35,8 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     )
     about_reproduce = (
         "Perplexity of small language models by length of training, a DAT beside a Transformer. The defaults are 12 "
-        "runs, about half an hour on two cores (--dry_run says how long here); cells that are done are skipped, so the "
-        "same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ into the folder."
+        "runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are done are skipped, "
+        "so the same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ into the folder."
     )
     about_plot = (
         "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all of them, "
