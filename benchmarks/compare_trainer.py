@@ -36,7 +36,7 @@ from dual_attention.experiments.language.config import LanguageConfig, LanguageD
 from dual_attention.experiments.language.data import Sequences
 from dual_attention.experiments.language.experiment import LanguageModelling
 from dual_attention.experiments.language.model_keys import LanguageModelKeys
-from dual_attention.experiments.language.problem import PreparedText, prepare
+from dual_attention.experiments.language.problem import PreparedText, prepare_text
 from dual_attention.generation import generate
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.training.configs import OutputConfig, StepLoopConfig
@@ -127,7 +127,7 @@ def by_trainer(config: LanguageConfig) -> Training:
     """The same, by a script such as a user of transformers writes; the model is saved and loaded again."""
     folder = Path(config.output.folder)
     saved = folder / config.run_name
-    prepared = prepare(config, cache=folder)  # for its text, and to compare its initial weights
+    prepared = prepare_text(config, cache=folder)  # for its text, and to compare its initial weights
     model = fresh_model(config, prepared)
     optim, loop = config.optim, config.loop
     arguments = transformers.TrainingArguments(

@@ -30,7 +30,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig) -> RunFolder:
     RunFolder(path).refuse_existing()
     prepared = experiment.prepare(config, cache=path.parent)  # before the folder is made: it may be impossible
     folder = RunFolder.create(path, commented_yaml(config), prepared.write)
-    train(experiment, folder, config, prepared)
+    train_run(experiment, folder, config, prepared)
     return folder
 
 
@@ -46,7 +46,7 @@ def resume_run(experiment: AnyExperiment, path: str | Path) -> RunFolder:
     if folder.finished:
         raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
     config = read_config(experiment.Config, folder.config)
-    train(experiment, folder, config, reopen(experiment, folder, config))
+    train_run(experiment, folder, config, reopen(experiment, folder, config))
     return folder
 
 
@@ -55,7 +55,7 @@ def reopen(experiment: AnyExperiment, folder: RunFolder, config: RunConfig) -> P
     return experiment.prepare(config, cache=folder.path.resolve().parent, run=folder.path)
 
 
-def train(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared) -> dict[str, Any]:
+def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared) -> dict[str, Any]:
     """Train in ``folder`` from its newest checkpoint, or from the start, to the end; returns the result."""
     with prepared.arithmetic():
         trainer, final = fit(

@@ -20,8 +20,8 @@ from .config import LanguageConfig
 from .data import Sequences
 from .grid import LanguageGrid
 from .model_keys import model_preset
-from .problem import PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare
-from .shipped import shipped
+from .problem import PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
+from .shipped import shipped_language
 
 
 class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
@@ -57,7 +57,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     figures = (CurvesFigure("perplexity.png", "Language modelling: perplexity by length of training", ("perplexity",)),)
 
     def prepare(self, config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
-        return prepare(config, cache=cache, run=run)
+        return prepare_text(config, cache=cache, run=run)
 
     def empty_model(self, config: LanguageConfig) -> nn.Module:
         return config.model.language_config(VOCABULARY_SIZES[config.data.tokenizer]).build("meta")
@@ -124,7 +124,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
         return Problem(build_language_model(model_config, seed=0), sequences, language_loss())
 
     def shipped(self) -> Mapping[str, Any]:
-        return shipped()
+        return shipped_language()
 
 
 def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:

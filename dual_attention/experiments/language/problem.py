@@ -67,7 +67,7 @@ class PreparedText(Prepared):
             torch.set_float32_matmul_precision(before)
 
 
-def prepare(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
+def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
     """Model, data and loss of a run, on its device.
 
     Args:

@@ -42,7 +42,7 @@ def tiny(preset: str) -> LanguageConfig:
     return LanguageConfig(model=model_preset(preset))
 
 
-def shipped() -> dict[str, Any]:
+def shipped_language() -> dict[str, Any]:
     """The tiny models, and two of the paper's."""
     return {
         "configs/DAT-tiny.yaml": tiny("DAT-tiny"),

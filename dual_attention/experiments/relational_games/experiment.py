@@ -20,9 +20,9 @@ from .config import TASK_NAMES, RelationalGamesConfig
 from .grid import GamesGrid
 from .model import IMAGE_SHAPE, build_model, empty_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
-from .problem import prepare
+from .problem import prepare_games
 from .published import published_curve
-from .shipped import shipped
+from .shipped import shipped_games
 
 TEST_SETS = {
     "test": "pentominoes, as in training",
@@ -96,7 +96,7 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
     )
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
-        return prepare(config)
+        return prepare_games(config)
 
     def empty_model(self, config: RelationalGamesConfig) -> nn.Module:
         return empty_model(config.model, config.task)
@@ -128,7 +128,7 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
         return {"baselines.png": lambda rows, path: draw_baselines(self, rows, path)}
 
     def shipped(self) -> Mapping[str, Any]:
-        return shipped()
+        return shipped_games()
 
     def draw_sheet(self, options: SheetOptions) -> None:
         contact_sheet(

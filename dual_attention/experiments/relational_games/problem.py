@@ -26,7 +26,7 @@ def _splits(task: str, data: GamesDataConfig, seed: int) -> dict[str, Any]:
     return make_splits(task, data.n_train, n_heldout=data.n_heldout, **sizes)
 
 
-def prepare(config: RelationalGamesConfig) -> Prepared:
+def prepare_games(config: RelationalGamesConfig) -> Prepared:
     """Model, data and loss of a run, on its device."""
     device = prepare_device(config.machine)
     splits = load_splits(config)

@@ -63,7 +63,7 @@ GRIDS = {
 }
 
 
-def shipped() -> dict[str, Any]:
+def shipped_games() -> dict[str, Any]:
     """A run of each model of the comparison, and the grids of the figures."""
     runs: dict[str, Any] = {f"configs/{name}.yaml": RelationalGamesConfig(model=preset(name)) for name in MODELS}
     return runs | {f"grids/{name}.yaml": grid for name, grid in GRIDS.items()}

@@ -16,7 +16,7 @@ from dual_attention.experiments import experiment_of_run
 from dual_attention.experiments.language.config import LanguageConfig, LanguageOptimConfig
 from dual_attention.experiments.language.experiment import LanguageModelling
 from dual_attention.experiments.language.model_keys import LanguageModelKeys, model_preset
-from dual_attention.experiments.language.problem import build_language_model, language_loss, prepare
+from dual_attention.experiments.language.problem import build_language_model, language_loss, prepare_text
 from dual_attention.training.config_io import read_config
 from dual_attention.training.configs import StepLoopConfig
 from dual_attention.training.interrupt import Interrupted, StopOnSignal
@@ -129,7 +129,7 @@ def test_the_seed_decides(config):
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_bfloat16_and_checkpointed_blocks(config, tmp_path, checkpointing):
     machine = replace(config.machine, gradient_checkpointing=checkpointing)
-    prepared = prepare(replace(config, machine=machine), cache=tmp_path / "cache")
+    prepared = prepare_text(replace(config, machine=machine), cache=tmp_path / "cache")
     model, batch = prepared.problem.model.eval(), prepared.data.train.batch(torch.arange(2))
     exact = language_loss()(model, batch)[0]
     rounded = language_loss(torch.bfloat16)(model, batch)[0]

@@ -12,7 +12,7 @@ import torch
 
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.presets import preset
-from dual_attention.experiments.relational_games.problem import prepare
+from dual_attention.experiments.relational_games.problem import prepare_games
 from dual_attention.training import runs
 from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Diverged
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
 
 def test_models_of_one_seed_see_the_same_images(tmp_path):
     splits = [
-        prepare(tiny_config(tmp_path, "x", model=preset(name))).problem.train.images
+        prepare_games(tiny_config(tmp_path, "x", model=preset(name))).problem.train.images
         for name in ("dat-0+2-sym", "transformer-128-h2")
     ]
     assert torch.equal(*splits)
