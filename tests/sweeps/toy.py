@@ -31,7 +31,10 @@ class ToyConfig:
     """Device and threads."""
     output: OutputConfig = field(default_factory=OutputConfig)
     """Run folder and display."""
-    run_name: ClassVar[str] = "toy"
+
+    @property
+    def run_name(self) -> str:
+        return self.output.name or "toy"
 
 
 @dataclass(frozen=True)
