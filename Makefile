@@ -12,7 +12,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench gallery clean
+.PHONY: help setup demo test lint types fmt pytest golden bench gallery configs clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -49,6 +49,9 @@ bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published packag
 
 gallery: $(READY) ## Draw the pictures of the pages under docs/
 	$(BIN)/python docs/make_gallery.py $(ARGS)
+
+configs: $(READY) ## Write the configurations under experiments/ from the library's presets
+	$(BIN)/python -m dual_attention.experiments experiments
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

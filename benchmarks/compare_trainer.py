@@ -32,17 +32,18 @@ from torch.utils.data import Dataset
 from dual_attention._files import write_json
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.data.text.tokenizer import Tokenizer
-from dual_attention.experiments.language.config import DataConfig, LanguageConfig, LanguageMachineConfig
+from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
 from dual_attention.experiments.language.data import Sequences
-from dual_attention.experiments.language.model_config import ModelConfig
-from dual_attention.experiments.language.problem import Prepared, prepare
-from dual_attention.experiments.language.train import TOKENS, start_run
+from dual_attention.experiments.language.experiment import LanguageModelling
+from dual_attention.experiments.language.model_keys import LanguageModelKeys
+from dual_attention.experiments.language.problem import PreparedText, prepare_text
 from dual_attention.generation import generate
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.training.configs import OutputConfig, StepLoopConfig
 from dual_attention.training.metrics import read_rows
 from dual_attention.training.optim import learning_rate
 from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.training.runs import start_run
 from dual_attention.training.seeding import derive_seed
 
 RESULTS = Path(__file__).resolve().parents[1] / "experiments" / "language" / "results"
@@ -115,7 +116,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 def by_our_loop(config: LanguageConfig) -> Training:
     """Train as ``dat train language`` does, with a row of metrics for each step."""
-    folder = start_run(config)
+    folder = start_run(LanguageModelling(), config)
     losses = [row["train_loss"] for row in read_rows(folder.metrics)]
     opened = open_checkpoint(folder.path)
     model = DualAttnForCausalLM(transformers_config(opened.config, opened.tokenizer()), opened.model)
@@ -126,7 +127,7 @@ def by_trainer(config: LanguageConfig) -> Training:
     """The same, by a script such as a user of transformers writes; the model is saved and loaded again."""
     folder = Path(config.output.folder)
     saved = folder / config.run_name
-    prepared = prepare(config, cache=folder / TOKENS)  # for its text, and to compare its initial weights
+    prepared = prepare_text(config, cache=folder)  # for its text, and to compare its initial weights
     model = fresh_model(config, prepared)
     optim, loop = config.optim, config.loop
     arguments = transformers.TrainingArguments(
@@ -170,7 +171,7 @@ def transformers_config(config: Any, tokenizer: Tokenizer) -> DualAttnConfig:
     return DualAttnConfig.from_language_config(longer, eos_token_id=tokenizer.end, pad_token_id=tokenizer.end)
 
 
-def fresh_model(config: LanguageConfig, prepared: Prepared) -> DualAttnForCausalLM:
+def fresh_model(config: LanguageConfig, prepared: PreparedText) -> DualAttnForCausalLM:
     """The model for transformers, drawn from the seed as our loop draws it.
 
     Raises:
@@ -338,8 +339,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     config = LanguageConfig(
         seed=options.seed,
-        data=DataConfig(path=None if options.path is None else tuple(options.path), val_tokens=8192),
-        model=ModelConfig(context=CONTEXT),
+        data=LanguageDataConfig(path=None if options.path is None else tuple(options.path), val_tokens=8192),
+        model=LanguageModelKeys(context=CONTEXT),
         loop=StepLoopConfig(
             steps=options.steps, batch_size=8, eval_batch_size=16, report_every=1, eval_every=0, checkpoint_every=0
         ),

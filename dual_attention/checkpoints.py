@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from .data.text.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
+from .experiments import experiment_of_run
 from .hf.files import CONFIG, CheckpointFiles
 from .hf.loading import language_config, load_model
 from .hf.weights import filled, read_weights
@@ -34,19 +35,19 @@ class Checkpoint:
     """A trained model, opened.
 
     Attributes:
-        source: what the user called it.
-        kind: what its folder is.
-        config: the arguments of a language model's class, the configuration of a run of Relational Games, or that of
-            transformers for encoders and image classifiers.
+        source: the name that the user gave.
+        kind: of its folder: ``"<experiment> run"``, ``"hub format"`` or ``"transformers format"``.
+        config: the arguments of a language model's class, the configuration of a run of another experiment, or that
+            of transformers for encoders and image classifiers.
         model: in evaluation mode, of this library.
-        files: that hold its weights.
+        files: those of its weights.
         weights_dtype: of most of the floating-point tensors in them.
-        state: what a run folder says of itself, for instance that the run is not finished; empty otherwise.
+        state: of a run, for instance that it is not finished; empty otherwise.
         run: the folder of the run, if it is one.
     """
 
     source: str
-    kind: Literal["language run", "relational games run", "hub format", "transformers format"]
+    kind: str
     config: Any
     model: nn.Module
     files: tuple[Path, ...]
@@ -63,7 +64,7 @@ class Checkpoint:
 
         Raises:
             ValueError: if it is not known, or has more tokens than the model.
-            OSError: if it cannot be had.
+            OSError: if it cannot be found.
         """
         tokenizer = self._tokenizer(name)
         if tokenizer.vocab_size > self.config.vocab_size:
@@ -113,7 +114,7 @@ def open_checkpoint(
             misshapen, all of which the message names, or if they are a pickle that would run code.
         OSError: if it is on the hub and the hub cannot be reached.
         ImportError: if the extra ``hf`` is not installed, which the hub needs, and transformers' format of models that
-            are no language models.
+            are not language models.
     """
     source = str(name)
     path = Path(name).expanduser()
@@ -142,7 +143,7 @@ def _about_file(path: Path) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Raise FileNotFoundError for what is rather the path of a folder that is not there than a name on the hub."""
+    """Raise FileNotFoundError for a path of a folder that is not there, rather than a name on the hub."""
     owner, *more = Path(name).parts or ("",)
     if len(more) != 1 or name.startswith((".", "~", "/")):
         raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")
@@ -153,17 +154,17 @@ def _check_name(name: str) -> None:
 
 
 def _open_run(source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None) -> Checkpoint:
-    language = run.kind() == "language"
+    experiment = experiment_of_run(run)
     file, state = _weights_of_run(run)
-    if language:
+    if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
         config = language_config(CheckpointFiles(run.path).config(), source=source)
         model = config.build("meta", dtype)
     else:
-        config, model = _read_games(run)
-        model.to(dtype)
+        config = read_config(experiment.Config, run.config)
+        model = experiment.empty_model(config).to(dtype)
     weights = read_weights(file, meta=torch.device(device).type == "meta")
     filled(model, weights, source=str(file), device=device)
-    kind = "language run" if language else "relational games run"
+    kind = f"{experiment.name.replace('-', ' ')} run"
     return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run)
 
 
@@ -174,12 +175,3 @@ def _weights_of_run(run: RunFolder) -> tuple[Path, str]:
     if latest is None:
         raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with --resume {run.path})")
     return latest / WEIGHTS, f"unfinished, weights of step {int(latest.name.rpartition('-')[2]):,}"
-
-
-def _read_games(run: RunFolder) -> tuple[Any, nn.Module]:
-    """The configuration of a run of Relational Games, and its model on the meta device."""
-    from .experiments.relational_games.config import RelationalGamesConfig
-    from .experiments.relational_games.model import empty_model
-
-    config = read_config(RelationalGamesConfig, run.config)
-    return config, empty_model(config.model, config.task)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..checkpoints import open_checkpoint
 from ..data.text.tokenizer import TextStream, Tokenizer
+from ..experiments import experiment_of_run
 from ..generation import CausalLM, beam_search, generate_stream
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
@@ -23,13 +24,13 @@ DTypeName = Literal["float32", "bfloat16", "float16"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 TEMPERATURE = 0.8
-"""What is not said otherwise: a little less random than the model."""
+"""Temperature by default: a little less random than the model."""
 
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
 
 
 class WithinVocabulary(nn.Module):
-    """A language model whose logits are cut to the tokens of a tokenizer, where it has more to round their number up.
+    """A language model with the logits of a tokenizer's tokens only, where it has more to round up their number.
 
     Args:
         model: see :class:`~dual_attention.generation.CausalLM`.
@@ -43,7 +44,7 @@ class WithinVocabulary(nn.Module):
         self.vocab_size = vocab_size
 
     def new_cache(self, max_length: int | None = None) -> Any:
-        """That of the model."""
+        """New cache of the model."""
         return self.model.new_cache(max_length)
 
     def forward(self, x: Tensor, **arguments: Any) -> tuple[Tensor]:
@@ -56,12 +57,12 @@ def continuations(
 ) -> Iterator[str]:
     """The text that a model writes after a prompt, piece by piece as its characters become certain.
 
-    It ends with the end token, which is no part of it, a stop text or ``max_new_tokens``.
+    It ends with the end token, which is not part of it, a stop text or ``max_new_tokens``.
 
     Args:
-        stop: texts at which to end; they are no part of the result.
+        stop: texts at which to end; they are not part of the result.
         options: of :func:`~dual_attention.generation.generate_stream`, or with ``num_beams`` above 1 of
-            :func:`~dual_attention.generation.beam_search`, whose text comes in one piece.
+            :func:`~dual_attention.generation.beam_search`, which yields the text in one piece.
 
     Raises:
         ValueError: if the prompt or a stop text is empty, or an option is out of its range.
@@ -122,10 +123,12 @@ def parser_of(prog: str) -> Any:
         type=float,
         help=f"Divides the logits; 0: always the likeliest token; by default {TEMPERATURE}, without beams.",
     )
-    parser.add_argument("--top_k", type=int, help="Draw from that many likeliest tokens alone.")
-    parser.add_argument("--top_p", type=float, help="Draw from the likeliest tokens of this probability alone.")
+    parser.add_argument("--top_k", type=int, help="Draw from that many of the likeliest tokens only.")
     parser.add_argument(
-        "--min_p", type=float, help="Draw from tokens at least this times as likely as the likeliest alone."
+        "--top_p", type=float, help="Draw only from the likeliest tokens that have this probability together."
+    )
+    parser.add_argument(
+        "--min_p", type=float, help="Draw only from tokens at least this fraction as likely as the likeliest."
     )
     parser.add_argument(
         "--repetition_penalty", type=float, help="Above 1: tokens that have occurred become less likely."
@@ -158,7 +161,8 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     device = prepare_device(MachineConfig(device=options.device, threads=options.threads))
     checkpoint = open_checkpoint(options.checkpoint, device=device, dtype=DTYPES[options.dtype])
     if not isinstance(checkpoint.model, LanguageModel):
-        what = "a run of Relational Games, whose model" if checkpoint.run else f"its {type(checkpoint.model).__name__}"
+        run, kind = checkpoint.run, type(checkpoint.model).__name__
+        what = f"its {kind}" if run is None else f"a run of {experiment_of_run(run).title}, whose model"
         raise ValueError(f"{options.checkpoint}: {what} writes no text; expected a causal language model")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.state.startswith("unfinished"):

@@ -1,4 +1,4 @@
-"""``dat info``: what a trained model is, from its configuration and the names and shapes of its weights alone."""
+"""``dat info``: a trained model, from its configuration and the names and shapes of its weights only."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from ..training.config_io import option_parser, parse_options
 DTypeName = Literal["float32", "bfloat16", "float16", "float64"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
+_KEYS_OF_EVERY_RUN = ("experiment", "seed", "data", "optim", "loop", "machine", "output")
+
 OPTIMISED_IN = torch.float32
 """The dtype of parameters in training."""
 
 
 def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
-    """All that ``dat info`` says, as JSON has it.
+    """Everything that ``dat info`` says, as JSON holds it.
 
     Args:
         dtype: of inference. Memory and arithmetic are estimated (:mod:`dual_attention.estimate`) for a GPU and one
@@ -98,7 +100,9 @@ def settings(config: Any) -> dict[str, Any]:
     if hasattr(config, "arguments"):
         values: dict[str, Any] = {"model": config.model, **config.arguments()}
     else:
-        values = {"task": config.task, **dataclasses.asdict(config.model)}
+        own = dataclasses.asdict(config)
+        values = {name: own[name] for name in own if name not in _KEYS_OF_EVERY_RUN}
+        values.update(values.pop("model", {}))
     return {name: value for name, value in values.items() if value is not None}
 
 

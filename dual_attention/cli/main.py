@@ -1,6 +1,7 @@
 """The ``dat`` command: finds the sub-command that the first words name, and turns errors into one clear line.
 
-Each sub-command lies where its subject lies and is imported only when it is run.
+Each sub-command is a file of this folder, imported only when it is run. Those of experiments follow from the registry
+of experiments.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from ..experiments import EXPERIMENTS
+from ..training.interrupt import EXIT_STATUS, Interrupted
 
 
 @dataclass(frozen=True)
@@ -19,61 +23,61 @@ class Command:
     Attributes:
         words: what the user types after ``dat``.
         arguments: what may follow, for the list of commands.
-        target: ``module:function``; the function takes the program's name and the remaining arguments and returns an
-            exit status.
+        target: ``module:function`` in this package; the function takes the program's name, the remaining arguments
+            and the experiment, if it is of one, and returns an exit status.
         summary: one line for the list of commands.
+        experiment: the name of one, for a command of an experiment.
     """
 
     words: tuple[str, ...]
     arguments: str
     target: str
     summary: str
+    experiment: str | None = None
 
-    def load(self) -> Callable[[str, Sequence[str]], int]:
-        """Import and return the function."""
+    def run(self, arguments: Sequence[str]) -> int:
+        """Import the function and call it."""
         module, _, name = self.target.partition(":")
-        return getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        prog = " ".join(("dat", *self.words))
+        return function(prog, arguments) if self.experiment is None else function(prog, arguments, self.experiment)
 
 
-_TRAINING = "dual_attention.cli.evaluate"
-_LANGUAGE = "dual_attention.experiments.language.commands"
-_COMMANDS = "dual_attention.cli"
-_GAMES = "dual_attention.experiments.relational_games.commands"
-
-COMMANDS = (
-    Command(("demo",), "", f"{_GAMES}:demo", "watch a DAT learn a relation from fewer examples than a Transformer"),
-    Command(("train", "relational-games"), "[--KEY VALUE ...]", f"{_GAMES}:train", "train one model in a run folder"),
-    Command(("train", "language"), "[--KEY VALUE ...]", f"{_LANGUAGE}:train", "train a language model on your text"),
-    Command(("evaluate",), "RUN", f"{_TRAINING}:evaluate", "accuracies, or perplexity, of a trained model"),
-    Command(
-        ("generate",),
-        "CHECKPOINT PROMPT",
-        f"{_COMMANDS}.generate:generate",
-        "let a language model continue a text",
-    ),
-    Command(("info",), "CHECKPOINT", f"{_COMMANDS}.info:info", "configuration, parameters and memory of a model"),
-    Command(
-        ("reproduce", "relational-games"),
-        "[--KEY VALUE ...]",
-        f"{_GAMES}:reproduce",
-        "the paper's learning curves: many runs in parallel, resumable",
-    ),
-    Command(
-        ("plot", "relational-games"),
-        "SOURCE ... --out FOLDER",
-        f"{_GAMES}:plot",
-        "learning curves from the results of several grids",
-    ),
+FIXED = (
+    Command(("evaluate",), "RUN", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"),
+    Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),
+    Command(("info",), "CHECKPOINT", "info:info", "configuration, parameters and memory of a model"),
     Command(
         ("estimate",),
         "MODEL [--KEY VALUE ...]",
-        f"{_COMMANDS}.estimate:estimate",
+        "estimate:estimate",
         "parameters, arithmetic, memory and time of a model, without running it",
     ),
-    Command(("data", "relational-games"), "--out PNG", f"{_GAMES}:data", "a contact sheet of example images"),
 )
+"""Commands that are not of one experiment."""
 
-EXIT_INTERRUPTED = 130
+ARGUMENTS = {
+    "train": "[--KEY VALUE ...]",
+    "reproduce": "[--KEY VALUE ...]",
+    "plot": "SOURCE ... --out FOLDER",
+    "data": "--out PNG",
+}
+"""Commands of experiments, and what may follow the name."""
+
+
+def every_command() -> tuple[Command, ...]:
+    """All sub-commands, in the order of the list."""
+    demo = Command(("demo",), "", "demo:demo", "watch a DAT learn a relation from fewer examples than a Transformer")
+    return (demo, *_of_experiments("train"), *FIXED, *_of_experiments("reproduce", "plot", "data"))
+
+
+def _of_experiments(*words: str) -> list[Command]:
+    return [
+        Command((word, name), ARGUMENTS[word], f"{word}:{word}", entry.summaries[word], experiment=name)
+        for word in words
+        for name, entry in EXPERIMENTS.items()
+        if word in entry.summaries
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         debug = True
     try:
         return dispatch(words)
-    except KeyboardInterrupt:
-        print("dat: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    except (KeyboardInterrupt, Interrupted) as stop:
+        print(f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted", file=sys.stderr)
+        return EXIT_STATUS
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -105,27 +109,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def dispatch(words: list[str]) -> int:
     """Run the command that ``words`` begin with."""
     if not words or words[0] in ("-h", "--help"):
-        print(overview(COMMANDS))
+        print(overview(every_command()))
         return 0
     if words[0] == "--version":
         from .. import __version__
 
         print(f"dual-attention {__version__}")
         return 0
-    for command in COMMANDS:
+    for command in every_command():
         n = len(command.words)
         if tuple(words[:n]) == command.words:
-            return command.load()(" ".join(("dat", *command.words)), words[n:])
+            return command.run(words[n:])
     return unknown(words)
 
 
 def unknown(words: list[str]) -> int:
-    """The answer to words that name no command: the commands that begin alike, or an error."""
-    beginning = [command for command in COMMANDS if command.words[0] == words[0]]
+    """List the commands that begin alike, or raise the error, for words that name no command."""
+    commands = every_command()
+    beginning = [command for command in commands if command.words[0] == words[0]]
     if beginning and (len(words) == 1 or words[1] in ("-h", "--help")):
         print(overview(beginning))
         return 0
-    choices = sorted({c.words[1] for c in beginning}) if beginning else sorted({c.words[0] for c in COMMANDS})
+    choices = sorted({c.words[1] for c in beginning}) if beginning else sorted({c.words[0] for c in commands})
     wrong = words[1] if beginning else words[0]
     raise ValueError(f"unknown command {wrong!r}: expected {' or '.join(choices)}; see dat --help")
 

@@ -1,1 +1,96 @@
-"""The experiments of the paper, one folder each."""
+"""The experiments by name. Listing them imports none; :meth:`Entry.load` does."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..training.experiment import AnyExperiment
+    from ..training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An experiment in the registry.
+
+    Attributes:
+        target: ``module:class`` of the :class:`~dual_attention.training.experiment.Experiment`.
+        evaluated: what ``dat evaluate`` measures, for its help.
+        summaries: for each command of ``dat`` that the experiment has (train, reproduce, plot, data), a line for the
+            list of commands.
+    """
+
+    target: str
+    evaluated: str
+    summaries: Mapping[str, str]
+
+    def load(self) -> AnyExperiment:
+        """Import the experiment."""
+        module, _, name = self.target.partition(":")
+        return getattr(importlib.import_module(module), name)()
+
+
+EXPERIMENTS: dict[str, Entry] = {
+    "relational-games": Entry(
+        f"{__name__}.relational_games.experiment:RelationalGames",
+        "of Relational Games on all object sets",
+        {
+            "train": "train one model in a run folder",
+            "reproduce": "the paper's learning curves: many runs in parallel, resumable",
+            "plot": "learning curves from the results of several grids",
+            "data": "a contact sheet of example images",
+        },
+    ),
+    "language": Entry(
+        f"{__name__}.language.experiment:LanguageModelling",
+        "of language on its validation text",
+        {
+            "train": "train a language model on your text",
+            "reproduce": "perplexity of small language models by length of training",
+            "plot": "curves of perplexity from the results of several grids",
+        },
+    ),
+}
+"""Every experiment, in the order of lists."""
+
+
+def experiment_named(name: str) -> AnyExperiment:
+    """The experiment of that name.
+
+    Raises:
+        ValueError: naming the known ones, if there is none.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
+    return EXPERIMENTS[name].load()
+
+
+def experiment_of(values: Mapping[str, Any], source: object) -> AnyExperiment:
+    """The experiment that a configuration is of, by its key ``experiment``, or for older ones by their other keys.
+
+    Args:
+        source: of the configuration, for errors.
+
+    Raises:
+        ValueError: if it is not the configuration of a run.
+    """
+    name = values.get("experiment")
+    if name is None:  # older runs have no such key
+        if "task" in values:
+            name = "relational-games"
+        elif {"data", "model", "loop"} <= set(values):
+            name = "language"
+        else:
+            raise ValueError(f"{source}: not the configuration of a run")
+    try:
+        return experiment_named(name)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def experiment_of_run(folder: RunFolder) -> AnyExperiment:
+    """The experiment of a run folder; errors as :func:`experiment_of`."""
+    return experiment_of(folder.read_values(), folder.config)

@@ -1,6 +1,7 @@
-"""Training: one loop, typed configurations, checkpoints, metrics and plots, shared by every experiment.
+"""Training: one run of any experiment.
 
-The loop (:mod:`.loop`) sees an experiment as a :class:`~.problem.Problem` (a model, batches and a loss). What is
-special to one experiment lies in a sub-package of its own, such as :mod:`.relational_games`. Importing these modules
-needs torch alone; what the extra ``train`` installs is imported where it is used.
+An :class:`~.experiment.Experiment` prepares a :class:`~.problem.Problem` (a model, batches and a loss) from a
+configuration; :mod:`.runs` starts, resumes and evaluates it in a run folder; :mod:`.loop` trains it. Experiments are
+in :mod:`dual_attention.experiments`. Importing these modules needs torch only; what the extra ``train`` installs is
+imported where it is used.
 """

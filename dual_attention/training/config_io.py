@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._extras import require
-from .._files import write_atomically
 
 Config = TypeVar("Config")
 
@@ -35,7 +34,7 @@ def build_parser(kind: type, *, prog: str, description: str) -> Any:
 
 
 def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
-    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are no keys of it.
+    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys.
 
     Raises:
         ValueError: in one line, if a key or a value is wrong.
@@ -64,7 +63,7 @@ _WRONG_TYPE = re.compile(
 
 
 def _in_plain_words(message: str) -> str:
-    """A message of jsonargparse about a value of one plain type, without the names of types; others as they are."""
+    """Message of jsonargparse about a value of one plain type, without the names of types; others unchanged."""
     if found := _WRONG_TYPE.fullmatch(message):
         key, kind, choices, value = found.groups()
         kinds = {"int": "an integer", "float": "a number", "str": "a text", "bool": "true or false"}
@@ -97,10 +96,10 @@ def as_options(key: str, settings: dict[str, Any]) -> list[str]:
     return options
 
 
-def check_resume_alone(resume: str | None, arguments: Sequence[str]) -> None:
+def check_only_resume(resume: str | None, arguments: Sequence[str]) -> None:
     """Raise ``ValueError`` if ``--resume RUN`` is given beside other options."""
     if resume is not None and len(arguments) != (1 if "=" in arguments[0] else 2):
-        raise ValueError(f"--resume RUN stands alone, its settings are in the folder; received {' '.join(arguments)}")
+        raise ValueError(f"--resume RUN stands alone, its settings are in the folder; got {' '.join(arguments)}")
 
 
 def read_config(kind: type[Config], path: Path) -> Config:
@@ -116,15 +115,12 @@ def read_config(kind: type[Config], path: Path) -> Config:
     return parse_config(parser, kind, ["--config", str(path)])[0]
 
 
-def write_config(config: Any, path: Path) -> None:
-    """Write ``config`` as commented YAML, atomically."""
-    write_atomically(path, commented_yaml(config))
-
-
 def field_help(kind: type) -> dict[str, str]:
-    """The docstring below each field of a dataclass, by the name of the field."""
+    """The docstring below each field of a dataclass, its own or inherited, by the name of the field."""
     parse = require("docstring_parser", extra="train").parse_from_object
-    return {item.arg_name: " ".join((item.description or "").split()) for item in parse(kind).params}
+    owners = [owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner)]
+    items = [item for owner in owners for item in parse(owner).params]
+    return {item.arg_name: " ".join((item.description or "").split()) for item in items}
 
 
 def commented_yaml(config: Any, indent: int = 0) -> str:

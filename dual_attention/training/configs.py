@@ -8,10 +8,10 @@ from typing import Literal
 from torch import Tensor
 
 
-def check(condition: bool, argument: str, expected: str, received: object) -> None:
-    """Raise ``ValueError("<argument>: expected <expected>, received <received>")`` unless ``condition`` holds."""
+def check(condition: bool, argument: str, expected: str, value: object) -> None:
+    """Raise ``ValueError("<argument>: expected <expected>, got <value>")`` unless ``condition`` holds."""
     if not condition:
-        raise ValueError(f"{argument}: expected {expected}, received {received!r}")
+        raise ValueError(f"{argument}: expected {expected}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class StepLoopConfig:
     """Examples in one optimiser step."""
     micro_batch_size: int | None = None
     """Examples in one forward and backward pass; gradients of a step are added up. Changes memory and speed, and
-    results by rounding alone. null takes the whole batch at once."""
+    results by rounding only. null takes the whole batch at once."""
     eval_batch_size: int = 32
     """Examples in one forward pass of an evaluation; changes memory and speed only."""
     report_every: int = 10

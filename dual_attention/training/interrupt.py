@@ -6,9 +6,12 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
+EXIT_STATUS = 130
+"""Exit status of a process after Ctrl-C, as shells expect it."""
+
 
 class Interrupted(Exception):
-    """Training was asked to stop and did, after saving its position."""
+    """Training was asked to stop and did, after saving its position; the message may say how to continue."""
 
 
 class StopOnSignal:

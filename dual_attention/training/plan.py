@@ -1,6 +1,6 @@
-"""The plan of a training: which examples each step takes, and after which steps to report, evaluate and save.
+"""The plan of a training: the examples of each step, and the steps after which to report, evaluate and save.
 
-A plan divides the steps into spans, at whose ends a row is logged: epochs, or stretches of a number of steps.
+A plan divides the steps into spans, epochs or stretches of steps; a row is logged at the end of each.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .seeding import epoch_order
 
 
 class Plan(Protocol):
-    """What the loop asks of a plan; spans and steps count from 0.
+    """Steps of a training, divided into spans; both count from 0.
 
     Attributes:
-        unit: what a span is called, in rows and names of checkpoints.
+        unit: name of a span, in rows and names of checkpoints.
         spans, total_steps: how many there are.
         micro_batch_size: examples in one forward and backward pass, of those of a step; None takes all at once.
     """
@@ -78,7 +78,7 @@ class EpochPlan:
 class StepPlan:
     """A number of steps through an endless stream of examples: step s takes the next ``batch_size`` of them.
 
-    What the stream holds, and in which order, is the matter of the examples, whose indices grow without end.
+    The examples decide what the stream holds and in which order; their indices grow without end.
     """
 
     unit = "report"

@@ -1,4 +1,4 @@
-"""What the training loop needs to know about an experiment, and the batches of data that fit in memory."""
+"""The problem that the training loop solves, and batches of data that fit in memory."""
 
 from __future__ import annotations
 
@@ -50,10 +50,39 @@ class Problem:
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
-            raise ValueError("train: expected at least one example, received an empty set")
+            raise ValueError("train: expected at least one example, got an empty set")
 
 
-class ImageExamples:
+class TensorExamples:
+    """Examples kept whole in memory: tensors whose first axis counts the examples.
+
+    Args:
+        tensors: :meth:`batch` takes rows of each.
+        device: where they are kept and batches are made.
+
+    Raises:
+        ValueError: if the tensors do not hold equally many examples.
+    """
+
+    def __init__(self, *tensors: Tensor, device: torch.device | str = "cpu") -> None:
+        sizes = [len(tensor) for tensor in tensors]
+        if len(set(sizes)) != 1:
+            raise ValueError(f"tensors: expected as many examples in each, got {' and '.join(map(str, sizes))}")
+        self.tensors = tuple(tensor.to(device) for tensor in tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, part: slice) -> TensorExamples:
+        """Some of the examples."""
+        return type(self)(*(tensor[part] for tensor in self.tensors), device=self.tensors[0].device)
+
+    def batch(self, indices: Tensor) -> Batch:
+        indices = indices.to(self.tensors[0].device)
+        return tuple(tensor[indices] for tensor in self.tensors)
+
+
+class ImageExamples(TensorExamples):
     """Labelled images kept whole in memory as uint8 and turned into float32 in 0..1 batch by batch.
 
     Args:
@@ -64,18 +93,22 @@ class ImageExamples:
 
     def __init__(self, images: Tensor, labels: Tensor, device: torch.device | str = "cpu") -> None:
         if images.dtype != torch.uint8 or images.dim() != 4:
-            raise ValueError(f"images: expected uint8 (n, c, h, w), received {images.dtype} {tuple(images.shape)}")
+            raise ValueError(f"images: expected uint8 (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
         if labels.shape != images.shape[:1]:
-            raise ValueError(f"labels: expected shape {tuple(images.shape[:1])}, received {tuple(labels.shape)}")
-        self.images = images.to(device)
-        self.labels = labels.to(device)
+            raise ValueError(f"labels: expected shape {tuple(images.shape[:1])}, got {tuple(labels.shape)}")
+        super().__init__(images, labels, device=device)
 
-    def __len__(self) -> int:
-        return self.images.shape[0]
+    @property
+    def images(self) -> Tensor:
+        return self.tensors[0]
+
+    @property
+    def labels(self) -> Tensor:
+        return self.tensors[1]
 
     def batch(self, indices: Tensor) -> Batch:
-        indices = indices.to(self.images.device)
-        return self.images[indices].to(torch.float32).div_(255.0), self.labels[indices]
+        images, labels = super().batch(indices)
+        return images.to(torch.float32).div_(255.0), labels
 
 
 def classification_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -15,22 +15,22 @@ SHOWN = ("loss", "accuracy", "perplexity", "bits_per_byte")
 
 
 class Progress(Protocol):
-    """What the loop tells about its progress."""
+    """Display of a training's progress, told by the loop."""
 
     def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
-        """Training begins, or continues, at ``step``; it goes by epochs, or by steps if ``unit`` is another."""
+        """Begin, or continue, at ``step``; training goes by epochs, or by steps if ``unit`` is another."""
         ...
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None:
-        """One optimiser step is done; ``numbers()`` gives this epoch's means so far and is called only when shown."""
+        """Note one more optimiser step; ``numbers()`` gives this epoch's means so far and is called only when shown."""
         ...
 
     def row(self, row: Row) -> None:
-        """An epoch is done."""
+        """Note the row of an epoch."""
         ...
 
     def close(self) -> None:
-        """Training has ended, for whatever reason."""
+        """End the display, for whatever reason training ended."""
         ...
 
 
@@ -70,7 +70,7 @@ class LineProgress:
         left = rate * (self._total - row["step"])
         by_epochs = self._unit == "epoch"
         place = f"epoch {row['epoch']}/{self._epochs}" if by_epochs else f"step {row['step']}/{self._total}"
-        print(f"{place}  {describe(row)}  {left:.0f} s left", flush=True)
+        print(f"{place}  {row_text(row)}  {left:.0f} s left", flush=True)
 
     def close(self) -> None: ...
 
@@ -119,8 +119,8 @@ class BarProgress:
         self._bar.stop()
 
 
-def describe(row: Row) -> str:
-    """The losses, accuracies and what else says how well a model does, of a row, in words."""
+def row_text(row: Row) -> str:
+    """Losses, accuracies and other measures of a row, in words."""
     shown = [(name, value) for name, value in row.items() if name.endswith(SHOWN)]
     return "  ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown)
 

@@ -17,7 +17,7 @@ from .checkpoint import WEIGHTS, Checkpoints
 
 
 class RunFolder:
-    """Paths of one run, and what kind of run it is.
+    """Paths of one run.
 
     ``config.yaml`` the configuration; ``metrics.jsonl`` and ``tensorboard/`` the numbers of every epoch;
     ``checkpoints/`` the newest checkpoint; ``model.safetensors`` the final weights; ``result.json`` the final
@@ -75,26 +75,18 @@ class RunFolder:
             raise FileNotFoundError(f"{path}: not a run folder (it has no config.yaml)")
         return folder
 
-    def kind(self) -> str:
-        """What the run trains, by the keys of its configuration.
-
-        Returns:
-            ``"relational-games"`` or ``"language"``.
+    def read_values(self) -> dict[str, Any]:
+        """The keys and values of the configuration; none if it holds something else.
 
         Raises:
-            ValueError: if it is neither.
+            ValueError: if it is not YAML.
         """
         yaml = require("yaml", extra="train")
         try:
             values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{self.config}: not a configuration ({' '.join(str(error).split())})") from error
-        keys = set(values) if isinstance(values, dict) else set()
-        if "task" in keys:
-            return "relational-games"
-        if {"data", "model", "loop"} <= keys:
-            return "language"
-        raise ValueError(f"{self.config}: not the configuration of a run")
+        return values if isinstance(values, dict) else {}
 
     def refuse_existing(self) -> None:
         """Raise FileExistsError, saying what to do, if there is anything at the path."""

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from dual_attention.experiments.language.config import DataConfig, LanguageConfig, LanguageMachineConfig
-from dual_attention.experiments.language.model_config import ModelConfig
-from dual_attention.experiments.language.train import start_run
+from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
+from dual_attention.experiments.language.experiment import LanguageModelling
+from dual_attention.experiments.language.model_keys import LanguageModelKeys
 from dual_attention.training.configs import OutputConfig, StepLoopConfig
+from dual_attention.training.runs import start_run
 
-MODEL = ModelConfig(
+MODEL = LanguageModelKeys(
     context=24, d_model=16, n_layers=2, n_heads_sa=1, n_heads_ra=1, dff=16, n_relations=2, n_symbols=4, symbol_heads=2
 )
 
@@ -24,13 +25,13 @@ def run(tmp_path_factory) -> Path:
     (folder / "text.txt").write_text("".join(f"{i} ünd {i + 1}\n" for i in range(100)))
     threads = torch.get_num_threads()
     config = LanguageConfig(
-        data=DataConfig(path=str(folder / "text.txt"), val_tokens=48),
+        data=LanguageDataConfig(path=str(folder / "text.txt"), val_tokens=48),
         model=MODEL,
         loop=StepLoopConfig(steps=20, batch_size=4, eval_every=0, checkpoint_every=10),
         machine=LanguageMachineConfig(device="cpu", threads=1),
         output=OutputConfig(folder=str(folder), name="run", tensorboard=False, progress=False),
     )
-    path = start_run(config).path
+    path = start_run(LanguageModelling(), config).path
     torch.set_num_threads(threads)
     return path
 

@@ -12,12 +12,11 @@ import yaml
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.cli import main as cli
 from dual_attention.estimate import estimate
-from dual_attention.experiments.language.config import DataConfig as LanguageDataConfig
-from dual_attention.experiments.language.config import LanguageConfig
+from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig
 from dual_attention.experiments.relational_games.config import RelationalGamesConfig
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS, preset
-from dual_attention.training.config_io import write_config
+from dual_attention.training.config_io import commented_yaml
 
 MODEL = {
     "model": "TransformerLM",
@@ -99,7 +98,7 @@ def test_a_saved_configuration_of_a_language_model(capsys, tmp_path: Path):
 @pytest.mark.parametrize("tokenizer", ["bytes", "gpt2"])
 def test_a_run_of_language(capsys, tmp_path: Path, tokenizer: str):
     config = LanguageConfig(data=LanguageDataConfig(tokenizer=tokenizer))
-    write_config(config, tmp_path / "config.yaml")
+    (tmp_path / "config.yaml").write_text(commented_yaml(config))
     found = figures(capsys, str(tmp_path))
     assert found["model"] == config.model.name == "DAT-tiny"
     vocabulary = {"bytes": 257, "gpt2": 50257}[tokenizer]
@@ -109,7 +108,7 @@ def test_a_run_of_language(capsys, tmp_path: Path, tokenizer: str):
 
 def test_a_run_of_relational_games(capsys, tmp_path: Path):
     config = RelationalGamesConfig(task="colour_and_or_shape", model=preset("transformer-128-h2"))
-    write_config(config, tmp_path / "config.yaml")
+    (tmp_path / "config.yaml").write_text(commented_yaml(config))
     found = figures(capsys, str(tmp_path))
     assert found["model"] == "transformer-128-h2"
     expected = build_model(config.model, 4, seed=0)

@@ -12,8 +12,9 @@ from dual_attention.checkpoints import open_checkpoint
 from dual_attention.cli import main as cli
 from dual_attention.cli.info import aligned, memory, parameters_by_part
 from dual_attention.estimate import estimate
-from dual_attention.experiments.relational_games.model import build_model, count_parameters
+from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
+from dual_attention.training.experiment import count_parameters
 
 GAMES = [
     "--task=same",

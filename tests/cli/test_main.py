@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import dual_attention
+from dual_attention.cli import demo
 from dual_attention.cli import main as cli
-from dual_attention.experiments.relational_games import commands
-from dual_attention.experiments.relational_games.commands import expand_presets
+from dual_attention.cli.train import expand_presets
 from dual_attention.experiments.relational_games.config import RelationalGamesConfig
+from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.presets import preset
 from dual_attention.training.config_io import build_parser, parse_config
 
@@ -34,6 +35,7 @@ TINY = [
     "--machine.threads=1",
     "--output.tensorboard=false",
 ]
+GAMES = RelationalGames()
 CONFIGS = sorted((Path(__file__).parents[2] / "experiments" / "relational_games" / "configs").glob("*.yaml"))
 
 
@@ -61,10 +63,10 @@ def test_help_lists_every_command(capsys):
     for arguments in ([], ["--help"], ["-h"]):
         assert dat(*arguments) == 0
         out = capsys.readouterr().out
-        assert all(" ".join(command.words) in out and command.summary in out for command in cli.COMMANDS)
+        assert all(" ".join(command.words) in out and command.summary in out for command in cli.every_command())
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: "-".join(command.words))
+@pytest.mark.parametrize("command", cli.every_command(), ids=lambda command: "-".join(command.words))
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as caught:
         dat(*command.words, "--help")
@@ -91,20 +93,20 @@ def test_the_module_runs_as_a_program():
     [
         (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
         (["train", "chess"], "unknown command 'chess': expected language or relational-games"),
-        (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, received 0"),
+        (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, got 0"),
         (["train", "language", "--data.path", "none.txt"], r"data\.path: no such file or folder: none\.txt"),
-        (["train", "language", "--preset", "gpt"], "preset: expected one of .*received 'gpt'"),
+        (["train", "language", "--preset", "gpt"], "preset: expected one of .*got 'gpt'"),
         (["train", "language", "--resume", "none"], "none: not a run folder"),
         (["train", "language", "--optim.min_lr=1"], r"optim\.min_lr: expected a number from 0 to optim\.lr"),
         (["generate"], "checkpoint"),
         (["generate", "none", ""], "prompt: expected a text"),
         (["info", "none"], "none: no such folder, and no name on the Hugging Face hub"),
         (["train", "relational-games", "--task", "chess"], "task: expected one of 'same', 'occurs', .*, got chess$"),
-        (["train", "relational-games", "--optim.lr=-1"], r"optim\.lr: expected a positive number, received -1"),
+        (["train", "relational-games", "--optim.lr=-1"], r"optim\.lr: expected a positive number, got -1"),
         (["train", "relational-games", "--data.n_train=many"], r"data\.n_train.*many"),
         (["train", "relational-games", "--bogus", "1"], "bogus"),
-        (["train", "relational-games", "--preset", "resnet"], "preset: expected one of .*received 'resnet'"),
-        (["train", "relational-games", "--preset"], "preset: expected one of .*received ''"),
+        (["train", "relational-games", "--preset", "resnet"], "preset: expected one of .*got 'resnet'"),
+        (["train", "relational-games", "--preset"], "preset: expected one of .*got ''"),
         (["train", "relational-games", "--config", "none.yaml"], r"none\.yaml"),
         (["train", "relational-games", "--resume", "none"], "none: not a run folder"),
         (["train", "relational-games", "--resume", "none", "--seed=1"], "--resume RUN stands alone"),
@@ -137,13 +139,13 @@ def test_unexpected_errors_say_how_to_see_more(capsys, monkeypatch):
     def broken(*_):
         raise KeyError("x")
 
-    monkeypatch.setattr(commands, "demo", broken)
+    monkeypatch.setattr(demo, "demo", broken)
     assert "(KeyError; DAT_DEBUG=1 shows where)" in fails(capsys, "demo")
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "demo", interrupted)
+    monkeypatch.setattr(demo, "demo", interrupted)
     assert dat("demo") == 130
 
 
@@ -212,7 +214,7 @@ def test_there_is_a_config_for_every_model_of_the_comparison():
 
 
 def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
-    words = expand_presets(["--model.d_model=1", "--preset=transformer-144-h8", "--seed", "3"])
+    words = expand_presets(GAMES, ["--model.d_model=1", "--preset=transformer-144-h8", "--seed", "3"])
     assert words[0] == "--model.d_model=1" and words[-2:] == ["--seed", "3"]
     assert "--model.d_model=144" in words and "--model.n_heads_ra=0" in words
     assert len(words) == 3 + len(vars(preset("transformer-144-h8")))
@@ -224,7 +226,7 @@ def test_a_preset_replaces_the_architecture_of_another():
     words = ["--config", str(config), "--preset=predinet", "--preset=abstractor", "--model.abstractor.n_heads=8"]
     parser = build_parser(RelationalGamesConfig, prog="dat", description="")
     parser.add_argument("--preset")
-    model = parse_config(parser, RelationalGamesConfig, expand_presets(words))[0].model
+    model = parse_config(parser, RelationalGamesConfig, expand_presets(GAMES, words))[0].model
     wanted = replace(preset("abstractor"), abstractor=replace(preset("abstractor").abstractor, n_heads=8))
     assert model == wanted
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dual_attention.experiments.relational_games.config import DataConfig, ModelConfig, RelationalGamesConfig
+from dual_attention.experiments.relational_games.config import GamesDataConfig, GamesModelConfig, RelationalGamesConfig
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig
 
-TINY_MODEL = ModelConfig(name="tiny", d_model=16, dff=16, n_layers=1, n_relations=2, rel_proj_dim=4)
+TINY_MODEL = GamesModelConfig(name="tiny", d_model=16, dff=16, n_layers=1, n_relations=2, rel_proj_dim=4)
 
 
 def tiny_config(folder: Path, name: str, **changes) -> RelationalGamesConfig:
     """A run of 3 epochs of 3 steps, with dropout, a partial last batch, evaluations and checkpoints."""
     config = RelationalGamesConfig(
         task="same",
-        data=DataConfig(n_train=40, n_val=24, n_test=32, n_heldout=16),
+        data=GamesDataConfig(n_train=40, n_val=24, n_test=32, n_heldout=16),
         model=TINY_MODEL,
         optim=OptimConfig(lr=1e-2),
         loop=LoopConfig(epochs=3, batch_size=16, eval_batch_size=20, eval_every=2, checkpoint_every=1),

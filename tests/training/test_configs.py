@@ -10,8 +10,12 @@ from typing import get_args
 import pytest
 import yaml
 
+from dual_attention.cli.demo import DemoConfig
 from dual_attention.data.relational_games import EXTRA_TASKS, TASKS
+from dual_attention.experiments import EXPERIMENTS
+from dual_attention.experiments.__main__ import shipped_files
 from dual_attention.experiments.language.config import LanguageConfig
+from dual_attention.experiments.language.grid import LanguageGrid
 from dual_attention.experiments.relational_games.baseline_config import (
     AbstractorConfig,
     CoRelNetConfig,
@@ -20,25 +24,24 @@ from dual_attention.experiments.relational_games.baseline_config import (
 )
 from dual_attention.experiments.relational_games.config import (
     TASK_NAMES,
-    DataConfig,
-    ModelConfig,
+    GamesDataConfig,
+    GamesModelConfig,
     RelationalGamesConfig,
     Task,
 )
-from dual_attention.experiments.relational_games.demo import DemoConfig
-from dual_attention.experiments.relational_games.grid import GridConfig
+from dual_attention.experiments.relational_games.grid import GamesGrid
 from dual_attention.experiments.relational_games.presets import PRESETS
+from dual_attention.sweeps.grid import GridConfig
 from dual_attention.training.config_io import (
     build_parser,
     commented_yaml,
     field_help,
     parse_config,
     read_config,
-    write_config,
 )
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig
 
-CONFIGS = (RelationalGamesConfig, GridConfig, DemoConfig, LanguageConfig)
+CONFIGS = (RelationalGamesConfig, GamesGrid, DemoConfig, LanguageConfig, LanguageGrid)
 
 
 def keys(kind: type, prefix: str = "") -> list[tuple[type, str, str]]:
@@ -66,8 +69,8 @@ def test_help_explains_every_key(kind):
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_yaml_round_trip_with_a_comment_on_every_key(kind, tmp_path):
-    config = kind(seed=7) if kind is not GridConfig else kind(first_seed=7, optim=OptimConfig(eps=1e-7, grad_clip=0.5))
-    write_config(config, tmp_path / "c.yaml")
+    config = kind(seed=7) if not issubclass(kind, GridConfig) else kind(first_seed=7)
+    (tmp_path / "c.yaml").write_text(commented_yaml(config))
     assert read_config(kind, tmp_path / "c.yaml") == config
     lines = commented_yaml(config).splitlines()
     for before, line in zip(["", *lines], lines, strict=False):
@@ -78,7 +81,7 @@ def test_yaml_round_trip_with_a_comment_on_every_key(kind, tmp_path):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_survives_yaml(name, tmp_path):
     config = RelationalGamesConfig(model=PRESETS[name])
-    write_config(config, tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text(commented_yaml(config))
     assert read_config(RelationalGamesConfig, tmp_path / "c.yaml") == config
 
 
@@ -110,26 +113,32 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: OptimConfig(lr=0), r"optim\.lr: expected a positive number, received 0"),
+        (lambda: OptimConfig(lr=0), r"optim\.lr: expected a positive number, got 0"),
         (lambda: OptimConfig(betas=(0.9, 1.0)), r"optim\.betas: expected two numbers in \[0, 1\)"),
         (lambda: OptimConfig(grad_clip=-1.0), r"optim\.grad_clip"),
-        (lambda: LoopConfig(epochs=0), r"loop\.epochs: expected an integer of at least 1, received 0"),
+        (lambda: LoopConfig(epochs=0), r"loop\.epochs: expected an integer of at least 1, got 0"),
         (lambda: LoopConfig(eval_every=-1), r"loop\.eval_every"),
         (lambda: MachineConfig(threads=0), r"machine\.threads"),
-        (lambda: DataConfig(n_train=0), r"data\.n_train"),
-        (lambda: ModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, received 129"),
-        (lambda: ModelConfig(n_heads_ra=0), "at least 1, received 0"),
-        (lambda: ModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
-        (lambda: ModelConfig(symbol_neighbours=0), r"model\.symbol_neighbours"),
-        (lambda: ModelConfig(architecture="corelnet", dropout_rate=1.0), r"model\.dropout_rate"),
+        (lambda: GamesDataConfig(n_train=0), r"data\.n_train"),
+        (lambda: GamesModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, got 129"),
+        (lambda: GamesModelConfig(n_heads_ra=0), "at least 1, got 0"),
+        (lambda: GamesModelConfig(dropout_rate=1.0), r"model\.dropout_rate"),
+        (lambda: GamesModelConfig(symbol_neighbours=0), r"model\.symbol_neighbours"),
+        (lambda: GamesModelConfig(architecture="corelnet", dropout_rate=1.0), r"model\.dropout_rate"),
         (
-            lambda: ModelConfig(corelnet=CoRelNetConfig()),
-            r"model\.corelnet: expected null with model\.architecture=dat, received CoRelNetConfig",
+            lambda: GamesModelConfig(corelnet=CoRelNetConfig()),
+            r"model\.corelnet: expected null with model\.architecture=dat, got CoRelNetConfig",
         ),
-        (lambda: ModelConfig(architecture="esbn", predinet=PrediNetConfig()), r"model\.predinet: expected null with"),
-        (lambda: ModelConfig(architecture="abstractor", d_model=126), r"model\.d_model: expected a multiple of the 4"),
         (
-            lambda: ModelConfig(architecture="abstractor", symbols="position_relative"),
+            lambda: GamesModelConfig(architecture="esbn", predinet=PrediNetConfig()),
+            r"model\.predinet: expected null with",
+        ),
+        (
+            lambda: GamesModelConfig(architecture="abstractor", d_model=126),
+            r"model\.d_model: expected a multiple of the 4",
+        ),
+        (
+            lambda: GamesModelConfig(architecture="abstractor", symbols="position_relative"),
             r"model\.symbols: expected symbols that are not relative to positions in an Abstractor",
         ),
         (lambda: AbstractorConfig(n_heads=0), r"model\.abstractor\.n_heads"),
@@ -137,8 +146,8 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
         (lambda: PrediNetConfig(key_dim=0), r"model\.predinet\.key_dim"),
         (lambda: CoRelNetConfig(dff=0), r"model\.corelnet\.dff"),
         (lambda: ESBNConfig(hidden_dim=0), r"model\.esbn\.hidden_dim"),
-        (lambda: GridConfig(models=("nobody",)), "models: expected names among .*received 'nobody'"),
-        (lambda: GridConfig(sizes=()), "sizes"),
+        (lambda: GamesGrid(models=("nobody",)), "models: expected names among .*got 'nobody'"),
+        (lambda: GamesGrid(sizes=()), "sizes"),
         (lambda: DemoConfig(trials=0), "trials"),
     ],
 )
@@ -148,9 +157,9 @@ def test_impossible_values(make, message):
 
 
 def test_an_architecture_has_the_defaults_of_its_group():
-    assert ModelConfig(architecture="esbn").esbn == ModelConfig(architecture="esbn").baseline == ESBNConfig()
-    assert ModelConfig(architecture="esbn").corelnet is ModelConfig().baseline is None
-    assert not ModelConfig(architecture="esbn").relational
+    assert GamesModelConfig(architecture="esbn").esbn == GamesModelConfig(architecture="esbn").baseline == ESBNConfig()
+    assert GamesModelConfig(architecture="esbn").corelnet is GamesModelConfig().baseline is None
+    assert not GamesModelConfig(architecture="esbn").relational
 
 
 def test_configs_are_frozen():
@@ -167,16 +176,18 @@ def test_run_name_and_data_seed():
     config = RelationalGamesConfig(seed=4)
     assert config.run_name == "occurs-dat-0+2-sym-n1000-seed4"
     assert config.data_seed == 4
-    assert replace(config, data=DataConfig(seed=9)).data_seed == 9
+    assert replace(config, data=GamesDataConfig(seed=9)).data_seed == 9
 
 
-def test_shipped_files_are_what_the_library_writes(repository: Path = Path(__file__).parents[2]):
-    folder = repository / "experiments" / "relational_games"
-    names = {"__name__": "make_configs", "__file__": str(folder / "make_configs.py")}
-    exec((folder / "make_configs.py").read_text(), names)
-    expected = names["files"]()
-    assert {path: path.read_text() for path in folder.glob("*/*.yaml")} == expected
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_shipped_files_are_what_the_library_writes(name):
+    folder = Path(__file__).parents[2] / "experiments"
+    expected = {folder / path: text for path, text in shipped_files(name).items()}
+    assert {path: path.read_text() for path in (folder / name.replace("-", "_")).glob("*/*.yaml")} == expected
+    experiment = EXPERIMENTS[name].load()
     for path, text in expected.items():
-        kind = GridConfig if path.parent.name == "grids" else RelationalGamesConfig
-        assert read_config(kind, path) is not None
-        assert yaml.safe_load(text).keys() == {field.name for field in dataclasses.fields(kind)}
+        kind = experiment.Grid if path.parent.name == "grids" else experiment.Config
+        assert kind is not None and read_config(kind, path) is not None
+        values = yaml.safe_load(text)
+        assert values.keys() == {field.name for field in dataclasses.fields(kind)}
+        assert kind is not experiment.Config or next(iter(values.items())) == ("experiment", name)

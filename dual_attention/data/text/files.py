@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 def find_files(paths: Sequence[str], argument: str) -> list[Path]:
-    """The files that paths, folders (all their .txt files, sorted) and patterns stand for, in that order.
+    """Files that paths, folders (all their .txt files, sorted) and patterns stand for, in that order.
 
     Raises:
         FileNotFoundError: naming ``argument``, if one of them stands for no file.
@@ -93,7 +93,7 @@ def _blocks(path: Path) -> Iterator[str]:
 
 
 def _last_cut(text: str, limit: int) -> int:
-    """The last place before ``limit`` between a character that is no space and a line break; 0 if there is none."""
+    """The last place before ``limit`` between a character other than a space and a line break; 0 if there is none."""
     place = text.rfind("\n", 0, max(limit, 0))
     while place > 0 and text[place - 1].isspace():
         place = text.rfind("\n", 0, place)
@@ -127,7 +127,7 @@ def _topics() -> dict[str, str]:
 
 
 def _docstrings(path: Path) -> list[str]:
-    """The docstrings of a module, its classes and functions, each after a line that names what it is of."""
+    """The docstrings of a module, its classes and functions, each after a line with the name of its owner."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):

@@ -37,7 +37,7 @@ class Tokenizer(ABC):
     Attributes:
         kind: its name among :data:`KINDS`.
         vocab_size: ids are from 0 to this, exclusively.
-        end: the token that stands between documents and for no text.
+        end: the token between documents, which stands for no text.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; none of them is :attr:`end`, whatever the text says.
+        """The tokens of a text, never :attr:`end`, whatever the text says.
 
         Raises:
             ValueError: if the text holds half of a surrogate pair, which no UTF-8 can write.
@@ -54,18 +54,18 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def token_bytes(self, token: int) -> bytes:
-        """What a token stands for; nothing for :attr:`end` and for ids out of the vocabulary."""
+        """Bytes of a token; none for :attr:`end` and for ids outside the vocabulary."""
 
     def decode_bytes(self, tokens: Iterable[int]) -> bytes:
-        """What tokens stand for."""
+        """Bytes of a sequence of tokens."""
         return b"".join(map(self.token_bytes, tokens))
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens; what is no UTF-8 becomes the replacement character."""
+        """The text of tokens; bytes that are not UTF-8 become the replacement character."""
         return self.decode_bytes(tokens).decode("utf-8", errors="replace")
 
     def save(self, folder: Path) -> None:
-        """Write what :func:`load_tokenizer` reads into a new folder."""
+        """Write the files that :func:`load_tokenizer` reads into a new folder."""
         folder.mkdir(parents=True)
         write_json(folder / _ABOUT, {"kind": self.kind, "vocab_size": self.vocab_size, "end": self.end})
 
@@ -109,7 +109,7 @@ class GPT2Tokenizer(Tokenizer):
         )
 
     def encode(self, text: str) -> list[int]:
-        text.encode("utf-8")  # tiktoken would silently replace what is no text
+        text.encode("utf-8")  # tiktoken would silently replace half a surrogate pair
         return self._encoding.encode_ordinary(text)
 
     def token_bytes(self, token: int) -> bytes:
@@ -158,6 +158,10 @@ def _read_encoder(path: Path) -> dict[bytes, int]:
         raise ValueError(f"{path}: not a vocabulary of GPT-2's kind ({type(error).__name__}: {error})") from error
 
 
+VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
+"""Tokens of each kind, known without its vocabulary."""
+
+
 def load_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer that :meth:`Tokenizer.save` wrote.
 
@@ -183,14 +187,14 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """A short text that differs between tokenizers that encode differently."""
+    """A short text, different for tokenizers that encode differently."""
     ranks = getattr(tokenizer, "ranks", {})
     listed = json.dumps([token.hex() for token in sorted(ranks, key=ranks.__getitem__)])
     return f"{tokenizer.kind}-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
 
 class TextStream:
-    """Bytes to text piece by piece, without what might still become part of a character or of a stop text.
+    """Bytes to text piece by piece; bytes that may still become part of a character or of a stop text are held back.
 
     Args:
         stops: texts at which the stream ends; neither they nor what follows is part of it.
@@ -205,7 +209,7 @@ class TextStream:
         self._held = ""
 
     def add(self, data: bytes) -> str:
-        """Append bytes; returns the text that has become certain. Sets :attr:`ended` when a stop text is complete."""
+        """Append bytes and return the text that has become certain. Sets :attr:`ended` when a stop text is complete."""
         return "" if self.ended else self._release(self._decoder.decode(data))
 
     def close(self) -> str:

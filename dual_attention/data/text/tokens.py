@@ -23,7 +23,7 @@ _SAMPLED = 1 << 20
 
 
 class TokenSource(NamedTuple):
-    """Tokens, and what they were made of.
+    """Tokens, and their origin.
 
     Attributes:
         arrays: vectors of unsigned integers; no sequence goes from one to the next.

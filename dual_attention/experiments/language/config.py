@@ -8,11 +8,11 @@ from typing import Literal
 from torch import Tensor
 
 from ...training.configs import MachineConfig, OptimConfig, OutputConfig, StepLoopConfig, check
-from .model_config import ModelConfig
+from .model_keys import LanguageModelKeys
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class LanguageDataConfig:
     """The text, and how it becomes tokens and sequences."""
 
     path: tuple[str, ...] | str | None = None
@@ -107,11 +107,13 @@ def default_loop() -> StepLoopConfig:
 class LanguageConfig:
     """One run: train a language model on a text and measure it on a text kept apart."""
 
+    experiment: Literal["language"] = "language"
+    """Experiment of the run."""
     seed: int = 0
     """Seed of the run; initial weights, order of the sequences and dropout derive from it."""
-    data: DataConfig = field(default_factory=DataConfig)
+    data: LanguageDataConfig = field(default_factory=LanguageDataConfig)
     """Text."""
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: LanguageModelKeys = field(default_factory=LanguageModelKeys)
     """Model; --preset NAME fills these keys with one of the paper's models."""
     optim: LanguageOptimConfig = field(default_factory=LanguageOptimConfig)
     """Optimiser."""

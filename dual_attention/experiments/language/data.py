@@ -21,7 +21,7 @@ from ...data.text.tokenizer import ByteTokenizer, GPT2Tokenizer, Tokenizer
 from ...data.text.tokens import TokenSource, holds_tokens, open_tokens, tokenize_documentation, tokenize_files
 from ...training.problem import Batch
 from ...training.seeding import derive_seed
-from .config import DataConfig
+from .config import LanguageDataConfig
 
 
 class Sequences:
@@ -113,11 +113,11 @@ class LanguageData(NamedTuple):
     origin: dict[str, Any]
 
 
-def make_tokenizer(config: DataConfig) -> Tokenizer:
+def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
     """The tokenizer of a configuration.
 
     Raises:
-        OSError, ValueError: if GPT-2's vocabulary cannot be had.
+        OSError, ValueError: if GPT-2's vocabulary cannot be found.
     """
     if config.tokenizer == "bytes":
         return ByteTokenizer()
@@ -130,7 +130,7 @@ def make_tokenizer(config: DataConfig) -> Tokenizer:
 
 
 def load_data(
-    config: DataConfig,
+    config: LanguageDataConfig,
     tokenizer: Tokenizer,
     *,
     context: int,
@@ -163,7 +163,7 @@ def load_data(
 
 
 def _source(
-    paths: tuple[str, ...] | str | None, argument: str, config: DataConfig, tokenizer: Tokenizer, cache: Path
+    paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig, tokenizer: Tokenizer, cache: Path
 ) -> TokenSource:
     if paths is None:
         return tokenize_documentation(tokenizer, cache)

@@ -3,51 +3,85 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...data.text.tokenizer import Tokenizer
+from ..._files import read_json, write_json
+from ...data.text.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from ...language_models import LanguageModel
 from ...language_presets import LanguageModelConfig
 from ...training.device import prepare_device
+from ...training.experiment import Prepared
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from .config import LanguageConfig
 from .data import LanguageData, load_data, make_tokenizer
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
+ARGUMENTS = "config.json"
+"""File of a run folder with the arguments of the model's class, as folders of the Hugging Face Hub have it."""
+TOKENS = "tokens"
+"""Folder beside run folders that keeps the tokens of texts, for all runs on them."""
+ORIGIN = "data.json"
+"""File of a run folder that says what its tokens were made of."""
 
 
-class Prepared(NamedTuple):
-    """All that a run needs.
+@dataclass(frozen=True)
+class PreparedText(Prepared):
+    """A run of language modelling, ready to train.
 
     Attributes:
+        tokenizer: of the text.
+        data: sequences to train and to validate on.
         model_config: the arguments of the model's class.
-        vocabulary: of the tokenizer.
+        tf32: whether float32 matrix products on a GPU may round their factors to TF32.
     """
 
-    problem: Problem
-    device: torch.device
     tokenizer: Tokenizer
     data: LanguageData
     model_config: LanguageModelConfig
+    tf32: bool
+
+    def write(self, folder: Path) -> None:
+        arguments = self.model_config.to_dict()
+        del arguments["model"]  # it follows from the others
+        write_json(folder / ARGUMENTS, arguments)
+        self.tokenizer.save(folder / FOLDER)
+        write_json(folder / ORIGIN, self.data.origin)
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """The precision of float32 matrix products that the configuration asks for; then as it was."""
+        before = torch.get_float32_matmul_precision()
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
-def prepare(config: LanguageConfig, *, cache: Path, tokenizer: Tokenizer | None = None) -> Prepared:
+def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
     """Model, data and loss of a run, on its device.
 
     Args:
-        cache: folder that keeps the tokens of texts.
-        tokenizer: of a run that exists; by default the one that the configuration names.
+        cache: folder that keeps the tokens of texts, in a folder of their own.
+        run: folder of a run that exists; its tokenizer is taken.
+
+    Raises:
+        ValueError: if the text is not the one that the run began with.
     """
     device = prepare_device(config.machine)
-    tokenizer = make_tokenizer(config.data) if tokenizer is None else tokenizer
+    tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
     model_config = config.model.language_config(tokenizer.vocab_size)
-    model = build_model(model_config, seed=config.seed)  # first: it may be impossible, which takes no reading to know
+    # Before the text is read: the model may be impossible.
+    model = build_language_model(model_config, seed=config.seed)
     model.gradient_checkpointing = config.machine.gradient_checkpointing
     data = load_data(
         config.data,
@@ -55,9 +89,11 @@ def prepare(config: LanguageConfig, *, cache: Path, tokenizer: Tokenizer | None 
         context=config.model.context,
         vocab_size=model_config.vocab_size,
         seed=config.seed,
-        cache=cache,
+        cache=cache / TOKENS,
         device=device,
     )
+    if run is not None and read_json(run / ORIGIN) != data.origin:
+        raise ValueError(f"{run}: the text is not the one that the run began with, see {ORIGIN} there")
     problem = Problem(
         model=model.to(device),
         train=data.train,
@@ -65,11 +101,11 @@ def prepare(config: LanguageConfig, *, cache: Path, tokenizer: Tokenizer | None 
         evaluation={"val": data.val},
         derive=derived_numbers(config.tokens_per_step, data),
     )
-    return Prepared(problem, device, tokenizer, data, model_config)
+    return PreparedText(problem, device, tokenizer, data, model_config, config.machine.tf32)
 
 
-def build_model(config: LanguageModelConfig, *, seed: int) -> LanguageModel:
-    """The model with initial weights that depend on ``seed`` alone; the global generators are left seeded by it."""
+def build_language_model(config: LanguageModelConfig, *, seed: int) -> LanguageModel:
+    """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     return config.build()
 

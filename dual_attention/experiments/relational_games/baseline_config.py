@@ -1,4 +1,4 @@
-"""What the relational architectures before DATs have to configure, beside what they share with DATs."""
+"""Keys of the relational architectures before DATs, beside those that they share with DATs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...training.configs import check
 
 @dataclass(frozen=True)
 class AbstractorConfig:
-    """What an Abstractor has beside the keys that it shares with DATs."""
+    """Keys of an Abstractor, beside those that it shares with DATs."""
 
     n_heads: int = 4
     """Heads of relational cross-attention and of self-attention among symbols."""
@@ -19,7 +19,7 @@ class AbstractorConfig:
     rel_activation: Literal["softmax", "sigmoid", "tanh", "relu", "identity"] = "softmax"
     """Activation of the relations."""
     residual: Literal["symbols", "objects"] = "symbols"
-    """What relational cross-attention is added to: the symbols, as Abstractors are defined, or the objects, as in the
+    """Residual stream of relational cross-attention: the symbols, as Abstractors are defined, or the objects, as in the
     published curves, where one normalisation also serves both attention steps."""
 
     def __post_init__(self) -> None:

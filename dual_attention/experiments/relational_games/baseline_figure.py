@@ -7,31 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from ..._extras import require
+from ...sweeps.curves import colours_of, curve_points, draw_chance, published_points
+from ...training.experiment import AnyExperiment
+from ...training.metrics import Row
 from ...training.plots import house_style, matplotlib_figure, save_figure
-from .config import TASK_NAMES
-from .figures import colours_of, curve, ordered
-from .grid import Row
-from .presets import BASELINES, LABELS, ORDER
-from .published import published_curve
+from .presets import BASELINES, LABELS
 
 MARKERS = "osD^vP*Xp<>h"
-"""Of the curves, in the order of the models, so that they can be told apart without colour."""
+"""Of the curves, in the order of the models, which tell them apart without colour."""
 
 
-def draw_baselines(rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
-    """Accuracy against training-set size, one column for each task: measured above, published below.
+def draw_baselines(experiment: AnyExperiment, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
+    """Draw accuracy against training-set size, one column for each task: measured above, published below.
 
     Error bars are 95 % bootstrap intervals over seeds. Tasks on which no baseline was run are left out; nothing is
     drawn if there are none.
     """
-    tasks = ordered({row["task"] for row in rows if row["model"] in BASELINES}, TASK_NAMES)
+    tasks = experiment.axes[0].ordered([row for row in rows if row["model"] in BASELINES])
     if not tasks:
         return
     rows = [row for row in rows if row["task"] in tasks]
-    models = ordered({row["model"] for row in rows}, ORDER)
     looks = {
         model: {"color": colour, "marker": MARKERS[number % len(MARKERS)]}
-        for number, (model, colour) in enumerate(colours_of(models).items())
+        for number, (model, colour) in enumerate(colours_of(experiment, rows).items())
     }
     with house_style():
         figure, axes = matplotlib_figure(
@@ -41,13 +39,14 @@ def draw_baselines(rows: Sequence[Row], path: Path, *, object_set: str = "test")
             above, below = axes[0][column], axes[1][column]
             largest = max(int(row["n_train"]) for row in rows if row["task"] == task)
             for model, look in looks.items():
-                draw_measured(above, curve(rows, object_set, task, model), model in BASELINES, look)
-                known = [(n, a) for n, a in published_curve(object_set, task, model) if n <= 1.02 * largest]
+                points = curve_points(experiment, rows, object_set, task, model)
+                draw_measured(above, points, model in BASELINES, look)
+                known = published_points(experiment, object_set, task, model, largest)
                 if known:
                     width = 1.4 if model in BASELINES else 2.4
                     below.plot(*zip(*known, strict=True), linewidth=width, markersize=4, **look)
             for axis in (above, below):
-                axis.axhline(50, color="#b0b0b0", linewidth=0.8, zorder=0)
+                draw_chance(axis, experiment)
             above.set_title(task, loc="left", fontweight="bold")
             below.set_xlabel("training-set size")
         axes[0][0].set_ylabel("accuracy (%)\nmeasured here")
@@ -61,7 +60,7 @@ def draw_baselines(rows: Sequence[Row], path: Path, *, object_set: str = "test")
 def draw_measured(
     axis: Any, points: Sequence[tuple[int, float, float, float]], baseline: bool, look: dict[str, str]
 ) -> None:
-    """One curve with its error bars, thinner for a baseline."""
+    """Draw one curve with its error bars, thinner for a baseline."""
     if not points:
         return
     n, mean, low, high = zip(*points, strict=True)
@@ -71,7 +70,7 @@ def draw_measured(
 
 
 def draw_models(figure: Any, looks: dict[str, dict[str, str]]) -> None:
-    """The legend, below all panels."""
+    """Draw the legend, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
     handles = [line([], [], markersize=5, label=LABELS.get(model, model), **look) for model, look in looks.items()]
     figure.legend(
@@ -79,5 +78,5 @@ def draw_models(figure: Any, looks: dict[str, dict[str, str]]) -> None:
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         ncols=4,
-        title="Means over seeds; bars are 95 % bootstrap intervals. Published are means alone.",
+        title="Means over seeds; bars are 95 % bootstrap intervals. Published are means only.",
     )

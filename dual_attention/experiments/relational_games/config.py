@@ -21,7 +21,7 @@ TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_p
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class GamesDataConfig:
     """The images: generated from a seed, or taken from the official files."""
 
     n_train: int = 1000
@@ -44,7 +44,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class GamesModelConfig:
     """A Dual Attention Transformer over image patches, a Transformer when it has no relational heads, or one of the
     relational architectures before it."""
 
@@ -53,7 +53,7 @@ class ModelConfig:
     architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
     """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses the keys up to
     bias (without heads and final_norm), patch_size and the last four about symbols; the others use d_model and
-    patch_size alone."""
+    patch_size only."""
     d_model: int = 128
     """Width of the residual stream."""
     n_layers: int = 2
@@ -157,13 +157,15 @@ class ModelConfig:
 class RelationalGamesConfig:
     """One run: train a model on one task and measure it on three object sets."""
 
+    experiment: Literal["relational-games"] = "relational-games"
+    """Experiment of the run."""
     task: Task = "occurs"
     """Task: the relation that the model must recognise."""
     seed: int = 0
     """Seed of the run; initial weights, order of the images, dropout and (by default) the images derive from it."""
-    data: DataConfig = field(default_factory=DataConfig)
+    data: GamesDataConfig = field(default_factory=GamesDataConfig)
     """Images."""
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: GamesModelConfig = field(default_factory=GamesModelConfig)
     """Model; --preset NAME fills these keys with one of the paper's models."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimiser."""

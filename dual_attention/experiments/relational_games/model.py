@@ -10,13 +10,13 @@ from torch import nn
 from ...baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 from ...training.seeding import derive_seed
 from ...vision_models import VisionDualAttnTransformer, VisionTransformer
-from .config import ModelConfig
+from .config import GamesModelConfig
 
 IMAGE_SHAPE = (3, 36, 36)
 """Channels, width and height of every image."""
 
 
-def symbol_arguments(config: ModelConfig) -> dict[str, Any]:
+def symbol_arguments(config: GamesModelConfig) -> dict[str, Any]:
     """Arguments of the symbol retriever for the patches of an image and, in a DAT, a class token."""
     rows, columns = (side // patch for side, patch in zip(IMAGE_SHAPE[1:], config.patch_size, strict=True))
     n_tokens = rows * columns + (config.architecture == "dat")
@@ -38,7 +38,7 @@ def symbol_arguments(config: ModelConfig) -> dict[str, Any]:
     return {"d_model": config.d_model, "n_heads": config.symbol_heads, "n_symbols": config.n_symbols}
 
 
-def relational_arguments(config: ModelConfig) -> dict[str, Any]:
+def relational_arguments(config: GamesModelConfig) -> dict[str, Any]:
     """Arguments of the relational heads."""
     arguments: dict[str, Any] = {"n_kv_heads": config.n_kv_heads}
     if config.ra_type == "relational_attention":
@@ -55,14 +55,14 @@ def relational_arguments(config: ModelConfig) -> dict[str, Any]:
     return arguments
 
 
-def build_model(config: ModelConfig, num_classes: int, *, seed: int) -> nn.Module:
-    """The model with initial weights that depend on ``seed`` alone; the global generators are left seeded by it."""
+def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:
+    """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     build = build_transformer if config.architecture == "dat" else build_baseline
     return build(config, num_classes)
 
 
-def empty_model(config: ModelConfig, task: str) -> nn.Module:
+def empty_model(config: GamesModelConfig, task: str) -> nn.Module:
     """The model for a task, on the meta device; random generators are left as they are."""
     from ...data.relational_games import num_classes  # needs numpy, which the model does not
 
@@ -70,7 +70,7 @@ def empty_model(config: ModelConfig, task: str) -> nn.Module:
         return build_model(config, num_classes(task), seed=0)
 
 
-def build_transformer(config: ModelConfig, num_classes: int) -> nn.Module:
+def build_transformer(config: GamesModelConfig, num_classes: int) -> nn.Module:
     """A DAT, or a Transformer if there are no relational heads."""
     common: dict[str, Any] = {
         "image_shape": IMAGE_SHAPE,
@@ -101,7 +101,7 @@ def build_transformer(config: ModelConfig, num_classes: int) -> nn.Module:
     )
 
 
-def build_baseline(config: ModelConfig, num_classes: int) -> nn.Module:
+def build_baseline(config: GamesModelConfig, num_classes: int) -> nn.Module:
     """One of the relational architectures that came before DATs."""
     images: dict[str, Any] = {
         "image_shape": IMAGE_SHAPE,
@@ -128,8 +128,3 @@ def build_baseline(config: ModelConfig, num_classes: int) -> nn.Module:
         "symbol_retrieval_kwargs": symbol_arguments(config),
     }
     return VisionAbstractor(**images, **shared, **own)
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Number of parameters."""
-    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,21 +1,21 @@
-"""The models of the paper's comparison by name, and what the paper calls them."""
+"""The models of the paper's comparison: presets, and their names and colours in figures."""
 
 from __future__ import annotations
 
 from .baseline_config import AbstractorConfig, CoRelNetConfig
-from .config import ModelConfig
+from .config import GamesModelConfig
 
 
-def transformer(d_model: int, heads: int) -> ModelConfig:
+def transformer(d_model: int, heads: int) -> GamesModelConfig:
     """A standard Transformer; dff is twice the width."""
-    return ModelConfig(
+    return GamesModelConfig(
         name=f"transformer-{d_model}-h{heads}", d_model=d_model, dff=2 * d_model, n_heads_sa=heads, n_heads_ra=0
     )
 
 
-def dat(sensory: int, relational: int, *, symmetric: bool) -> ModelConfig:
+def dat(sensory: int, relational: int, *, symmetric: bool) -> GamesModelConfig:
     """A DAT as in the published runs: one relation a relational head, each d_model / n_relations wide."""
-    return ModelConfig(
+    return GamesModelConfig(
         name=f"dat-{sensory}+{relational}-{'sym' if symmetric else 'asym'}",
         n_heads_sa=sensory,
         n_heads_ra=relational,
@@ -25,21 +25,23 @@ def dat(sensory: int, relational: int, *, symmetric: bool) -> ModelConfig:
     )
 
 
-def rca(sensory: int, relational: int) -> ModelConfig:
+def rca(sensory: int, relational: int) -> GamesModelConfig:
     """A DAT whose relational heads are relational cross-attention."""
-    return ModelConfig(name=f"rca-{sensory}+{relational}", n_heads_sa=sensory, n_heads_ra=relational, ra_type="rca")
+    return GamesModelConfig(
+        name=f"rca-{sensory}+{relational}", n_heads_sa=sensory, n_heads_ra=relational, ra_type="rca"
+    )
 
 
-def vary(base: ModelConfig, suffix: str, **changes: object) -> ModelConfig:
+def variant(base: GamesModelConfig, suffix: str, **changes: object) -> GamesModelConfig:
     """``base`` with ``changes``, its name followed by ``suffix``."""
     return type(base)(**{**vars(base), **changes, "name": base.name + suffix})
 
 
-def later(relational: int, relations: int, *, symmetric: bool, symbolic: bool = False) -> ModelConfig:
+def small_init_dat(relational: int, relations: int, *, symmetric: bool, symbolic: bool = False) -> GamesModelConfig:
     """A DAT of the later runs, with the package's small initialisation of W_r."""
     kind = "sym" if symmetric else "asym"
     name = f"dat-0+{relational}-nr{relations}-{kind}{'-symbolic' if symbolic else ''}-small-wr"
-    return ModelConfig(
+    return GamesModelConfig(
         name=name,
         n_heads_ra=relational,
         n_relations=relations,
@@ -50,30 +52,30 @@ def later(relational: int, relations: int, *, symmetric: bool, symbolic: bool = 
     )
 
 
-def abstractor(name: str, config: AbstractorConfig) -> ModelConfig:
+def abstractor(name: str, config: AbstractorConfig) -> GamesModelConfig:
     """An Abstractor of the published size."""
-    return ModelConfig(
+    return GamesModelConfig(
         name=name, architecture="abstractor", activation="relu", dropout_rate=0.0, bias=True, abstractor=config
     )
 
 
-def baselines() -> list[ModelConfig]:
+def baselines() -> list[GamesModelConfig]:
     """The relational architectures before DATs, three of them in the form of the published curves under that name."""
     return [
         abstractor("abstractor", AbstractorConfig(residual="objects")),
         abstractor("abstractor-symbol-stream", AbstractorConfig()),
-        ModelConfig(name="predinet", architecture="predinet"),
-        ModelConfig(name="corelnet", architecture="corelnet", corelnet=CoRelNetConfig(activation="identity")),
-        ModelConfig(name="corelnet-softmax", architecture="corelnet"),
-        ModelConfig(name="esbn", architecture="esbn"),
+        GamesModelConfig(name="predinet", architecture="predinet"),
+        GamesModelConfig(name="corelnet", architecture="corelnet", corelnet=CoRelNetConfig(activation="identity")),
+        GamesModelConfig(name="corelnet-softmax", architecture="corelnet"),
+        GamesModelConfig(name="esbn", architecture="esbn"),
     ]
 
 
-def _models() -> list[ModelConfig]:
+def _models() -> list[GamesModelConfig]:
     main = dat(0, 2, symmetric=True)
     return [
         *(transformer(width, heads) for width in (128, 144) for heads in (2, 4, 8)),
-        vary(transformer(128, 2), "-matched", dff=301),
+        variant(transformer(128, 2), "-matched", dff=301),
         main,
         dat(1, 1, symmetric=True),
         dat(0, 2, symmetric=False),
@@ -84,18 +86,22 @@ def _models() -> list[ModelConfig]:
         dat(0, 8, symmetric=True),
         dat(2, 2, symmetric=True),
         dat(4, 4, symmetric=True),
-        vary(main, "-symbolic", symbols="symbolic_attention"),
-        vary(main, "-relative", symbols="position_relative"),
-        vary(main, "-relative-2d", symbols="position_relative_2d"),
-        vary(main, "-small-wr", wr_init="published"),
-        *(later(2, 8, symmetric=sym, symbolic=symbolic) for sym in (True, False) for symbolic in (False, True)),
-        later(4, 8, symmetric=True),
-        later(8, 16, symmetric=True),
+        variant(main, "-symbolic", symbols="symbolic_attention"),
+        variant(main, "-relative", symbols="position_relative"),
+        variant(main, "-relative-2d", symbols="position_relative_2d"),
+        variant(main, "-small-wr", wr_init="published"),
+        *(
+            small_init_dat(2, 8, symmetric=sym, symbolic=symbolic)
+            for sym in (True, False)
+            for symbolic in (False, True)
+        ),
+        small_init_dat(4, 8, symmetric=True),
+        small_init_dat(8, 16, symmetric=True),
         *baselines(),
     ]
 
 
-PRESETS: dict[str, ModelConfig] = {model.name: model for model in _models()}
+PRESETS: dict[str, GamesModelConfig] = {model.name: model for model in _models()}
 """Every named model."""
 
 COMPARISON = (
@@ -139,15 +145,35 @@ LABELS: dict[str, str] = {
     "corelnet-softmax": "CoRelNet, softmax",
     "esbn": "ESBN",
 }
-"""What figures call a model; any other goes by its name."""
+"""Names of models in figures; any other goes by its own name."""
+
+COLOURS: dict[str, str] = {
+    "transformer-128-h2": "#8c8c8c",
+    "transformer-128-h8": "#4d4d4d",
+    "transformer-144-h2": "#c49c6b",
+    "transformer-144-h8": "#7a5c34",
+    "dat-0+2-sym": "#1f6fb4",
+    "dat-1+1-sym": "#d1495b",
+    "dat-0+2-asym": "#63b0e8",
+    "dat-1+1-asym": "#eb9aa5",
+    "rca-0+2": "#2e8b57",
+    "rca-1+1": "#9acd7d",
+    "abstractor": "#e0a000",
+    "abstractor-symbol-stream": "#f2cc60",
+    "predinet": "#8c564b",
+    "corelnet": "#7b3fa0",
+    "corelnet-softmax": "#c49be0",
+    "esbn": "#149a9a",
+}
+"""One colour for each model of the comparison, the same in all figures."""
 
 
-def preset(name: str) -> ModelConfig:
+def preset(name: str) -> GamesModelConfig:
     """The model of that name.
 
     Raises:
         ValueError: naming the known ones, if there is none.
     """
     if name not in PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}; received {name!r}")
+        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}; got {name!r}")
     return PRESETS[name]

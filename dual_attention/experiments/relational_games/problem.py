@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
-
-import torch
 
 from ...data.relational_games import make_splits, num_classes, official_splits
 from ...training.device import prepare_device
+from ...training.experiment import Prepared
 from ...training.problem import ImageExamples, Problem, classification_loss
-from .config import RelationalGamesConfig
+from .config import GamesDataConfig, RelationalGamesConfig
 from .model import build_model
-
-TEST_SETS = ("test", "hexominoes", "stripes")
-"""Evaluation sets of the final accuracies: pentominoes, and the two object sets held out of training."""
 
 
 def load_splits(config: RelationalGamesConfig) -> dict[str, Any]:
     """The splits of a run by name, each with ``images`` (n, 3, 36, 36) uint8 and ``labels`` (n,) int64."""
-    data = config.data
+    return _splits(config.task, config.data, config.data_seed)
+
+
+@lru_cache(maxsize=2)  # for the models of a sweep that come next on the same task, size and seed
+def _splits(task: str, data: GamesDataConfig, seed: int) -> dict[str, Any]:
+    sizes: dict[str, Any] = {"n_val": data.n_val, "n_test": data.n_test, "seed": seed}
     if data.official_folder is not None:
-        return official_splits(
-            data.official_folder,
-            config.task,
-            data.n_train,
-            n_val=data.n_val,
-            n_test=data.n_test,
-            seed=config.data_seed,
-        )
-    return make_splits(
-        config.task,
-        data.n_train,
-        n_val=data.n_val,
-        n_test=data.n_test,
-        n_heldout=data.n_heldout,
-        seed=config.data_seed,
-    )
+        return official_splits(data.official_folder, task, data.n_train, **sizes)
+    return make_splits(task, data.n_train, n_heldout=data.n_heldout, **sizes)
 
 
-def build_problem(config: RelationalGamesConfig, splits: dict[str, Any] | None = None) -> tuple[Problem, torch.device]:
-    """Model, data and loss of a run, on its device; ``splits`` may be given when they are at hand."""
+def prepare_games(config: RelationalGamesConfig) -> Prepared:
+    """Model, data and loss of a run, on its device."""
     device = prepare_device(config.machine)
-    splits = load_splits(config) if splits is None else splits
+    splits = load_splits(config)
     model = build_model(config.model, num_classes(config.task), seed=config.seed).to(device)
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
     train = sets.pop("train")
-    return Problem(model=model, train=train, loss=classification_loss, evaluation=sets), device
+    return Prepared(Problem(model=model, train=train, loss=classification_loss, evaluation=sets), device)

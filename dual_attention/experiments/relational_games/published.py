@@ -6,7 +6,7 @@ import csv
 from functools import cache
 from importlib import resources
 
-from .grid import Row
+from ...training.metrics import Row
 
 
 @cache

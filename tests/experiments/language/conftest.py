@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from dual_attention.experiments.language.config import (
-    DataConfig,
     LanguageConfig,
+    LanguageDataConfig,
     LanguageMachineConfig,
     LanguageOptimConfig,
 )
-from dual_attention.experiments.language.model_config import ModelConfig
+from dual_attention.experiments.language.model_keys import LanguageModelKeys
 from dual_attention.training.configs import OutputConfig, StepLoopConfig
 
 TEXT = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
-MODEL = ModelConfig(
+MODEL = LanguageModelKeys(
     name="tiny",
     context=16,
     d_model=16,
@@ -43,7 +43,7 @@ def text(tmp_path) -> Path:
 def config(tmp_path, text) -> LanguageConfig:
     """A run of 7 steps with dropout and micro-batches, whose reports, evaluations and checkpoints do not coincide."""
     return LanguageConfig(
-        data=DataConfig(path=str(text), val_tokens=160),
+        data=LanguageDataConfig(path=str(text), val_tokens=160),
         model=MODEL,
         optim=LanguageOptimConfig(lr=1e-2, warmup_steps=2),
         loop=StepLoopConfig(

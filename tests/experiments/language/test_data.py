@@ -12,7 +12,7 @@ from dual_attention.data.text import files as text_module
 from dual_attention.data.text import tokens as tokens_module
 from dual_attention.data.text.files import find_files, python_documentation, read_pieces
 from dual_attention.data.text.tokenizer import ByteTokenizer
-from dual_attention.experiments.language.config import DataConfig
+from dual_attention.experiments.language.config import LanguageDataConfig
 from dual_attention.experiments.language.data import Sequences, load_data, make_tokenizer
 
 from .conftest import TEXT
@@ -20,7 +20,7 @@ from .conftest import TEXT
 BYTES = ByteTokenizer()
 
 
-def load(config: DataConfig, tmp_path, context: int = 8):
+def load(config: LanguageDataConfig, tmp_path, context: int = 8):
     return load_data(config, BYTES, context=context, vocab_size=257, seed=0, cache=tmp_path / "cache")
 
 
@@ -75,7 +75,7 @@ def test_files_folders_and_patterns(tmp_path, monkeypatch):
 
 
 def test_text_is_tokenized_once_and_split(text, tmp_path, monkeypatch):
-    config = DataConfig(path=str(text), val_fraction=0.25, val_tokens=64, order="sequential")
+    config = LanguageDataConfig(path=str(text), val_fraction=0.25, val_tokens=64, order="sequential")
     data = load(config, tmp_path)
     everything = [BYTES.end, *TEXT.encode()]
     kept = round(0.25 * len(everything))
@@ -96,13 +96,13 @@ def test_text_is_tokenized_once_and_split(text, tmp_path, monkeypatch):
 def test_several_texts_and_files_of_tokens(tmp_path):
     (tmp_path / "a.txt").write_text("a" * 30)
     (tmp_path / "v.txt").write_text("v" * 30)
-    data = load(DataConfig(path=(str(tmp_path / "a.txt"),) * 2, val_path=str(tmp_path / "v.txt")), tmp_path)
+    data = load(LanguageDataConfig(path=(str(tmp_path / "a.txt"),) * 2, val_path=str(tmp_path / "v.txt")), tmp_path)
     assert data.origin["train_tokens"] == 62 and set(data.val.batch(torch.tensor([0]))[1].flatten().tolist()) == {118}
 
     np.save(tmp_path / "t.npy", np.arange(100, dtype=np.uint32))
     np.arange(100, 200, dtype=np.uint16).tofile(tmp_path / "t.bin")
     paths = (str(tmp_path / "t.npy"), str(tmp_path / "t.bin"))
-    data = load(DataConfig(path=paths, val_path=paths[0], order="sequential"), tmp_path)
+    data = load(LanguageDataConfig(path=paths, val_path=paths[0], order="sequential"), tmp_path)
     inputs, targets = data.train.batch(torch.arange(len(data.train)))
     assert torch.equal(targets, inputs + 1) and {0, 100} <= set(inputs[:, 0].tolist())
     assert not (tmp_path / "cache" / "t.npy").exists()
@@ -136,7 +136,7 @@ def test_wrong_data(tmp_path, text):
     (tmp_path / "broken.npy").write_bytes(b"nothing")
 
     def config(name):
-        return DataConfig(path=str(tmp_path / name))
+        return LanguageDataConfig(path=str(tmp_path / name))
 
     for name, message in (
         ("short.txt", r"data: expected a text of more than 8 tokens, the context length, got \d, after 6 tokens"),
@@ -148,7 +148,7 @@ def test_wrong_data(tmp_path, text):
         with pytest.raises(ValueError, match=message):
             load(config(name), tmp_path)
     with pytest.raises(ValueError, match="files of text or files of tokens"):
-        load(DataConfig(path=(str(text), str(tmp_path / "high.npy"))), tmp_path)
+        load(LanguageDataConfig(path=(str(text), str(tmp_path / "high.npy"))), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"data\.tokenizer_folder"):
         make_tokenizer(replace(config("x"), tokenizer="gpt2", tokenizer_folder=str(tmp_path)))
 
@@ -165,7 +165,7 @@ def test_documentation_of_python(tmp_path, monkeypatch):
     monkeypatch.setattr(text_module.sysconfig, "get_path", lambda name: str(tmp_path / "library"))
     monkeypatch.setattr(text_module, "_topics", lambda: {"for": "A topic."})
     assert sorted(python_documentation()) == ["A module.\n\nA:\nA class.\n\nf:\nA ü.\n", "A topic.\n"]
-    data = load(DataConfig(val_fraction=0.3), tmp_path)
+    data = load(LanguageDataConfig(val_fraction=0.3), tmp_path)
     assert data.origin["train"]["kind"] == "documentation of Python"
 
 

@@ -12,21 +12,23 @@ import pytest
 import torch
 
 from dual_attention import LANGUAGE_PRESETS
+from dual_attention.experiments import experiment_of_run
 from dual_attention.experiments.language.config import LanguageConfig, LanguageOptimConfig
-from dual_attention.experiments.language.evaluate import evaluate_run
-from dual_attention.experiments.language.model_config import ModelConfig, model_preset
-from dual_attention.experiments.language.problem import build_model, language_loss, prepare
-from dual_attention.experiments.language.train import resume_run, start_run
+from dual_attention.experiments.language.experiment import LanguageModelling
+from dual_attention.experiments.language.model_keys import LanguageModelKeys, model_preset
+from dual_attention.experiments.language.problem import build_language_model, language_loss, prepare_text
 from dual_attention.training.config_io import read_config
 from dual_attention.training.configs import StepLoopConfig
 from dual_attention.training.interrupt import Interrupted, StopOnSignal
 from dual_attention.training.metrics import read_rows
 from dual_attention.training.optim import build_optimizer, learning_rate
 from dual_attention.training.plan import StepPlan
+from dual_attention.training.runs import evaluate_run, resume_run, start_run
 
 from .conftest import MODEL, named
 
 CONFIGS = sorted((Path(__file__).parents[3] / "experiments" / "language" / "configs").glob("*.yaml"))
+LANGUAGE = LanguageModelling()
 FINAL = ("loss", "perplexity", "bits_per_byte", "steps", "tokens", "parameters")
 
 
@@ -39,7 +41,7 @@ def without_time(rows):
 
 
 def test_a_run_leaves_everything_in_its_folder(config):
-    folder = start_run(config)
+    folder = start_run(LANGUAGE, config)
     assert {path.name for path in folder.path.iterdir()} == {
         "checkpoints",
         "config.json",
@@ -51,7 +53,7 @@ def test_a_run_leaves_everything_in_its_folder(config):
         "result.json",
         "tokenizer",
     }
-    assert read_config(LanguageConfig, folder.config) == config and folder.kind() == "language"
+    assert read_config(LanguageConfig, folder.config) == config and experiment_of_run(folder).name == "language"
     rows = read_rows(folder.metrics)
     assert [row["step"] for row in rows] == [2, 3, 4, 5, 6, 7]
     assert [row["step"] for row in rows if "val_loss" in row] == [3, 6, 7]
@@ -67,30 +69,30 @@ def test_a_run_leaves_everything_in_its_folder(config):
 
 
 def test_the_numbers_are_measured_again_from_the_weights(config):
-    folder = start_run(config)
-    found = evaluate_run(folder.path)["val"]
+    folder = start_run(LANGUAGE, config)
+    found = evaluate_run(LANGUAGE, folder.path)["val"]
     assert found["loss"] == folder.read_result()["loss"]["val"] and found["tokens"] == 160
 
 
 def test_training_learns(config):
     loop = replace(config.loop, steps=60, eval_every=0, checkpoint_every=0)
-    result = start_run(replace(config, loop=loop)).read_result()
+    result = start_run(LANGUAGE, replace(config, loop=loop)).read_result()
     assert result["loss"]["val"] < 3.4  # from log(257) = 5.5
 
 
 @pytest.mark.parametrize("looks", [0, 3, 4, 9, 14, 17])
 def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, monkeypatch, looks):
     """Looks fall between steps and between batches of evaluations."""
-    whole = start_run(named(config, "whole"))
+    whole = start_run(LANGUAGE, named(config, "whole"))
     counter = itertools.count()
     with monkeypatch.context() as patch:
         patch.setattr(StopOnSignal, "__call__", lambda self: next(counter) >= looks)
         with pytest.raises(Interrupted):
-            start_run(config)
+            start_run(LANGUAGE, config)
     torch.manual_seed(99)
     run = Path(config.output.folder) / "run"
     assert not (run / "result.json").exists()
-    parts = resume_run(run)
+    parts = resume_run(LANGUAGE, run)
     assert final(parts) == final(whole)
     assert without_time(read_rows(parts.metrics)) == without_time(read_rows(whole.metrics))
     assert parts.weights.read_bytes() == whole.weights.read_bytes()
@@ -99,26 +101,27 @@ def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, monkeypatch
 def test_a_crash_resumes_from_the_last_checkpoint(config, monkeypatch):
     from dual_attention.training import loop
 
-    whole = start_run(named(config, "whole"))
+    whole = start_run(LANGUAGE, named(config, "whole"))
     step = loop.Trainer._train_step
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "_train_step", lambda self, *a: step(self, *a) if self.step < 6 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            start_run(config)
-    assert final(resume_run(Path(config.output.folder) / "run")) == final(whole)
+            start_run(LANGUAGE, config)
+    assert final(resume_run(LANGUAGE, Path(config.output.folder) / "run")) == final(whole)
 
 
 def test_micro_batches_change_rounding_alone(config):
     loop = replace(config.loop, micro_batch_size=None, steps=3)
     whole = named(config, "whole", model=replace(MODEL, dropout_rate=0.0), loop=loop)
     parts = named(whole, "parts", loop=replace(loop, micro_batch_size=1))
-    losses = [start_run(c).read_result()["loss"]["val"] for c in (whole, parts)]
+    losses = [start_run(LANGUAGE, c).read_result()["loss"]["val"] for c in (whole, parts)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_the_seed_decides(config):
     losses = [
-        start_run(named(config, str(i), seed=seed)).read_result()["loss"]["val"] for i, seed in enumerate((0, 0, 1))
+        start_run(LANGUAGE, named(config, str(i), seed=seed)).read_result()["loss"]["val"]
+        for i, seed in enumerate((0, 0, 1))
     ]
     assert losses[0] == losses[1] != losses[2]
 
@@ -126,7 +129,7 @@ def test_the_seed_decides(config):
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_bfloat16_and_checkpointed_blocks(config, tmp_path, checkpointing):
     machine = replace(config.machine, gradient_checkpointing=checkpointing)
-    prepared = prepare(replace(config, machine=machine), cache=tmp_path / "cache")
+    prepared = prepare_text(replace(config, machine=machine), cache=tmp_path / "cache")
     model, batch = prepared.problem.model.eval(), prepared.data.train.batch(torch.arange(2))
     exact = language_loss()(model, batch)[0]
     rounded = language_loss(torch.bfloat16)(model, batch)[0]
@@ -137,7 +140,7 @@ def test_bfloat16_and_checkpointed_blocks(config, tmp_path, checkpointing):
 
 
 def test_weight_decay_is_of_matrices_alone():
-    model = build_model(MODEL.language_config(257), seed=0)
+    model = build_language_model(MODEL.language_config(257), seed=0)
     groups = build_optimizer(model, LanguageOptimConfig()).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert all(p.dim() >= 2 for p in groups[0]["params"]) and all(p.dim() < 2 for p in groups[1]["params"])
@@ -151,7 +154,7 @@ def test_learning_rate_of_the_paper():
     rates = [learning_rate(config, step, 19073) for step in (0, 714, 715, 19073)]
     assert rates == pytest.approx([6e-4 / 715, 6e-4, 6e-4, 6e-5])
     assert LanguageOptimConfig(lr=1.0).lowest_lr == 0.1
-    with pytest.raises(ValueError, match=r"optim\.min_lr: expected a number from 0 to optim\.lr or null, received 2"):
+    with pytest.raises(ValueError, match=r"optim\.min_lr: expected a number from 0 to optim\.lr or null, got 2"):
         LanguageOptimConfig(lr=1.0, min_lr=2.0)
 
 
@@ -184,7 +187,7 @@ def test_presets_are_those_of_the_library(name):
 )
 def test_every_kind_of_model_learns_to_predict(changes):
     """A gradient reaches every parameter that trains."""
-    model = build_model(replace(MODEL, **changes).language_config(257), seed=0)
+    model = build_language_model(replace(MODEL, **changes).language_config(257), seed=0)
     tokens = torch.randint(257, (2, 16))
     language_loss()(model, (tokens, tokens))[0].backward()
     without = [name for name, p in model.named_parameters() if p.requires_grad and (p.grad is None or not p.grad.any())]
@@ -202,35 +205,28 @@ def test_impossible_models(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(MODEL, **changes).language_config(257)
     with pytest.raises(ValueError, match=r"model\.d_model: expected a multiple of the 4 heads"):
-        ModelConfig(d_model=66)
+        LanguageModelKeys(d_model=66)
 
 
 def test_nothing_is_overwritten_and_nothing_half_made(config, text):
-    folder = start_run(config)
+    folder = start_run(LANGUAGE, config)
     before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     with pytest.raises(FileExistsError, match="never overwritten"):
-        start_run(config)
+        start_run(LANGUAGE, config)
     with pytest.raises(FileExistsError, match="nothing to resume"):
-        resume_run(folder.path)
+        resume_run(LANGUAGE, folder.path)
     assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
-        start_run(named(config, "other", data=replace(config.data, path="nowhere.txt")))
+        start_run(LANGUAGE, named(config, "other", data=replace(config.data, path="nowhere.txt")))
     assert {path.name for path in folder.path.parent.iterdir()} == {"run", "tokens"}
 
 
 def test_a_text_that_has_changed_is_not_gone_on_with(config, text):
-    folder = start_run(config)
+    folder = start_run(LANGUAGE, config)
     folder.result.unlink()
     text.write_text(text.read_text() + "more")
     with pytest.raises(ValueError, match="the text is not the one that the run began with"):
-        resume_run(folder.path)
-
-
-def test_shipped_files_are_what_the_library_writes():
-    folder = CONFIGS[0].parents[1]
-    names = {"__name__": "make_configs", "__file__": str(folder / "make_configs.py")}
-    exec((folder / "make_configs.py").read_text(), names)
-    assert {path: path.read_text() for path in CONFIGS} == names["files"]()
+        resume_run(LANGUAGE, folder.path)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -250,6 +246,6 @@ def test_every_shipped_config_trains(path, config, tmp_path):
         machine=replace(shipped.machine, device="cpu", threads=1),
         output=config.output,
     )
-    result = start_run(small).read_result()
+    result = start_run(LANGUAGE, small).read_result()
     assert result["steps"] == 2 and result["model"] == shipped.model.name
     assert json.loads((tmp_path / "runs" / "run" / "config.json").read_text())["d_model"] == model.d_model

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dual_attention.experiments.relational_games.comparison import cell_text, comparison_table, comparison_text
+from dual_attention.experiments.relational_games.experiment import RelationalGames
+from dual_attention.sweeps.comparison import cell_text, comparison_table, comparison_text
 
 
 def row(task, model, n_train, seed, **accuracies):
     return {"task": task, "model": model, "n_train": n_train, "seed": seed, **accuracies}
 
 
+GAMES = RelationalGames()
 ROWS = [
     row("occurs", "dat-0+2-sym", 1000, 0, test=88.0, hexominoes=80.0),
     row("occurs", "dat-0+2-sym", 1000, 1, test=90.0, hexominoes=84.0),
@@ -33,7 +35,7 @@ def test_a_cell_is_mean_standard_error_and_published_mean(values, published, tex
 
 
 def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
-    lines = comparison_table(ROWS, "test").splitlines()
+    lines = comparison_table(GAMES, ROWS, "test").splitlines()
     assert lines == [
         "| task | model | 250 |",
         "|---|---|---|",
@@ -51,11 +53,11 @@ def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
 
 
 def test_published_numbers_are_those_of_the_object_set():
-    assert "82.0 ± 2.0 (85.0)" in comparison_table(ROWS, "hexominoes")
+    assert "82.0 ± 2.0 (85.0)" in comparison_table(GAMES, ROWS, "hexominoes")
 
 
 def test_an_object_set_that_was_not_measured_leaves_its_cells_empty():
-    text = comparison_text(ROWS)
+    text = comparison_text(GAMES, ROWS)
     assert "1 to 2 trials" in text
     stripes = text.split("## Stripes")[1]
     assert "| occurs | DAT 0+2, symmetric |  |" in stripes

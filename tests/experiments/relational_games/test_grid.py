@@ -9,30 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from dual_attention.experiments.relational_games import reproduce as reproduce_module
-from dual_attention.experiments.relational_games import workers
-from dual_attention.experiments.relational_games.estimate import duration, seconds_per_image, work
-from dual_attention.experiments.relational_games.figures import bootstrap_interval, curve, draw_figures
-from dual_attention.experiments.relational_games.grid import (
-    MATCH_PATTERN_SIZES,
-    SIZES,
-    Cell,
-    GridConfig,
-    GridData,
-    GridFolder,
-    cells,
-    read_results,
-)
+from dual_attention.experiments.relational_games.experiment import RelationalGames
+from dual_attention.experiments.relational_games.grid import MATCH_PATTERN_SIZES, SIZES, GamesGrid, GridData
 from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, PRESETS
 from dual_attention.experiments.relational_games.published import published_curve, published_rows
-from dual_attention.experiments.relational_games.reproduce import reproduce
-from dual_attention.experiments.relational_games.workers import run_cell
+from dual_attention.sweeps import reproduce as reproduce_module
+from dual_attention.sweeps import workers
+from dual_attention.sweeps.curves import bootstrap_interval, curve_points
+from dual_attention.sweeps.durations import duration_text, rates
+from dual_attention.sweeps.grid import Cell, GridFolder, cells
+from dual_attention.sweeps.report import draw_figures
+from dual_attention.sweeps.reproduce import reproduce
+from dual_attention.sweeps.results import read_results
+from dual_attention.sweeps.workers import run_cell
 from dual_attention.training.configs import LoopConfig
 from dual_attention.training.interrupt import Interrupted
 
+GAMES = RelationalGames()
 
-def tiny_grid(folder: Path, **changes) -> GridConfig:
-    grid = GridConfig(
+
+def tiny_grid(folder: Path, **changes) -> GamesGrid:
+    grid = GamesGrid(
         out=str(folder),
         tasks=("same",),
         sizes=(16,),
@@ -55,7 +52,7 @@ def in_process(monkeypatch):
             if stop():
                 return
             ran.append(cell)
-            yield cell, run_cell(cell.config(grid), folder.path_of(cell), None)
+            yield cell, run_cell(GAMES, grid.config(cell), folder.path_of(cell), cache=folder.path)
 
     monkeypatch.setattr(reproduce_module, "run_cells", run_cells)
     return ran
@@ -63,9 +60,9 @@ def in_process(monkeypatch):
 
 def fake_result(cell: Cell, accuracy: float) -> dict:
     return {
-        "task": cell.task,
-        "model": cell.model,
-        "n_train": cell.n_train,
+        "task": cell["task"],
+        "model": cell["model"],
+        "n_train": cell["n_train"],
         "seed": cell.seed,
         "parameters": 1,
         "accuracy": {name: accuracy for name in ("val", "test", "hexominoes", "stripes")},
@@ -76,23 +73,23 @@ def fake_result(cell: Cell, accuracy: float) -> dict:
 
 
 def test_the_default_grid_is_the_published_one():
-    grid = GridConfig()
+    grid = GamesGrid()
     assert (len(SIZES), len(MATCH_PATTERN_SIZES), len(COMPARISON)) == (10, 9, 10)
-    every = cells(grid)
+    every = cells(GAMES, grid)
     assert len(every) == len(set(every)) == 5 * 10 * (4 * 10 + 9)
     published = {(row["task"], row["n_train"]) for row in published_rows()}
-    assert {(cell.task, cell.n_train) for cell in every} == published
+    assert {(cell["task"], cell["n_train"]) for cell in every} == published
 
 
 def test_trials_come_one_after_the_other():
-    every = cells(tiny_grid(Path("x"), seeds=2, first_seed=5, sizes=(16, 32)))
+    every = cells(GAMES, tiny_grid(Path("x"), seeds=2, first_seed=5, sizes=(16, 32)))
     assert [cell.seed for cell in every] == [5] * 4 + [6] * 4
     assert len({cell.name for cell in every}) == 8
 
 
 def test_a_cell_is_a_run_with_the_settings_of_the_grid():
     grid = tiny_grid(Path("x"), device="cuda")
-    config = Cell("between", "rca-1+1", 16, 3).config(grid)
+    config = grid.config(Cell.of(GAMES.axes, {"task": "between", "model": "rca-1+1", "n_train": 16}, 3))
     assert (config.task, config.seed, config.data.n_train, config.data.n_test) == ("between", 3, 16, 8)
     assert (config.model, config.loop, config.machine.threads) == (PRESETS["rca-1+1"], grid.loop, 1)
     assert config.machine.device == "cuda"
@@ -101,47 +98,47 @@ def test_a_cell_is_a_run_with_the_settings_of_the_grid():
 @pytest.mark.slow
 def test_two_cells_in_two_processes_then_nothing_left_to_do(tmp_path, capsys):
     grid = tiny_grid(tmp_path / "grid", workers=2)
-    folder = reproduce(grid)
+    folder = reproduce(GAMES, grid)
     assert capsys.readouterr().out.count(" (") == 2
-    rows = read_results(folder.results)
+    rows = read_results(GAMES, folder.results)
     assert {row["model"] for row in rows} == set(grid.models)
     assert all(0 <= row[name] <= 100 for row in rows for name in ("test", "hexominoes", "stripes"))
     assert all((folder.figures / name).stat().st_size > 10_000 for name in ("learning_curves.png", "heldout.png"))
     before = {path: path.stat().st_mtime_ns for path in folder.cells.iterdir()}
-    reproduce(grid)
+    reproduce(GAMES, grid)
     assert "2 cells, 2 done, 0 to run" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in folder.cells.iterdir()} == before
 
 
 def test_done_cells_are_skipped_and_lists_may_grow(tmp_path, in_process):
     grid = tiny_grid(tmp_path / "grid")
-    reproduce(grid, quiet=True)
+    reproduce(GAMES, grid, quiet=True)
     assert len(in_process) == 2
-    reproduce(grid, quiet=True)
+    reproduce(GAMES, grid, quiet=True)
     assert len(in_process) == 2
-    folder = reproduce(replace(grid, seeds=2), quiet=True)
+    folder = reproduce(GAMES, replace(grid, seeds=2), quiet=True)
     assert [cell.seed for cell in in_process] == [0, 0, 1, 1]
     (folder.path_of(in_process[1])).unlink()
-    reproduce(replace(grid, seeds=2), quiet=True)
+    reproduce(GAMES, replace(grid, seeds=2), quiet=True)
     assert in_process[4:] == [in_process[1]]
-    assert len(read_results(folder.results)) == 4
+    assert len(read_results(GAMES, folder.results)) == 4
 
 
 def test_a_cell_gives_the_same_numbers_in_any_process_order(tmp_path):
     grid = tiny_grid(tmp_path)
-    first, second = cells(grid)
+    first, second = cells(GAMES, grid)
     for name, order in (("a", (first, second)), ("b", (second, first))):
         for cell in order:
-            run_cell(cell.config(grid), tmp_path / f"{name}-{cell.model}.json", None)
+            run_cell(GAMES, grid.config(cell), tmp_path / f"{name}-{cell['model']}.json", cache=tmp_path)
     for cell in (first, second):
-        results = [json.loads((tmp_path / f"{name}-{cell.model}.json").read_text()) for name in "ab"]
+        results = [json.loads((tmp_path / f"{name}-{cell['model']}.json").read_text()) for name in "ab"]
         assert results[0]["loss"] == results[1]["loss"]
 
 
 def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_path, in_process):
     grid = tiny_grid(tmp_path / "grid", models=("dat-0+2-sym", *BASELINES), sizes=(250,))
-    folder = reproduce(replace(grid, loop=replace(grid.loop, batch_size=250)), quiet=True)
-    assert [cell.model for cell in in_process] == list(grid.models)
+    folder = reproduce(GAMES, replace(grid, loop=replace(grid.loop, batch_size=250)), quiet=True)
+    assert [cell["model"] for cell in in_process] == list(grid.models)
     table = folder.comparison.read_text().split("## Hexominoes")[0]
     rows = {line.split("|")[2].strip(): line for line in table.splitlines() if line.startswith("| same")}
     assert list(rows) == [LABELS[name] for name in grid.models]
@@ -155,9 +152,9 @@ def test_ctrl_c_keeps_finished_cells(tmp_path, in_process, monkeypatch):
     looks = itertools.count()
     monkeypatch.setattr(reproduce_module.StopOnSignal, "__call__", lambda self: next(looks) >= 1)
     with pytest.raises(Interrupted):
-        reproduce(grid, quiet=True)
+        reproduce(GAMES, grid, quiet=True)
     monkeypatch.undo()
-    folder = GridFolder(tmp_path / "grid")
+    folder = GridFolder(GAMES, tmp_path / "grid")
     assert len(folder.rows()) == 1 and folder.results.exists() and (folder.figures / "heldout.png").exists()
 
 
@@ -171,7 +168,8 @@ def test_a_stopped_cell_leaves_nothing(tmp_path, monkeypatch):
     grid = tiny_grid(tmp_path)
     monkeypatch.setattr(workers, "_stop", Set())
     with pytest.raises(Interrupted):
-        run_cell(cells(grid)[0].config(grid), tmp_path / "cell.json", tmp_path / "cell.safetensors")
+        config = grid.config(cells(GAMES, grid)[0])
+        run_cell(GAMES, config, tmp_path / "cell.json", tmp_path / "cell.safetensors", cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,24 +178,24 @@ def test_the_error_of_a_cell_reaches_the_user(tmp_path):
     grid = tiny_grid(tmp_path / "grid")
     grid = replace(grid, data=replace(grid.data, official_folder=str(tmp_path / "nowhere")))
     with pytest.raises((ValueError, OSError), match="nowhere"):
-        reproduce(grid, quiet=True)
+        reproduce(GAMES, grid, quiet=True)
 
 
 def test_other_settings_are_refused(tmp_path, in_process):
     grid = tiny_grid(tmp_path / "grid")
-    reproduce(grid, quiet=True)
+    reproduce(GAMES, grid, quiet=True)
     with pytest.raises(ValueError, match=r"optim: .* holds cells run with"):
-        reproduce(replace(grid, optim=replace(grid.optim, lr=0.5)), quiet=True)
+        reproduce(GAMES, replace(grid, optim=replace(grid.optim, lr=0.5)), quiet=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(FileExistsError, match="no folder of a grid"):
-        reproduce(replace(grid, out=str(tmp_path / "other")), quiet=True)
+        reproduce(GAMES, replace(grid, out=str(tmp_path / "other")), quiet=True)
 
 
 def test_dry_run_lists_cells_and_touches_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reproduce_module, "seconds_per_image", lambda *_: dict.fromkeys(PRESETS, 0.5))
+    monkeypatch.setattr(reproduce_module, "rates", lambda *_: dict.fromkeys(PRESETS, 0.5))
     grid = tiny_grid(tmp_path / "grid", workers=2)
-    reproduce(grid, dry_run=True)
+    reproduce(GAMES, grid, dry_run=True)
     out = capsys.readouterr().out
     assert "2 cells, 0 done, 2 to run: about 27 s of one core, 13 s with 2 processes" in out
     assert "transformer-128-h2" in out
@@ -206,20 +204,20 @@ def test_dry_run_lists_cells_and_touches_nothing(tmp_path, capsys, monkeypatch):
 
 def test_estimates_come_from_finished_cells_else_from_timing(tmp_path):
     grid = tiny_grid(tmp_path / "grid")
-    folder = GridFolder(grid.out)
+    folder = GridFolder(GAMES, grid.out)
     folder.open(grid)
-    cell = cells(grid)[0]
-    assert work(cell, grid) == pytest.approx(16 + (8 + 8 + 16) / 3)
+    cell = cells(GAMES, grid)[0]
+    assert GAMES.work(grid.config(cell)) == pytest.approx(16 + (8 + 8 + 16) / 3)
     folder.path_of(cell).write_text(json.dumps(fake_result(cell, 0.5)))
-    rates = seconds_per_image(folder, grid, grid.models)
-    assert rates["dat-0+2-sym"] == pytest.approx(3.0 / work(cell, grid))
-    assert 1e-6 < rates["transformer-128-h2"] < 1.0
-    assert [duration(s) for s in (42.4, 200, 7500)] == ["42 s", "3 min", "2 h 05 min"]
+    found = rates(folder, grid, cells(GAMES, grid))
+    assert found["dat-0+2-sym"] == pytest.approx(3.0 / GAMES.work(grid.config(cell)))
+    assert 1e-6 < found["transformer-128-h2"] < 1.0
+    assert [duration_text(s) for s in (42.4, 200, 7500)] == ["42 s", "3 min", "2 h 05 min"]
 
 
 def test_curves_average_trials(tmp_path):
     rows = [{"task": "same", "model": "m", "n_train": n, "test": a} for n, a in ((250, 60), (250, 80), (500, 90))]
-    points = curve(rows, "test", "same", "m")
+    points = curve_points(GAMES, rows, "test", "same", "m")
     assert [(n, mean) for n, mean, _, _ in points] == [(250, 70), (500, 90)]
     assert points[0][2:] == (60, 80) and points[1][2:] == (90, 90)
 
@@ -238,10 +236,8 @@ def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
         for n in (250, 500)
         for s in (0, 1)
     ]
-    draw_figures(rows, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"learning_curves.png", "heldout.png"}
-    draw_figures([], tmp_path / "none")
-    assert not (tmp_path / "none").exists()
+    draw_figures(GAMES, rows, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"learning_curves.png", "heldout.png", "baselines.png"}
 
 
 def test_published_curves():

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from dual_attention.data.relational_games import make_splits
-from dual_attention.experiments.relational_games.config import ModelConfig
-from dual_attention.experiments.relational_games.model import build_model, count_parameters
+from dual_attention.experiments.relational_games.config import GamesModelConfig
+from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS, preset
 from dual_attention.training.configs import OptimConfig
+from dual_attention.training.experiment import count_parameters
 from dual_attention.training.optim import build_optimizer
 from dual_attention.training.problem import classification_loss
 
@@ -127,8 +128,8 @@ def test_the_esbn_is_about_as_large_as_the_dat():
     assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
 
 
-@pytest.mark.parametrize("ra_type", get_args(get_type_hints(ModelConfig)["ra_type"]))
-@pytest.mark.parametrize("symbols", get_args(get_type_hints(ModelConfig)["symbols"]))
+@pytest.mark.parametrize("ra_type", get_args(get_type_hints(GamesModelConfig)["ra_type"]))
+@pytest.mark.parametrize("symbols", get_args(get_type_hints(GamesModelConfig)["symbols"]))
 def test_every_symbol_mechanism_classifies(symbols, ra_type):
     config = replace(preset("dat-1+1-sym"), symbols=symbols, ra_type=ra_type)
     if symbols.startswith("position_relative") and ra_type != "relational_attention":
@@ -163,11 +164,11 @@ def test_symbols_of_abstractors(symbols):
 
 
 def test_unknown_preset():
-    with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*received 'resnet'"):
+    with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
         preset("resnet")
 
 
 def test_relative_symbols_need_relational_attention():
-    config = ModelConfig(ra_type="rca", symbols="position_relative")
+    config = GamesModelConfig(ra_type="rca", symbols="position_relative")
     with pytest.raises(ValueError, match="position_relative needs ra_type relational_attention"):
         build_model(config, 2, seed=0)

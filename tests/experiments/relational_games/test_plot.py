@@ -9,11 +9,13 @@ import pytest
 from dual_attention.cli.main import main
 from dual_attention.experiments.relational_games import baseline_figure
 from dual_attention.experiments.relational_games.baseline_figure import draw_baselines
-from dual_attention.experiments.relational_games.grid import read_results, to_csv
-from dual_attention.experiments.relational_games.plot import merge_results, plot_results
+from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.presets import BASELINES, LABELS
+from dual_attention.sweeps.report import plot_results
+from dual_attention.sweeps.results import merge_results, read_results, to_csv
 from dual_attention.training.plots import matplotlib_figure
 
+GAMES = RelationalGames()
 DATS = ("transformer-128-h2", "dat-0+2-sym")
 
 
@@ -46,7 +48,7 @@ def sources(tmp_path):
 
 
 def test_results_of_all_sources_each_run_once(sources):
-    rows = merge_results([*sources, sources[0]])
+    rows = merge_results(GAMES, [*sources, sources[0]])
     assert len(rows) == 2 * 3 * 2 * 3 + 6 * 2 * 2 * 2 - 1
     runs = [(r["task"], r["model"], r["n_train"], r["seed"]) for r in rows]
     assert runs == sorted(set(runs)) and all(isinstance(n, int) for _, _, n, _ in runs)
@@ -59,15 +61,15 @@ def test_the_command_writes_tables_and_figures(sources, tmp_path, capsys):
     names = ["results.csv", "comparison.md", "learning_curves.png", "heldout.png", "baselines.png"]
     assert capsys.readouterr().out.split() == [str(out / name) for name in names]
     assert all((out / name).stat().st_size > 20_000 for name in names if name.endswith("png"))
-    assert merge_results([out / "results.csv"]) == merge_results(sources)
+    assert merge_results(GAMES, [out / "results.csv"]) == merge_results(GAMES, sources)
     assert all(LABELS[name] in (out / "comparison.md").read_text() for name in (*DATS, *BASELINES))
     assert main(words) == 2 and "not overwritten" in capsys.readouterr().err
 
 
 def test_some_models_and_tasks(sources, tmp_path):
-    files = plot_results(sources, tmp_path / "out", models=DATS, tasks=("same",))
+    files = plot_results(GAMES, sources, tmp_path / "out", {"model": DATS, "task": ("same",)})
     assert {path.name for path in files} == {"results.csv", "comparison.md", "learning_curves.png", "heldout.png"}
-    rows = read_results(tmp_path / "out" / "results.csv")
+    rows = read_results(GAMES, tmp_path / "out" / "results.csv")
     assert {r["model"] for r in rows} == set(DATS) and {r["task"] for r in rows} == {"same"}
 
 
@@ -81,7 +83,7 @@ def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
         return figure, axes
 
     monkeypatch.setattr(baseline_figure, "matplotlib_figure", watch)
-    draw_baselines(merge_results(sources), tmp_path / "baselines.png")
+    draw_baselines(GAMES, merge_results(GAMES, sources), tmp_path / "baselines.png")
     [(figure, axes)] = drawn
     assert axes.shape == (2, 2)  # match_pattern has no baseline
     for column, task in enumerate(("same", "occurs")):
@@ -100,7 +102,7 @@ def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
 
 
 def test_no_baselines_no_figure(tmp_path):
-    draw_baselines(rows_of(DATS), tmp_path / "baselines.png")
+    draw_baselines(GAMES, rows_of(DATS), tmp_path / "baselines.png")
     assert not list(tmp_path.iterdir())
 
 
@@ -108,17 +110,17 @@ def test_what_is_refused(sources, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(to_csv([row("same", "dat-0+2-sym", 250, 0, 99.0)]))
     with pytest.raises(ValueError, match=r"dat-0\+2-sym on same, 250 images, seed 0: 99.0 % .* 63.5 %"):
-        merge_results([*sources, other])
+        merge_results(GAMES, [*sources, other])
     with pytest.raises(FileNotFoundError, match="found nothing"):
-        merge_results([tmp_path / "nowhere"])
+        merge_results(GAMES, [tmp_path / "nowhere"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="expected results, found none"):
-        merge_results([tmp_path / "empty"])
+        merge_results(GAMES, [tmp_path / "empty"])
     other.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="expected a table of results, found no column"):
-        merge_results([other])
-    with pytest.raises(ValueError, match=r"models: expected names among .*received nobody"):
-        plot_results(sources, tmp_path / "out", models=("nobody",))
+        merge_results(GAMES, [other])
+    with pytest.raises(ValueError, match=r"models: expected names among .*got nobody"):
+        plot_results(GAMES, sources, tmp_path / "out", {"model": ("nobody",)})
     with pytest.raises(ValueError, match="no result has one of each"):
-        plot_results(sources, tmp_path / "out", models=("esbn",), tasks=("match_pattern",))
+        plot_results(GAMES, sources, tmp_path / "out", {"model": ("esbn",), "task": ("match_pattern",)})
     assert not (tmp_path / "out").exists()

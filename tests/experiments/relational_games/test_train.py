@@ -10,17 +10,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dual_attention.experiments.relational_games import train
-from dual_attention.experiments.relational_games.evaluate import evaluate_run
+from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.presets import preset
-from dual_attention.experiments.relational_games.problem import build_problem
-from dual_attention.experiments.relational_games.train import resume_run, start_run
+from dual_attention.experiments.relational_games.problem import prepare_games
+from dual_attention.training import runs
 from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Diverged
 from dual_attention.training.metrics import read_rows
 from dual_attention.training.progress import NoProgress
+from dual_attention.training.runs import evaluate_run, resume_run, start_run
 from tests.training.conftest import tiny_config
 
+GAMES = RelationalGames()
 FINAL = ("accuracy", "loss", "parameters", "steps")
 
 
@@ -43,7 +44,7 @@ class Signals(NoProgress):
 def test_a_run_leaves_everything_in_its_folder(tmp_path):
     config = tiny_config(tmp_path, "run")
     config = replace(config, output=replace(config.output, tensorboard=True))
-    folder = start_run(config)
+    folder = start_run(GAMES, config)
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         "config.yaml",
@@ -65,8 +66,8 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path):
 
 
 def test_evaluate_gives_the_numbers_of_the_run(tmp_path):
-    folder = start_run(tiny_config(tmp_path, "run"))
-    results = evaluate_run(folder.path)
+    folder = start_run(GAMES, tiny_config(tmp_path, "run"))
+    results = evaluate_run(GAMES, folder.path)
     assert {name: numbers["accuracy"] for name, numbers in results.items()} == final(folder)["accuracy"]
     assert {name: numbers["images"] for name, numbers in results.items()} == {
         "val": 24,
@@ -77,38 +78,38 @@ def test_evaluate_gives_the_numbers_of_the_run(tmp_path):
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
-    runs = [start_run(tiny_config(tmp_path, str(i), seed=seed)) for i, seed in enumerate((0, 0, 1))]
+    runs = [start_run(GAMES, tiny_config(tmp_path, str(i), seed=seed)) for i, seed in enumerate((0, 0, 1))]
     results = [final(run)["loss"] for run in runs]
     assert results[0] == results[1] != results[2]
 
 
 def test_models_of_one_seed_see_the_same_images(tmp_path):
     splits = [
-        build_problem(tiny_config(tmp_path, "x", model=preset(name)))[0].train.images
+        prepare_games(tiny_config(tmp_path, "x", model=preset(name))).problem.train.images
         for name in ("dat-0+2-sym", "transformer-128-h2")
     ]
     assert torch.equal(*splits)
 
 
 def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch):
-    expected = final(start_run(tiny_config(tmp_path, "whole")))
+    expected = final(start_run(GAMES, tiny_config(tmp_path, "whole")))
     config = tiny_config(tmp_path, "parts")
     for number, at in enumerate((4, 3)):  # in the middle of the second epoch, then at the end of it
-        monkeypatch.setattr(train, "choose_progress", lambda _, at=at: Signals(at))
+        monkeypatch.setattr(runs, "choose_progress", lambda _, at=at: Signals(at))
         before = signal.getsignal(signal.SIGINT)
         with pytest.raises(Interrupted):
-            start_run(config) if number == 0 else resume_run(tmp_path / "parts")
+            start_run(GAMES, config) if number == 0 else resume_run(GAMES, tmp_path / "parts")
         assert signal.getsignal(signal.SIGINT) is before
         assert not (tmp_path / "parts" / "result.json").exists()
     monkeypatch.undo()
     torch.manual_seed(123)
-    assert final(resume_run(tmp_path / "parts")) == expected
+    assert final(resume_run(GAMES, tmp_path / "parts")) == expected
     rows = [read_rows(tmp_path / name / "metrics.jsonl") for name in ("whole", "parts")]
     assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
 
 
 def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path, monkeypatch):
-    expected = final(start_run(tiny_config(tmp_path, "whole")))
+    expected = final(start_run(GAMES, tiny_config(tmp_path, "whole")))
 
     class Raises(NoProgress):
         left = 5
@@ -118,36 +119,36 @@ def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path
             if self.left == 0:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "choose_progress", lambda _: Raises())
+    monkeypatch.setattr(runs, "choose_progress", lambda _: Raises())
     with pytest.raises(KeyboardInterrupt):
-        start_run(tiny_config(tmp_path, "parts"))
+        start_run(GAMES, tiny_config(tmp_path, "parts"))
     monkeypatch.undo()
-    assert final(resume_run(tmp_path / "parts")) == expected
+    assert final(resume_run(GAMES, tmp_path / "parts")) == expected
 
 
 def test_nothing_is_overwritten(tmp_path):
     config = tiny_config(tmp_path, "run")
-    folder = start_run(config)
+    folder = start_run(GAMES, config)
     before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     with pytest.raises(FileExistsError, match=r"run: a finished run is never overwritten; .*--output\.name"):
-        start_run(config)
+        start_run(GAMES, config)
     with pytest.raises(FileExistsError, match="the run is finished"):
-        resume_run(folder.path)
+        resume_run(GAMES, folder.path)
     assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
 
     folder.result.unlink()
     with pytest.raises(FileExistsError, match=r"unfinished run; continue it with --resume .*run"):
-        start_run(config)
+        start_run(GAMES, config)
     (tmp_path / "other").mkdir()
     with pytest.raises(FileExistsError, match="other: exists and is no run folder"):
-        start_run(tiny_config(tmp_path, "other"))
+        start_run(GAMES, tiny_config(tmp_path, "other"))
 
 
 def test_an_impossible_run_leaves_no_folder(tmp_path):
     config = tiny_config(tmp_path, "run")
     config = replace(config, data=replace(config.data, official_folder=str(tmp_path / "nowhere")))
     with pytest.raises((ValueError, OSError), match="nowhere"):
-        start_run(config)
+        start_run(GAMES, config)
     assert not (tmp_path / "run").exists()
 
 
@@ -155,18 +156,18 @@ def test_divergence_is_an_error(tmp_path):
     config = tiny_config(tmp_path, "run")
     config = replace(config, optim=replace(config.optim, lr=1e30))
     with pytest.raises(Diverged, match=r"optim\.lr"):
-        start_run(config)
+        start_run(GAMES, config)
 
 
 @pytest.mark.parametrize("path", ["nothing", "."])
 def test_no_run_folder(tmp_path, path):
     for act in (resume_run, evaluate_run):
         with pytest.raises(FileNotFoundError, match="not a run folder"):
-            act(tmp_path / path)
+            act(GAMES, tmp_path / path)
 
 
 def test_an_unfinished_run_is_not_evaluated(tmp_path):
-    folder = start_run(tiny_config(tmp_path, "run"))
+    folder = start_run(GAMES, tiny_config(tmp_path, "run"))
     folder.result.unlink()
     with pytest.raises(FileNotFoundError, match="not finished; continue it with --resume"):
-        evaluate_run(folder.path)
+        evaluate_run(GAMES, folder.path)

@@ -8,7 +8,7 @@ import torch
 from dual_attention.data.relational_games import generate_images
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import preset
-from dual_attention.experiments.relational_games.relations import (
+from dual_attention.model_analysis.grid_relations import (
     Relation,
     area_under_curve,
     auc_of,

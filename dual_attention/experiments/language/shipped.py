@@ -1,23 +1,15 @@
-"""Writes the YAML files of ``configs/`` from the library's named models; a test keeps them equal."""
+"""Configurations of language models that come with the repository."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
-from dual_attention.experiments.language.config import (
-    DataConfig,
-    LanguageConfig,
-    LanguageMachineConfig,
-    LanguageOptimConfig,
-)
-from dual_attention.experiments.language.model_config import model_preset
-from dual_attention.training.config_io import commented_yaml
-from dual_attention.training.configs import StepLoopConfig
-
-HERE = Path(__file__).parent
+from ...training.configs import StepLoopConfig
+from .config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig, LanguageOptimConfig
+from .model_keys import model_preset
 
 # FineWeb-Edu's sample of 10B tokens in files of tokens, each document after GPT-2's end token.
-FINEWEB = DataConfig(
+FINEWEB = LanguageDataConfig(
     path="edu_fineweb10B/edufineweb_train_*.npy",
     val_path="edu_fineweb10B/edufineweb_val_*.npy",
     val_tokens=327_680,
@@ -50,21 +42,11 @@ def tiny(preset: str) -> LanguageConfig:
     return LanguageConfig(model=model_preset(preset))
 
 
-CONFIGS = {
-    "DAT-tiny": tiny("DAT-tiny"),
-    "T-tiny": tiny("T-tiny"),
-    "DAT-343M": paper("DAT-343M-nr64"),
-    "T-353M": paper("T-353M"),
-}
-
-
-def files() -> dict[Path, str]:
-    """Every file and its text."""
-    return {HERE / "configs" / f"{name}.yaml": commented_yaml(config) for name, config in CONFIGS.items()}
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(path.relative_to(HERE))
+def shipped_language() -> dict[str, Any]:
+    """The tiny models, and two of the paper's."""
+    return {
+        "configs/DAT-tiny.yaml": tiny("DAT-tiny"),
+        "configs/T-tiny.yaml": tiny("T-tiny"),
+        "configs/DAT-343M.yaml": paper("DAT-343M-nr64"),
+        "configs/T-353M.yaml": paper("T-353M"),
+    }

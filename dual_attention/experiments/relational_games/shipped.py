@@ -1,23 +1,20 @@
-"""Writes the YAML files of ``configs/`` and ``grids/`` from the library's named models; a test keeps them equal."""
+"""Configurations of Relational Games that come with the repository."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
-from dual_attention.experiments.relational_games.config import RelationalGamesConfig
-from dual_attention.experiments.relational_games.grid import GridConfig
-from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, preset
-from dual_attention.training.config_io import commented_yaml
-
-HERE = Path(__file__).parent
+from .config import RelationalGamesConfig
+from .grid import GamesGrid
+from .presets import BASELINES, COMPARISON, preset
 
 MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *BASELINES)
 
 GRIDS = {
     # Figure 2 and, with more models, Figures 8 and 11: everything that was published on DATs and Transformers.
-    "published": GridConfig(out="runs/relational-games-published"),
+    "published": GamesGrid(out="runs/relational-games-published"),
     # The main comparison on the four quick tasks, small enough for a lunch break.
-    "quick": GridConfig(
+    "quick": GamesGrid(
         out="runs/relational-games-quick",
         tasks=("same", "occurs", "xoccurs", "between"),
         sizes=(500, 1000, 2000),
@@ -25,7 +22,7 @@ GRIDS = {
         seeds=3,
     ),
     # Figure 2 with all of its models, at every other size and from three seeds.
-    "figure-2": GridConfig(
+    "figure-2": GamesGrid(
         out="runs/relational-games-figure-2",
         sizes=(250, 500, 1000, 1500, 2000, 2500),
         match_pattern_sizes=(5000, 10000, 15000, 20000, 25000),
@@ -40,7 +37,7 @@ GRIDS = {
         seeds=3,
     ),
     # The ablation of symmetric relations, Figure 8.
-    "symmetry": GridConfig(
+    "symmetry": GamesGrid(
         out="runs/relational-games-symmetry",
         tasks=("same", "occurs", "xoccurs", "between"),
         sizes=(500, 1000, 1500, 2000, 2500),
@@ -48,7 +45,7 @@ GRIDS = {
         seeds=3,
     ),
     # Relational attention against relational cross-attention, Figure 11.
-    "rca": GridConfig(
+    "rca": GamesGrid(
         out="runs/relational-games-rca",
         tasks=("same", "occurs", "xoccurs", "between"),
         sizes=(500, 1000, 1500, 2000, 2500),
@@ -56,7 +53,7 @@ GRIDS = {
         seeds=3,
     ),
     # The relational architectures before DATs, Figure 7, with a DAT and a Transformer beside them.
-    "baselines": GridConfig(
+    "baselines": GamesGrid(
         out="runs/relational-games-baselines",
         sizes=(250, 500, 1000, 1500, 2000, 2500),
         match_pattern_sizes=(5000, 10000, 15000),
@@ -66,17 +63,7 @@ GRIDS = {
 }
 
 
-def files() -> dict[Path, str]:
-    """Every file and its text."""
-    made = {
-        HERE / "configs" / f"{name}.yaml": commented_yaml(RelationalGamesConfig(model=preset(name))) for name in MODELS
-    }
-    made.update({HERE / "grids" / f"{name}.yaml": commented_yaml(grid) for name, grid in GRIDS.items()})
-    return made
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(path.relative_to(HERE))
+def shipped_games() -> dict[str, Any]:
+    """A run of each model of the comparison, and the grids of the figures."""
+    runs: dict[str, Any] = {f"configs/{name}.yaml": RelationalGamesConfig(model=preset(name)) for name in MODELS}
+    return runs | {f"grids/{name}.yaml": grid for name, grid in GRIDS.items()}

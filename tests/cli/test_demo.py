@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from dual_attention.experiments.relational_games import demo
-from dual_attention.experiments.relational_games.demo import (
+from dual_attention.cli import demo
+from dual_attention.cli.demo import (
     DAT,
+    GAMES,
     RIVAL,
     DemoConfig,
+    accuracy_sentence,
+    cell_of,
     new_folder,
+    relation_sentence,
     run_demo,
-    what_the_relation_is,
-    what_was_learned,
 )
-from dual_attention.experiments.relational_games.grid import Cell, GridFolder, read_results
-from dual_attention.experiments.relational_games.relations import Relation
+from dual_attention.model_analysis.grid_relations import Relation
+from dual_attention.sweeps.grid import GridFolder
+from dual_attention.sweeps.results import read_results
 
 
 def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
@@ -32,7 +35,7 @@ def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, capsys
     folder = run_demo(config)
     assert folder == tmp_path / "demo-1"
     assert all((folder / "figures" / name).exists() for name in ("learning_curves.png", "relation.png"))
-    assert len(read_results(folder / "results.csv")) == 4  # one trial: the budget allows no second one
+    assert len(read_results(GAMES, folder / "results.csv")) == 4  # one trial: the budget allows no second one
     text = capsys.readouterr().out
     assert "Accuracy in percent (one trial" in text and "From 32 images the DAT" in text and "AUC" in text
     assert "From 32 images" in (folder / "demo.txt").read_text()
@@ -45,24 +48,24 @@ def test_folders_are_never_reused(tmp_path):
 
 
 def test_the_first_sentence_follows_the_numbers():
-    text = what_was_learned(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}))
+    text = accuracy_sentence(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}))
     assert "DAT reaches 90 % on new images, the Transformer 66 %" in text
     assert "88 against 64 % (hexominoes) and 85 against 61 % (stripes)" in text
     assert "250 images already take the DAT past the Transformer's 1,000" in text
-    text = what_was_learned(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}))
+    text = accuracy_sentence(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}))
     assert "DAT reaches 60 % on new images, the Transformer 80 %" in text and "past" not in text
 
 
 def test_the_second_sentence_follows_the_relation():
     aucs = {"test": (0.9, 0.97), "hexominoes": (0.8, 0.91), "stripes": (0.7, 0.6)}
-    text = what_the_relation_is(Relation(1, 0, -1, 0.97), aucs, Cell("occurs", DAT, 1000, 0))
+    text = relation_sentence(Relation(1, 0, -1, 0.97), aucs, cell_of(DAT, 1000, 0))
     assert "relation 1 of layer 2" in text and "is lower for an object equal" in text
     assert "in 97 % of pairs of pentominoes (90 % before training), 91 % of pairs of hexominoes (80 %" in text
 
 
 def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
     grid = demo.demo_grid(DemoConfig(trials=3, sizes=(250, 500)), tmp_path / "demo")
-    folder = GridFolder(grid.out)
+    folder = GridFolder(GAMES, grid.out)
     folder.open(grid)
     begun = []
 

@@ -1,4 +1,4 @@
-"""What relations a trained DAT computes over the grid, and how well each tells equal objects from different ones.
+"""Relations that a trained DAT computes over the grid, and how well each tells equal objects from different ones.
 
 Shapes: B images, C = 9 cells of the grid (row by row), R relations of a layer.
 """
@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._extras import require
-from ...relational_attention import RelationalAttention
-from ...training.plots import house_style, save_figure
+from .._extras import require
+from ..relational_attention import RelationalAttention
+from ..training.plots import house_style, save_figure
 
 GRID = 3
 CELL = 12
@@ -43,7 +43,7 @@ def cell_relations(model: nn.Module, images: Tensor) -> list[Tensor]:
     """
     layers = [module for module in model.modules() if isinstance(module, RelationalAttention)]
     if not layers:
-        raise ValueError("model: expected one with relational attention, received one without")
+        raise ValueError("model: expected one with relational attention, got one without")
     captured: dict[int, Tensor] = {}
 
     def capture(module: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -70,7 +70,7 @@ def cell_contents(images: Tensor) -> Tensor:
 
 
 def object_pairs(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Which pairs of different cells hold an object each, and which of these hold equal ones: (B, C, C) bool each."""
+    """Pairs of different cells that hold an object each, and those among them with equal ones: (B, C, C) bool each."""
     contents = cell_contents(images)
     filled = (contents != 0).any(-1)
     both = filled[:, :, None] & filled[:, None, :] & ~torch.eye(GRID * GRID, dtype=torch.bool)
@@ -83,7 +83,7 @@ def area_under_curve(scores: Tensor, positive: Tensor) -> float:
     n_positive = int(positive.sum())
     n_negative = positive.numel() - n_positive
     if not n_positive or not n_negative:
-        raise ValueError(f"positive: expected both kinds, received {n_positive} positive of {positive.numel()}")
+        raise ValueError(f"positive: expected both kinds, got {n_positive} positive of {positive.numel()}")
     _, inverse, counts = scores.double().unique(return_inverse=True, return_counts=True)
     last = counts.cumsum(0)
     rank = (last - (counts - 1) / 2.0)[inverse]
@@ -125,7 +125,7 @@ def auc_of(model: nn.Module, images: Tensor, relation: Relation, sources: Sequen
 def draw_relation(
     model: nn.Module, groups: Sequence[tuple[str, Tensor]], relation: Relation, path: Path, *, source: int, title: str
 ) -> None:
-    """Images, and below each the relation from the cell ``source`` to every cell of the grid.
+    """Draw images, and below each the relation from the cell ``source`` to every cell of the grid.
 
     Args:
         groups: (caption, images (b, 3, 36, 36) uint8), drawn from left to right.
@@ -160,6 +160,27 @@ def draw_relation(
         save_figure(figure, path, dpi=110)
 
 
+def draw_relation_on_splits(
+    model: nn.Module, splits: dict[str, Any], relation: Relation, path: Path, source: int
+) -> None:
+    """Draw the relation on images of two object sets: two whose answer is yes, in different places, and one no."""
+    groups = []
+    for name, caption in (("test", "new pentominoes"), ("hexominoes", "hexominoes, never trained on")):
+        images, labels = splits[name].images, splits[name].labels
+        match = object_pairs(images)[1][:, source]
+        place = match.int().argmax(-1)
+        yes = ((labels == 1) & match.any(-1)).nonzero()[:, 0]
+        places = place[yes].unique()
+        chosen = [int(yes[place[yes] == cell][0]) for cell in places[-2:]]
+        chosen.append(int((labels == 0).nonzero()[0, 0]))
+        groups.append((caption, images[chosen]))
+    title = (
+        f"What relation {relation.index + 1} of layer {relation.layer + 1} says about the outlined object i and every "
+        "cell.\nA frame marks an object equal to i."
+    )
+    draw_relation(model, groups, relation, path, source=source, title=title)
+
+
 def grouped_columns(counts: Sequence[int]) -> tuple[Any, list[list[Any]]]:
     """A figure with two rows of square axes in groups of ``counts`` columns, with a gap between the groups."""
     pyplot = require("matplotlib.pyplot", extra="train")
@@ -174,7 +195,7 @@ def grouped_columns(counts: Sequence[int]) -> tuple[Any, list[list[Any]]]:
 
 
 def caption_groups(axes: Sequence[Any], groups: Sequence[tuple[str, Tensor]]) -> None:
-    """Each group's caption above the first of its images."""
+    """Write each group's caption above the first of its images."""
     column = 0
     for caption, images in groups:
         axes[column].set_title(caption, loc="left", fontsize=10.5, fontweight="bold")
@@ -182,7 +203,7 @@ def caption_groups(axes: Sequence[Any], groups: Sequence[tuple[str, Tensor]]) ->
 
 
 def annotate(axis: Any, values: Tensor, limit: float, objects: Tensor, equal: Tensor, source: int) -> None:
-    """Numbers on the cells that hold an object, a frame around those equal to the source, the source in grey.
+    """Write numbers on the cells that hold an object, a frame around those equal to the source, the source in grey.
 
     Args:
         values: (C,) relations; limit: the value at the end of the colour scale; objects, equal: (C,) bool.

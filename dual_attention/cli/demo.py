@@ -1,4 +1,4 @@
-"""The demonstration: a DAT and a Transformer of the same size learn one relation from few examples.
+"""``dat demo``: a DAT and a Transformer of the same size learn one relation from few examples.
 
 It is a small grid of learning curves with a table, two pictures and two sentences computed from its numbers.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -14,23 +15,29 @@ from typing import Any
 
 from torch import nn
 
-from ..._extras import require
-from ..._files import read_json, write_atomically
-from ...training.checkpoint import load_weights
-from ...training.configs import check
-from ...training.interrupt import Interrupted, StopOnSignal
-from .config import Task
-from .demo_figures import draw_demo_curves, draw_demo_relation
-from .grid import Cell, GridConfig, GridData, GridFolder, Row, cells
-from .model import build_model, count_parameters
-from .presets import preset
-from .problem import TEST_SETS, load_splits
-from .relations import Relation, auc_of, best_detector
-from .reproduce import GridProgress, worker_count
-from .workers import run_cells
+from .._extras import require
+from .._files import read_json, write_atomically
+from ..experiments.relational_games.config import Task
+from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
+from ..experiments.relational_games.grid import GamesGrid, GridData
+from ..experiments.relational_games.model import build_model
+from ..experiments.relational_games.presets import preset
+from ..experiments.relational_games.problem import load_splits
+from ..model_analysis.grid_relations import Relation, auc_of, best_detector, draw_relation_on_splits
+from ..sweeps.curves import curve_points
+from ..sweeps.grid import Cell, GridFolder, cells
+from ..sweeps.reproduce import GridProgress, worker_count
+from ..sweeps.workers import run_cells
+from ..training.checkpoint import load_weights
+from ..training.config_io import build_parser, parse_config
+from ..training.configs import check
+from ..training.experiment import count_parameters
+from ..training.interrupt import Interrupted, StopOnSignal
+from ..training.metrics import Row
+from ..training.plots import house_style, matplotlib_figure, save_figure
 
 TOP_CENTRE = 1
-"""The cell, counted row by row from 0, whose object ``occurs`` asks about."""
+"""The cell of the object that ``occurs`` asks about, counted row by row from 0."""
 
 COLUMNS = {
     "test": "pentominoes\n(as trained)",
@@ -42,7 +49,7 @@ SHORT = {"test": "pentominoes", "hexominoes": "hexominoes", "stripes": "stripes"
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """What the demonstration trains, and for how long."""
+    """Models, images and time of the demonstration."""
 
     folder: str = "runs"
     """Folder in which a new folder demo-1, demo-2 ... is made."""
@@ -71,11 +78,14 @@ TASK: Task = "occurs"
 DAT = "dat-0+2-sym"
 RIVAL = "transformer-128-h2-matched"
 NAMES = {DAT: "DAT", RIVAL: "Transformer"}
+LINES = {DAT: "#1f6fb4", RIVAL: "#7f7f7f"}
+"""Colours of the models."""
+GAMES = RelationalGames()
 
 
-def demo_grid(config: DemoConfig, out: Path) -> GridConfig:
+def demo_grid(config: DemoConfig, out: Path) -> GamesGrid:
     """The demonstration as a grid."""
-    grid = GridConfig(
+    grid = GamesGrid(
         out=str(out),
         tasks=(TASK,),
         sizes=config.sizes,
@@ -87,6 +97,11 @@ def demo_grid(config: DemoConfig, out: Path) -> GridConfig:
         data=GridData(n_val=1000, n_test=config.n_test, n_heldout=config.n_test),
     )
     return replace(grid, loop=replace(grid.loop, epochs=config.epochs))
+
+
+def cell_of(model: str, n_train: int, seed: int) -> Cell:
+    """One run of the demonstration."""
+    return Cell.of(GAMES.axes, {"task": TASK, "model": model, "n_train": n_train}, seed)
 
 
 def new_folder(parent: Path) -> Path:
@@ -106,20 +121,20 @@ def run_demo(config: DemoConfig) -> Path:
     started = time.perf_counter()
     console = require("rich.console", extra="train").Console(record=True, highlight=False)
     grid = demo_grid(config, new_folder(Path(config.folder)))
-    folder = GridFolder(grid.out)
+    folder = GridFolder(GAMES, grid.out)
     folder.open(grid)
     introduce(console, config)
     train_trials(grid, folder, config.time_budget)
     rows = folder.write_results()
-    largest = Cell(TASK, DAT, max(config.sizes), config.seed)
+    largest = cell_of(DAT, max(config.sizes), config.seed)
     relation, aucs = learned_relation(largest, grid, folder)
     curves = folder.figures / "learning_curves.png"
-    draw_demo_curves(rows, curves, dat=DAT, rival=RIVAL)
-    splits = load_splits(largest.config(grid))
+    draw_demo_curves(rows, curves)
+    splits = load_splits(grid.config(largest))
     picture = folder.figures / "relation.png"
-    draw_demo_relation(trained(largest, folder), splits, relation, picture, TOP_CENTRE)
+    draw_relation_on_splits(trained(largest, folder), splits, relation, picture, TOP_CENTRE)
     console.print(results_table(rows))
-    for sentence in (what_was_learned(rows), what_the_relation_is(relation, aucs, largest)):
+    for sentence in (accuracy_sentence(rows), relation_sentence(relation, aucs, largest)):
         console.print(sentence + "\n")
     print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
     print(f"done in {time.perf_counter() - started:.0f} s")
@@ -128,7 +143,7 @@ def run_demo(config: DemoConfig) -> Path:
 
 
 def introduce(console: Any, config: DemoConfig) -> None:
-    """Say what is going to happen."""
+    """Say what is going to be trained."""
     sizes = [count_parameters(build_model(preset(name), 2, seed=0)) for name in (DAT, RIVAL)]
     console.print(
         "[bold]Does the object on top occur among the three below?[/] Two models of the same size learn to tell, from "
@@ -137,7 +152,7 @@ def introduce(console: Any, config: DemoConfig) -> None:
     )
 
 
-def train_trials(grid: GridConfig, folder: GridFolder, budget: float) -> None:
+def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
     """Run the cells, trial after trial, as long as trials end within ``budget`` seconds.
 
     The first trial is run to its end; a later one is begun if it should fit, and left out again if it does not.
@@ -146,9 +161,9 @@ def train_trials(grid: GridConfig, folder: GridFolder, budget: float) -> None:
         Interrupted: on Ctrl-C.
     """
     started = time.perf_counter()
-    every = cells(grid)
+    every = cells(GAMES, grid)
     per_trial = len(every) // grid.seeds
-    with StopOnSignal() as stop, GridProgress([], [], grid) as progress:
+    with StopOnSignal() as stop, GridProgress(GAMES, [], [], grid) as progress:
         for trial in range(grid.seeds):
             elapsed = time.perf_counter() - started
             if trial and elapsed * (trial + 1) / trial > budget:
@@ -171,14 +186,15 @@ def train_trials(grid: GridConfig, folder: GridFolder, budget: float) -> None:
 
 
 def line_about(cell: Cell, folder: GridFolder, seconds: float) -> str:
-    """What a cell gave, in a line."""
+    """One line about the result of a cell."""
     accuracy = 100 * read_json(folder.path_of(cell))["accuracy"]["test"]
-    return f"  {NAMES[cell.model]:11} {cell.n_train:6,} images  {accuracy:5.1f} % right on new ones  ({seconds:.0f} s)"
+    name, n_train = NAMES[cell["model"]], cell["n_train"]
+    return f"  {name:11} {n_train:6,} images  {accuracy:5.1f} % right on new ones  ({seconds:.0f} s)"
 
 
 def trained(cell: Cell, folder: GridFolder) -> Any:
     """The model of a cell with its final weights."""
-    model = build_model(preset(cell.model), 2, seed=cell.seed)
+    model = build_model(preset(cell["model"]), 2, seed=cell.seed)
     load_weights(model, folder.weights_of(cell))
     return model
 
@@ -187,16 +203,46 @@ Aucs = dict[str, tuple[float, float]]
 """For each test set, a relation's AUC before and after training."""
 
 
-def learned_relation(cell: Cell, grid: GridConfig, folder: GridFolder) -> tuple[Relation, Aucs]:
+def learned_relation(cell: Cell, grid: GamesGrid, folder: GridFolder) -> tuple[Relation, Aucs]:
     """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
-    splits = load_splits(cell.config(grid))
-    untrained, model = build_model(preset(cell.model), 2, seed=cell.seed), trained(cell, folder)
+    splits = load_splits(grid.config(cell))
+    untrained, model = build_model(preset(cell["model"]), 2, seed=cell.seed), trained(cell, folder)
     relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
 
     def auc(net: nn.Module, name: str) -> float:
         return auc_of(net, splits[name].images, relation, [TOP_CENTRE])
 
     return relation, {name: (auc(untrained, name), auc(model, name)) for name in TEST_SETS}
+
+
+def draw_demo_curves(rows: Sequence[Row], path: Path) -> None:
+    """Draw accuracy against training-set size on each object set: means as lines, trials as dots."""
+    with house_style():
+        figure, axes = matplotlib_figure(1, len(TEST_SETS), figsize=(8.6, 3.3), sharey=True)
+        for axis, object_set in zip(axes, TEST_SETS, strict=True):
+            for model, colour in LINES.items():
+                points = curve_points(GAMES, rows, object_set, rows[0]["task"], model)
+                sizes, means = [p[0] for p in points], [p[1] for p in points]
+                axis.plot(sizes, means, color=colour, label=NAMES[model], linewidth=2.6, zorder=3)
+                dots = [(row["n_train"], row[object_set]) for row in rows if row["model"] == model]
+                axis.scatter(*zip(*dots, strict=True), color=colour, s=26, alpha=0.55, linewidths=0, zorder=4)
+                axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            axis.axhline(50, color="#a0a0a0", linewidth=1, linestyle=":")
+            axis.set_title(TEST_SETS[object_set], fontsize=11)
+            axis.set_ylim(45, 100)
+            axis.set_xlabel("training images")
+        axes[0].set_ylabel("accuracy (%)")
+        axes[0].legend(loc="upper left")
+        trials = len({row["seed"] for row in rows})
+        figure.suptitle(
+            "Is the object on top among the three below?  "
+            + (f"Lines: means of {trials} trials, shown as dots" if trials > 1 else "One trial"),
+            fontsize=12,
+            x=0.01,
+            ha="left",
+        )
+        figure.tight_layout()
+        save_figure(figure, path, dpi=110)
 
 
 def mean_accuracy(rows: list[Row], model: str, n_train: int, object_set: str) -> float:
@@ -227,7 +273,7 @@ def results_table(rows: list[Row]) -> Any:
     return table
 
 
-def what_was_learned(rows: list[Row]) -> str:
+def accuracy_sentence(rows: list[Row]) -> str:
     """One sentence on the accuracies."""
     sizes = sorted({row["n_train"] for row in rows})
     n = sizes[-1]
@@ -244,7 +290,7 @@ def what_was_learned(rows: list[Row]) -> str:
     return text + "."
 
 
-def what_the_relation_is(relation: Relation, aucs: Aucs, cell: Cell) -> str:
+def relation_sentence(relation: Relation, aucs: Aucs, cell: Cell) -> str:
     """One sentence on the learned relation."""
     direction = "higher" if relation.sign > 0 else "lower"
     shares = [
@@ -253,6 +299,19 @@ def what_the_relation_is(relation: Relation, aucs: Aucs, cell: Cell) -> str:
     ]
     return (
         f"No label said which objects are equal, but relation {relation.index + 1} of layer {relation.layer + 1} of "
-        f"the DAT trained on {cell.n_train:,} images is {direction} for an object equal to the top one than for a "
+        f"the DAT trained on {cell['n_train']:,} images is {direction} for an object equal to the top one than for a "
         f"different one in {', '.join(shares[:-1])} and {shares[-1]}; 50 % is chance (AUC)."
     )
+
+
+def demo(prog: str, arguments: Sequence[str]) -> int:
+    """``dat demo``."""
+    parser = build_parser(
+        DemoConfig,
+        prog=prog,
+        description="Train a DAT and a Transformer of the same size on few examples, compare them on objects seen and "
+        "never seen in training, and look at a relation that the DAT has learned. About two minutes on two cores.",
+    )
+    config, _ = parse_config(parser, DemoConfig, arguments)
+    run_demo(config)
+    return 0

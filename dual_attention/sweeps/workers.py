@@ -1,8 +1,7 @@
-"""Running cells of the grid in parallel processes, each with one CPU thread."""
+"""Cells of a grid run in parallel processes, each with one CPU thread."""
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import signal
@@ -12,26 +11,23 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from ..._files import write_json
-from ...training.checkpoint import save_weights
-from ...training.interrupt import Interrupted
-from ...training.loop import Trainer, never
-from ...training.run_folder import versions
-from ...training.seeding import derive_seed
-from .config import RelationalGamesConfig
+from .._files import write_json
+from ..training.checkpoint import save_weights
+from ..training.experiment import AnyExperiment, RunConfig
+from ..training.interrupt import Interrupted
+from ..training.loop import Trainer, never
+from ..training.run_folder import versions
+from ..training.seeding import derive_seed
 from .grid import Cell, GridConfig, GridFolder
-from .problem import build_problem, load_splits
-from .train import summary
 
 _stop: Event | None = None
 
 
 def start_worker(stop: Event) -> None:
-    """First thing in a worker: one thread, no Ctrl-C of its own, and no life after its parent."""
+    """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -47,18 +43,9 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-@functools.lru_cache(maxsize=2)
-def cached_splits(config: RelationalGamesConfig) -> dict[str, Any]:
-    """The splits of a cell, kept for the models that come next on the same task, size and seed."""
-    return load_splits(config)
-
-
-def splits_of(config: RelationalGamesConfig) -> dict[str, Any]:
-    """As :func:`cached_splits`; equal for cells that differ in the model alone."""
-    return cached_splits(RelationalGamesConfig(task=config.task, seed=config.seed, data=config.data))
-
-
-def run_cell(config: RelationalGamesConfig, path: Path, weights: Path | None) -> float:
+def run_cell(
+    experiment: AnyExperiment, config: RunConfig, path: Path, weights: Path | None = None, *, cache: Path
+) -> float:
     """Train and measure one cell, write its result to ``path`` and return the seconds it took.
 
     The final weights go to ``weights``, if that is not None.
@@ -70,12 +57,15 @@ def run_cell(config: RelationalGamesConfig, path: Path, weights: Path | None) ->
     stop = _stop.is_set if _stop is not None else never
     if stop():
         raise Interrupted
-    problem, device = build_problem(config, splits_of(config))
+    prepared = experiment.prepare(config, cache=cache)
     torch.manual_seed(derive_seed(config.seed, "dropout"))
-    trainer = Trainer(problem, config.optim, config.loop, seed=config.seed, device=device, stop=stop)
-    result = summary(config, trainer, trainer.fit())
+    with prepared.arithmetic():
+        trainer = Trainer(
+            prepared.problem, config.optim, config.loop, seed=config.seed, device=prepared.device, stop=stop
+        )
+        result = experiment.summary(config, prepared, trainer, trainer.fit())
     if weights is not None:
-        save_weights(problem.model, weights)
+        save_weights(prepared.problem.model, weights)
     result["seconds_in_all"] = round(time.perf_counter() - started, 3)
     write_json(path, {**result, "versions": versions()})
     return result["seconds_in_all"]
@@ -104,7 +94,8 @@ def run_cells(
         while not stop():
             while len(running) <= workers and (cell := next(queue, None)) is not None:
                 weights = folder.weights_of(cell) if grid.keep_weights else None
-                running[executor.submit(run_cell, cell.config(grid), folder.path_of(cell), weights)] = cell
+                arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
+                running[executor.submit(run_cell, *arguments, cache=folder.path)] = cell
             if not running:
                 return
             for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...language_presets import LANGUAGE_PRESETS, LanguageModelConfig, language_preset
+from ...language_presets import LanguageModelConfig, language_preset
 from ...training.configs import check
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class LanguageModelKeys:
     """A Dual Attention Transformer that predicts the next token, or a Transformer when it has no relational heads."""
 
     name: str = "DAT-tiny"
@@ -173,14 +173,8 @@ class ModelConfig:
         return arguments
 
 
-def model_preset(name: str) -> ModelConfig:
-    """The paper's language model of that name, or a tiny one, see :data:`~dual_attention.LANGUAGE_PRESETS`.
-
-    Raises:
-        ValueError: naming the known ones, if there is none.
-    """
-    if name not in LANGUAGE_PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(LANGUAGE_PRESETS)}; received {name!r}")
+def model_preset(name: str) -> LanguageModelKeys:
+    """The keys of one of :data:`~dual_attention.LANGUAGE_PRESETS`."""
     source = language_preset(name)
     common: dict[str, Any] = {
         "name": name,
@@ -190,9 +184,9 @@ def model_preset(name: str) -> ModelConfig:
         "n_layers": source.n_layers,
     }
     if source.model == "transformer":
-        return ModelConfig(n_heads_sa=source.n_heads or 0, n_heads_ra=0, n_kv_heads=None, **common)
+        return LanguageModelKeys(n_heads_sa=source.n_heads or 0, n_heads_ra=0, n_kv_heads=None, **common)
     relational, symbols = source.ra_kwargs or {}, source.symbol_retrieval_kwargs or {}
-    return ModelConfig(
+    return LanguageModelKeys(
         n_heads_sa=source.n_heads_sa or 0,
         n_heads_ra=source.n_heads_ra or 0,
         n_kv_heads=relational["n_kv_heads"],

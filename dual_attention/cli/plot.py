@@ -1,0 +1,27 @@
+"""``dat plot``: tables and figures from the results of several grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..experiments import experiment_named
+from ..sweeps.report import plot_results
+from ..training.config_io import option_parser, parse_options
+
+
+def plot(prog: str, arguments: Sequence[str], name: str) -> int:
+    """``dat plot NAME``."""
+    experiment = experiment_named(name)
+    parser = option_parser(prog=prog, description=experiment.about_plot)
+    parser.add_argument("sources", metavar="SOURCE", nargs="+", help="Folders of grids, or results.csv files.")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="Folder to write to; nothing is overwritten.")
+    texts = [axis for axis in reversed(experiment.axes) if not axis.number]
+    for axis in texts:
+        parser.add_argument(
+            f"--{axis.name}s", type=list[str], default=[], help=f"Only these {axis.plural}; by default all."
+        )
+    options = parse_options(parser, arguments)
+    chosen = {axis.name: options[f"{axis.name}s"] for axis in texts}
+    for path in plot_results(experiment, options.sources, options.out, chosen):
+        print(path)
+    return 0

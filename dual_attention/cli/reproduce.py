@@ -1,0 +1,29 @@
+"""``dat reproduce``: a grid of runs of an experiment, in parallel and resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..experiments import experiment_named
+from ..sweeps.reproduce import reproduce as run_grid
+from ..training.config_io import build_parser, parse_config
+from ..training.interrupt import Interrupted
+
+
+def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
+    """``dat reproduce NAME``."""
+    experiment = experiment_named(name)
+    if experiment.Grid is None:
+        raise ValueError(f"{name}: expected an experiment with a grid")
+    parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
+    parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
+    parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
+    grid, options = parse_config(parser, experiment.Grid, arguments)
+    try:
+        folder = run_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
+    except Interrupted:
+        raise Interrupted(f"the same command continues in {grid.out}") from None
+    if not options.dry_run and not options.quiet:
+        table = "beside the published ones" if experiment.compares else "as a table"
+        print(f"results: {folder.results}\n{table}: {folder.comparison}\nfigures: {folder.figures}")
+    return 0

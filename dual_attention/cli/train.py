@@ -1,0 +1,58 @@
+"""``dat train``: one run of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ..experiments import experiment_named, experiment_of_run
+from ..training.config_io import as_options, build_parser, check_only_resume, parse_config, replace_presets
+from ..training.experiment import AnyExperiment
+from ..training.interrupt import Interrupted
+from ..training.run_folder import RunFolder
+from ..training.runs import resume_run, show_run, start_run
+
+
+def train(prog: str, arguments: Sequence[str], name: str) -> int:
+    """``dat train NAME``."""
+    experiment = experiment_named(name)
+    parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
+    presets = experiment.presets()
+    if presets:
+        parser.add_argument(
+            "--preset", metavar="NAME", help=f"Fill the keys of the model with a named one: {', '.join(presets)}."
+        )
+    parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
+    words = expand_presets(experiment, arguments) if presets else arguments
+    config, options = parse_config(parser, experiment.Config, words)
+    check_only_resume(options.resume, arguments)
+    path = Path(options.resume or Path(config.output.folder) / config.run_name)
+    try:
+        folder = start_run(experiment, config) if options.resume is None else resume(experiment, path)
+    except Interrupted:
+        raise Interrupted(f"continue with: {prog} --resume {path}") from None
+    if options.resume is not None or config.output.progress:
+        show_run(experiment, folder)
+    return 0
+
+
+def resume(experiment: AnyExperiment, path: Path) -> RunFolder:
+    """Continue the run in ``path``.
+
+    Raises:
+        ValueError: if it is a run of another experiment.
+    """
+    name = experiment_of_run(RunFolder.open(path)).name
+    if name != experiment.name:
+        raise ValueError(f"{path}: a run of {name}, not of {experiment.name}")
+    return resume_run(experiment, path)
+
+
+def expand_presets(experiment: AnyExperiment, arguments: Sequence[str]) -> list[str]:
+    """``arguments`` with every ``--preset NAME`` replaced by the options that it stands for.
+
+    Raises:
+        ValueError: if there is no preset of that name.
+    """
+    return replace_presets(arguments, lambda name: as_options("--model", asdict(experiment.preset(name))))

@@ -1,0 +1,142 @@
+"""Language modelling as an experiment: its runs, and perplexity by length of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from ...data.text.tokenizer import VOCABULARY_SIZES
+from ...language_presets import LANGUAGE_PRESETS
+from ...sweeps.durations import EVALUATION_SHARE
+from ...training.experiment import Axis, CurvesFigure, Experiment, count_parameters
+from ...training.loop import Trainer
+from ...training.metrics import Row
+from ...training.problem import Problem
+from .config import LanguageConfig
+from .data import Sequences
+from .grid import LanguageGrid
+from .model_keys import model_preset
+from .problem import PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
+from .shipped import shipped_language
+
+
+class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
+    """Section 4.4 of arXiv 2405.16727."""
+
+    name = "language"
+    title = "language modelling"
+    about_train = (
+        "Train a language model on text, in a new run folder. Without options: a tiny model on the documentation of "
+        "Python, byte by byte, in a few minutes."
+    )
+    about_reproduce = (
+        "Perplexity of small language models by length of training, a DAT beside a Transformer. The defaults are 12 "
+        "runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are done are skipped, "
+        "so the same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ into the folder."
+    )
+    about_plot = (
+        "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all of them, "
+        "comparison.md and perplexity.png."
+    )
+    Config = LanguageConfig
+    Grid = LanguageGrid
+
+    run_curves = ("loss", "perplexity")
+    axes = (
+        Axis("model", "model.name", "model", "models", order=tuple(LANGUAGE_PRESETS)),
+        Axis("steps", "loop.steps", "steps of training", "steps of training", number=True, prefix="steps"),
+    )
+    measures: ClassVar[Mapping[str, str]] = {"perplexity": "validation text"}
+    y_title = "perplexity"
+    log_scale = True
+    caption = "Perplexity of the validation text after the last step"
+    figures = (CurvesFigure("perplexity.png", "Language modelling: perplexity by length of training", ("perplexity",)),)
+
+    def prepare(self, config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
+        return prepare_text(config, cache=cache, run=run)
+
+    def empty_model(self, config: LanguageConfig) -> nn.Module:
+        return config.model.language_config(VOCABULARY_SIZES[config.data.tokenizer]).build("meta")
+
+    def presets(self) -> Mapping[str, Any]:
+        return {name: model_preset(name) for name in LANGUAGE_PRESETS}
+
+    def headline(self, result: Mapping[str, Any]) -> str:
+        return f"{result['model']}, {result['tokens']:,} tokens"
+
+    def summary(
+        self, config: LanguageConfig, prepared: PreparedText, trainer: Trainer, final: Mapping[str, float]
+    ) -> dict[str, Any]:
+        model = prepared.problem.model
+        tokens = trainer.step * config.tokens_per_step
+        numbers = measured(final["val_loss"], prepared)
+        return {
+            "model": config.model.name,
+            "seed": config.seed,
+            "tokenizer": prepared.tokenizer.kind,
+            "parameters": count_parameters(model),
+            "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            **{name: {"val": numbers[name]} for name in ("loss", "perplexity", "bits_per_byte")},
+            "val_tokens": numbers["tokens"],
+            "train_tokens": prepared.data.origin["train_tokens"],
+            "tokens": tokens,
+            "steps": trainer.step,
+            "seconds": round(trainer.seconds, 3),
+            "tokens_per_second": round(tokens / max(trainer.seconds, 1e-9), 1),
+            "device": trainer.device.type,
+            "precision": config.machine.precision,
+            "threads": torch.get_num_threads(),
+        }
+
+    def evaluation(self, prepared: PreparedText, name: str, means: dict[str, float]) -> dict[str, Any]:
+        return measured(means["loss"], prepared)
+
+    def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+        if numbers is not None:
+            return validation_text(numbers["val"])
+        own = {name: result[name]["val"] for name in ("loss", "perplexity", "bits_per_byte")}
+        return f"{self.headline(result)}: {validation_text({**own, 'tokens': result['val_tokens']})}"
+
+    def speed(self, result: Mapping[str, Any]) -> str:
+        return f"{result['tokens_per_second']:,.0f} tokens a second"
+
+    def hint(self, run: Path) -> str:
+        return f'it continues a text:  dat generate {run} "..."'
+
+    def row(self, result: Mapping[str, Any]) -> Row:
+        row: Row = {name: result[name] for name in ("model", "steps", "seed", "parameters", "tokens")}
+        row.update({name: result[name]["val"] for name in ("perplexity", "loss", "bits_per_byte")})
+        return {**row, "seconds": result["seconds"]}
+
+    def work(self, config: LanguageConfig) -> float:
+        evaluated = config.data.val_tokens / config.model.context
+        return config.loop.steps * config.loop.batch_size + EVALUATION_SHARE * evaluated
+
+    def timing_problem(self, config: LanguageConfig) -> Problem:
+        size, length = VOCABULARY_SIZES[config.data.tokenizer], config.model.context
+        tokens = torch.randint(size, (config.loop.batch_size * length + 1,)).numpy()
+        model_config = config.model.language_config(size)
+        sequences = Sequences([tokens], length, vocab_size=model_config.vocab_size)
+        return Problem(build_language_model(model_config, seed=0), sequences, language_loss())
+
+    def shipped(self) -> Mapping[str, Any]:
+        return shipped_language()
+
+
+def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:
+    """Numbers of the validation text from the mean loss of its tokens, and how many they are."""
+    data = prepared.data
+    numbers = {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": bits_per_byte(loss, data)}
+    return {**numbers, "tokens": len(data.val) * data.val.length}
+
+
+def validation_text(numbers: Mapping[str, Any]) -> str:
+    """The numbers of a validation in words."""
+    words = f"validation loss {numbers['loss']:.4f}, perplexity {numbers['perplexity']:.2f}"
+    if numbers["bits_per_byte"] is not None:
+        words += f", {numbers['bits_per_byte']:.3f} bits per byte"
+    return f"{words} ({numbers['tokens']:,} tokens)"

@@ -1,0 +1,55 @@
+"""The grid of small language models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from ...language_presets import LANGUAGE_PRESETS
+from ...sweeps.grid import Cell, GridConfig
+from ...training.configs import StepLoopConfig, check
+from .config import LanguageConfig, LanguageDataConfig, LanguageOptimConfig, default_loop
+from .model_keys import model_preset
+
+
+@dataclass(frozen=True)
+class LanguageGrid(GridConfig):
+    """Curves of perplexity: every model trained for every number of steps, from several seeds."""
+
+    out: str = "runs/reproduce-language"
+    """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
+    longer list extends a finished one."""
+    seeds: int = 2
+    """Trials of each point; their seeds are first_seed, first_seed + 1 and so on."""
+    models: tuple[str, ...] = ("DAT-tiny", "T-tiny")
+    """Models, by the names of presets."""
+    steps: tuple[int, ...] = (100, 200, 400)
+    """Lengths of training in steps; each is a run of its own, with a learning rate that falls to its end."""
+    data: LanguageDataConfig = field(default_factory=LanguageDataConfig)
+    """Text."""
+    optim: LanguageOptimConfig = field(default_factory=LanguageOptimConfig)
+    """Optimiser."""
+    loop: StepLoopConfig = field(default_factory=lambda: replace(default_loop(), eval_every=0, checkpoint_every=0))
+    """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
+
+    settings: ClassVar[tuple[str, ...]] = ("data", "optim", "loop")
+
+    def __post_init__(self) -> None:
+        for name in ("models", "steps"):
+            check(len(getattr(self, name)) > 0, name, "a list that is not empty", getattr(self, name))
+        for name in self.models:
+            check(name in LANGUAGE_PRESETS, "models", f"names among {', '.join(LANGUAGE_PRESETS)}", name)
+        check(min(self.steps) >= 1, "steps", "integers of at least 1", self.steps)
+        super().__post_init__()
+
+    def points(self) -> list[dict[str, Any]]:
+        return [{"model": model, "steps": steps} for steps in self.steps for model in self.models]
+
+    def run_config(self, cell: Cell) -> LanguageConfig:
+        return LanguageConfig(
+            seed=cell.seed,
+            data=self.data,
+            model=model_preset(cell["model"]),
+            optim=self.optim,
+            loop=replace(self.loop, steps=cell["steps"]),
+        )

@@ -1,0 +1,140 @@
+"""Relational Games as an experiment: its runs, its learning curves, and their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from ...data.relational_games import OBJECT_SETS, TASKS, contact_sheet
+from ...sweeps.durations import EVALUATION_SHARE
+from ...training.experiment import Axis, CurvesFigure, Experiment, Prepared
+from ...training.metrics import Row
+from ...training.problem import ImageExamples, Problem, classification_loss
+from .baseline_figure import draw_baselines
+from .config import TASK_NAMES, RelationalGamesConfig
+from .grid import GamesGrid
+from .model import IMAGE_SHAPE, build_model, empty_model
+from .presets import COLOURS, LABELS, ORDER, PRESETS
+from .problem import prepare_games
+from .published import published_curve
+from .shipped import shipped_games
+
+TEST_SETS = {
+    "test": "pentominoes, as in training",
+    "hexominoes": "hexominoes, never trained on",
+    "stripes": "stripes, never trained on",
+}
+"""Evaluation sets of the final accuracies: pentominoes, and the two object sets held out of training."""
+
+
+@dataclass(frozen=True)
+class SheetOptions:
+    """A contact sheet: examples of every class of every task."""
+
+    out: str
+    """Picture (PNG) to write; it is not overwritten."""
+    tasks: tuple[str, ...] = TASKS
+    """Tasks; there are also colour_and_or_shape and left_of."""
+    objects: tuple[str, ...] = OBJECT_SETS
+    """Object sets."""
+    per_class: int = 4
+    """Examples of each class."""
+    seed: int = 0
+    """Seed of the images."""
+
+
+class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
+    """Figures 2, 7, 8 and 11 of arXiv 2405.16727."""
+
+    name = "relational-games"
+    title = "Relational Games"
+    about_train = "Train one model on one Relational Games task, in a new run folder."
+    about_reproduce = (
+        "Learning curves on Relational Games. The defaults are the published grid; cells that are done are skipped, so "
+        "the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside the published numbers) and "
+        "figures/ into the folder."
+    )
+    about_plot = (
+        "Learning curves from the results of one or several grids, finished or not: results.csv of all of them, "
+        "comparison.md (beside the published numbers), learning_curves.png, heldout.png and, with relational "
+        "architectures before DATs among the models, baselines.png."
+    )
+    about_data = "Draw a contact sheet: examples of every class of every task."
+    Config = RelationalGamesConfig
+    Grid = GamesGrid
+    Sheet = SheetOptions
+
+    set_title = "objects"
+    set_names: ClassVar[Mapping[str, str]] = {
+        "val": "pentominoes, validation",
+        **TEST_SETS,
+        "test": "pentominoes, test",
+    }
+    counted = "images"
+
+    axes = (
+        Axis("task", "task", "task", "tasks", order=TASK_NAMES),
+        Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
+        Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
+    )
+    measures = TEST_SETS
+    scale = 100.0
+    unit = " %"
+    y_title = "accuracy (%)"
+    chance = 50.0
+    caption = "Accuracy in percent after the last epoch"
+    colours = COLOURS
+    compares = True
+    figures = (
+        CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
+        CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
+    )
+
+    def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
+        return prepare_games(config)
+
+    def empty_model(self, config: RelationalGamesConfig) -> nn.Module:
+        return empty_model(config.model, config.task)
+
+    def presets(self) -> Mapping[str, Any]:
+        return PRESETS
+
+    def headline(self, result: Mapping[str, Any]) -> str:
+        return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
+
+    def describe_run(self, row: Row) -> str:
+        return f"{row['model']} on {row['task']}, {row['n_train']:,} images, seed {row['seed']}"
+
+    def work(self, config: RelationalGamesConfig) -> float:
+        data = config.data
+        evaluated = data.n_val + data.n_test + 2 * data.n_heldout
+        return config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
+
+    def timing_problem(self, config: RelationalGamesConfig) -> Problem:
+        size = config.loop.batch_size
+        images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
+        model = build_model(config.model, 2, seed=0)
+        return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
+
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[tuple[float, float]]:
+        return published_curve(measure, panel, curve)
+
+    def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
+        return {"baselines.png": lambda rows, path: draw_baselines(self, rows, path)}
+
+    def shipped(self) -> Mapping[str, Any]:
+        return shipped_games()
+
+    def draw_sheet(self, options: SheetOptions) -> None:
+        contact_sheet(
+            Path(options.out),
+            tasks=options.tasks,
+            objects=options.objects,
+            per_class=options.per_class,
+            seed=options.seed,
+        )

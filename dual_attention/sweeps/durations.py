@@ -1,0 +1,68 @@
+"""Durations of the cells of a grid: from cells already run, or from a few timed steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import torch
+
+from .._files import read_json
+from ..training.experiment import AnyExperiment
+from ..training.optim import build_optimizer
+from .grid import Cell, GridConfig, GridFolder
+
+EVALUATION_SHARE = 1 / 3
+"""Cost of an evaluated example as a share of a trained one's: the forward pass only."""
+
+
+def timed_rate(experiment: AnyExperiment, config: Any, steps: int = 3) -> float:
+    """Seconds for each example of training, from a few steps with the present number of threads."""
+    problem = experiment.timing_problem(config)
+    optimizer = build_optimizer(problem.model, config.optim)
+    batch = problem.train.batch(torch.arange(min(config.loop.batch_size, len(problem.train))))
+    durations = []
+    for _ in range(steps):
+        started = time.perf_counter()
+        loss, _ = problem.loss(problem.model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        durations.append(time.perf_counter() - started)
+    return min(durations) / len(batch[0])
+
+
+def rates(folder: GridFolder, grid: GridConfig, todo: Sequence[Cell]) -> dict[str, float]:
+    """Seconds for each example of work, by curve: the median of finished cells, else timed on one thread."""
+    experiment = folder.experiment
+    axis = curve_axis(experiment)
+    measured: dict[str, list[float]] = {}
+    for path in folder.cells.glob("*.json"):
+        result: dict[str, Any] = read_json(path)
+        cell = Cell.of(experiment.axes, result, result["seed"])
+        measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
+    found = {curve: median(values) for curve, values in measured.items()}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for cell in todo:
+            if cell[axis] not in found:
+                found[cell[axis]] = timed_rate(experiment, grid.config(cell))
+    finally:
+        torch.set_num_threads(threads)
+    return found
+
+
+def curve_axis(experiment: AnyExperiment) -> str:
+    """Name of the axis whose values are the curves of a figure."""
+    return experiment.axes[-2].name
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds in words: 42 s, 3 min, 2 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,140 @@
+"""The grid of a sweep: which runs there are, which are done, and the numbers of each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from .._files import read_json, write_atomically
+from ..training.config_io import commented_yaml, read_config
+from ..training.configs import MachineConfig, OutputConfig, check
+from ..training.experiment import AnyExperiment, Axis, RunConfig
+from ..training.metrics import Row
+from .results import to_csv
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid: the values of its axes, in their order, and its seed."""
+
+    values: tuple[tuple[str, Any], ...]
+    seed: int
+    name: str
+    """Name of the cell's file, without its ending."""
+
+    @classmethod
+    def of(cls, axes: Sequence[Axis], values: Mapping[str, Any], seed: int) -> Cell:
+        """The cell with these values of ``axes``."""
+        pairs = tuple((axis.name, values[axis.name]) for axis in axes)
+        name = "__".join([*(f"{axis.prefix}{values[axis.name]}" for axis in axes), f"seed{seed}"])
+        return cls(pairs, seed, name)
+
+    def __getitem__(self, axis: str) -> Any:
+        return dict(self.values)[axis]
+
+
+@dataclass(frozen=True)
+class GridConfig(ABC):
+    """A sweep: every point of a grid, from several seeds. An experiment's own adds the values of its axes."""
+
+    out: str = "runs/sweep"
+    """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
+    longer list extends a finished one."""
+    seeds: int = 1
+    """Trials of each point; their seeds are first_seed, first_seed + 1 and so on."""
+    first_seed: int = 0
+    """Seed of the first trial."""
+    workers: int | None = None
+    """Processes that train at the same time, one CPU thread each; null takes one for each core."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Device of every worker."""
+    keep_weights: bool = False
+    """Keep the final weights of every cell beside its result."""
+
+    settings: ClassVar[tuple[str, ...]] = ()
+    """Keys, beside device, that must be equal for cells in one folder."""
+
+    def __post_init__(self) -> None:
+        check(self.seeds >= 1, "seeds", "an integer of at least 1", self.seeds)
+        check(self.workers is None or self.workers >= 1, "workers", "an integer of at least 1 or null", self.workers)
+
+    @abstractmethod
+    def points(self) -> list[dict[str, Any]]:
+        """The points of one trial, each with a value for every axis of the experiment."""
+
+    @abstractmethod
+    def run_config(self, cell: Cell) -> RunConfig:
+        """The configuration of a cell's run; its machine and output are set by :meth:`config`."""
+
+    def config(self, cell: Cell) -> Any:
+        """The complete configuration of a cell's run."""
+        config: Any = self.run_config(cell)
+        machine: MachineConfig = replace(config.machine, device=self.device, threads=1)
+        return replace(config, machine=machine, output=OutputConfig(name=cell.name, tensorboard=False, progress=False))
+
+
+def cells(experiment: AnyExperiment, grid: GridConfig) -> list[Cell]:
+    """All cells, one trial of everything before the next trial: an unfinished grid is a complete smaller one."""
+    points = grid.points()
+    seeds = range(grid.first_seed, grid.first_seed + grid.seeds)
+    return [Cell.of(experiment.axes, point, seed) for seed in seeds for point in points]
+
+
+class GridFolder:
+    """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv``, ``comparison.md`` and ``figures/``."""
+
+    def __init__(self, experiment: AnyExperiment, path: str | Path) -> None:
+        self.experiment = experiment
+        self.path = Path(path)
+        self.config = self.path / "grid.yaml"
+        self.results = self.path / "results.csv"
+        self.comparison = self.path / "comparison.md"
+        self.cells = self.path / "cells"
+        self.figures = self.path / "figures"
+
+    def open(self, grid: GridConfig) -> None:
+        """Make the folder, or check that the cells in it were run with the same settings.
+
+        Raises:
+            ValueError: if they were run with other settings.
+            FileExistsError: if there is something else at the path.
+        """
+        if self.config.exists():
+            old = read_config(type(grid), self.config)
+            for name in (*grid.settings, "device"):
+                if getattr(old, name) != getattr(grid, name):
+                    raise ValueError(
+                        f"{name}: {self.path} holds cells run with {getattr(old, name)}, got "
+                        f"{getattr(grid, name)}; give another --out or the same settings"
+                    )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise FileExistsError(f"{self.path}: there already and no folder of a grid; give another --out")
+        self.cells.mkdir(parents=True, exist_ok=True)
+        self.figures.mkdir(exist_ok=True)
+        write_atomically(self.config, commented_yaml(replace(grid, out=str(self.path))))
+
+    def path_of(self, cell: Cell) -> Path:
+        """File of a cell's result."""
+        return self.cells / f"{cell.name}.json"
+
+    def weights_of(self, cell: Cell) -> Path:
+        """File of a cell's final weights, if they are kept."""
+        return self.cells / f"{cell.name}.safetensors"
+
+    def done(self, cell: Cell) -> bool:
+        """Whether the cell has been run."""
+        return self.path_of(cell).exists()
+
+    def rows(self) -> list[Row]:
+        """Results of all cells in the folder, whichever grid asked for them."""
+        return [self.experiment.row(read_json(path)) for path in sorted(self.cells.glob("*.json"))]
+
+    def write_results(self) -> list[Row]:
+        """Write ``results.csv`` from the cells; returns its rows."""
+        rows = self.rows()
+        if rows:
+            write_atomically(self.results, to_csv(rows))
+        return rows

@@ -1,0 +1,177 @@
+"""Running a grid: skip what is done, train the rest in parallel, write the tables and figures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .._extras import require
+from .._files import write_atomically
+from ..training.experiment import AnyExperiment
+from ..training.interrupt import Interrupted, StopOnSignal
+from .comparison import comparison_text
+from .durations import curve_axis, duration_text, rates
+from .grid import Cell, GridConfig, GridFolder, cells
+from .report import draw_figures
+from .workers import run_cells
+
+
+def reproduce(experiment: AnyExperiment, grid: GridConfig, *, dry_run: bool = False, quiet: bool = False) -> GridFolder:
+    """Run all cells of ``grid`` that are not done and draw the figures; with ``dry_run`` only list them.
+
+    Raises:
+        ValueError, FileExistsError: if the folder holds something else.
+        Interrupted: on Ctrl-C, after the table and figures of the finished cells have been written.
+    """
+    folder = GridFolder(experiment, grid.out)
+    every = cells(experiment, grid)
+    if dry_run:
+        list_cells(every, grid, folder)
+        return folder
+    folder.open(grid)
+    todo = [cell for cell in every if not folder.done(cell)]
+    workers = min(worker_count(grid), max(1, len(todo)))
+    if not quiet:
+        done = len(every) - len(todo)
+        print(f"{folder.path}: {len(every)} cells, {done} done, {len(todo)} to run on {workers} processes", flush=True)
+    with StopOnSignal() as stop:
+        try:
+            with GridProgress(experiment, every, todo, grid, quiet=quiet) as progress:
+                for cell, seconds in run_cells(todo, grid, folder, workers, stop):
+                    folder.write_results()
+                    progress.done(cell, seconds)
+        finally:
+            rows = folder.write_results()
+            if rows:
+                draw_figures(experiment, rows, folder.figures)
+                write_atomically(folder.comparison, comparison_text(experiment, rows))
+        if stop() and not all(folder.done(cell) for cell in every):
+            raise Interrupted
+    return folder
+
+
+def worker_count(grid: GridConfig) -> int:
+    """Processes that train at the same time."""
+    return grid.workers or os.cpu_count() or 1
+
+
+def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> None:
+    """Print the cells, what is done of them, and the time that the rest will take."""
+    experiment = folder.experiment
+    todo = [cell for cell in every if not folder.done(cell)]
+    rate_of, curve = rates(folder, grid, todo), curve_axis(experiment)
+    seconds = {cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) for cell in todo}
+    *groups, last = (axis.name for axis in experiment.axes)
+    panels = groups[:-1]
+    sizes: dict[str, list[Any]] = {}
+    for cell in every:
+        sizes.setdefault(" ".join(str(cell[name]) for name in panels), []).append(cell[last])
+    print(f"{folder.path}: {grid.seeds} trials of each point; {experiment.axes[-1].plural}:")
+    for panel, values in sizes.items():
+        print(f"  {panel:{max(map(len, sizes))}}  {', '.join(f'{value:,}' for value in dict.fromkeys(values))}")
+    require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
+    total = sum(seconds.values())
+    workers = worker_count(grid)
+    print(
+        f"{len(every)} cells, {len(every) - len(todo)} done, {len(todo)} to run: about {duration_text(total)} of one "
+        f"core, {duration_text(total / workers)} with {workers} processes.\nNothing was run (--dry_run)."
+    )
+
+
+def table_of_cells(every: Sequence[Cell], seconds: dict[Cell, float], groups: Sequence[str]) -> Any:
+    """A rich table with a line for each combination of the axes ``groups``.
+
+    Args:
+        seconds: of the cells that are still to run.
+    """
+    table = require("rich.table", extra="train").Table()
+    for column in groups:
+        table.add_column(column, no_wrap=True)
+    for column in ("cells", "done", "core time left"):
+        table.add_column(column, justify="right", no_wrap=True)
+    found: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in every:
+        found.setdefault(tuple(cell[name] for name in groups), []).append(cell)
+    order = list(found)
+    for number, key in enumerate(order):
+        left = [cell for cell in found[key] if cell in seconds]
+        first = number == 0 or order[number - 1][:-1] != key[:-1]
+        final = number == len(order) - 1 or order[number + 1][:-1] != key[:-1]
+        table.add_row(
+            *(key[:-1] if first else [""] * (len(key) - 1)),
+            key[-1],
+            str(len(found[key])),
+            str(len(found[key]) - len(left)),
+            duration_text(sum(seconds[cell] for cell in left)),
+            end_section=final,
+        )
+    return table
+
+
+class GridProgress:
+    """Cells done and time left: a bar on a terminal, one line a cell elsewhere."""
+
+    def __init__(
+        self,
+        experiment: AnyExperiment,
+        every: Sequence[Cell],
+        todo: Sequence[Cell],
+        grid: GridConfig,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self._experiment, self._grid, self._quiet = experiment, grid, quiet
+        self._task: Any = None
+        self._cells, self._finished = len(every), len(every) - len(todo)
+        self._total = self._work(*todo)
+        self._bar: Any = None
+        if not quiet and sys.stdout.isatty():
+            rich = require("rich.progress", extra="train")
+            self._bar = rich.Progress(
+                rich.TextColumn("[bold]cells[/] {task.fields[cells]}"),
+                rich.BarColumn(),
+                rich.TimeElapsedColumn(),
+                rich.TextColumn("left"),
+                rich.TimeRemainingColumn(),
+                rich.TextColumn("{task.fields[last]}"),
+                speed_estimate_period=3600,
+            )
+            self._task = self._bar.add_task("", total=self._total, cells=self._count(), last="")
+
+    def _work(self, *cells: Cell) -> float:
+        return sum(self._experiment.work(self._grid.config(cell)) for cell in cells)
+
+    def _count(self) -> str:
+        return f"{self._finished}/{self._cells}"
+
+    def __enter__(self) -> GridProgress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def extend(self, more: Sequence[Cell]) -> None:
+        """Add cells that are going to be run."""
+        self._cells += len(more)
+        self._total += self._work(*more)
+        if self._bar is not None:
+            self._bar.update(self._task, total=self._total, cells=self._count())
+
+    def done(self, cell: Cell, seconds: float, line: str = "") -> None:
+        """Count one more cell; a ``line`` about it stays on the screen."""
+        self._finished += 1
+        axes = zip(self._experiment.axes, cell.values, strict=True)
+        words = [f"{axis.prefix}={value}" if axis.prefix else str(value) for axis, (_, value) in axes]
+        text = f"{' '.join(words)} seed {cell.seed} ({seconds:.0f} s)"
+        if self._bar is not None:
+            if line:
+                self._bar.console.print(line, highlight=False)
+            last = "" if line else text
+            self._bar.update(self._task, advance=self._work(cell), cells=self._count(), last=last)
+        elif not self._quiet:
+            print(line or f"{self._count()}  {text}", flush=True)

@@ -1,0 +1,89 @@
+"""The grid of small language models: its cells, its table and its figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dual_attention.cli.main import main
+from dual_attention.experiments.language.experiment import LanguageModelling
+from dual_attention.experiments.language.grid import LanguageGrid
+from dual_attention.experiments.language.model_keys import model_preset
+from dual_attention.sweeps.durations import timed_rate
+from dual_attention.sweeps.grid import cells
+from dual_attention.sweeps.results import to_csv
+from dual_attention.sweeps.workers import run_cell
+from dual_attention.training.experiment import count_parameters
+
+from .conftest import MODEL
+
+LANGUAGE = LanguageModelling()
+
+
+def test_cells_are_runs_of_every_length():
+    grid = LanguageGrid(seeds=2, first_seed=3)
+    every = cells(LANGUAGE, grid)
+    assert len(every) == len({cell.name for cell in every}) == 12
+    assert every[0].name == "DAT-tiny__steps100__seed3"
+    config = grid.config(every[-1])
+    assert (config.seed, config.model, config.loop.steps) == (4, model_preset("T-tiny"), 400)
+    assert (config.loop.eval_every, config.machine.threads, config.output.progress) == (0, 1, False)
+    assert LANGUAGE.identity(config) == {"model": "T-tiny", "steps": 400}
+    assert LANGUAGE.work(config) == pytest.approx(400 * 16 + 32768 / 256 / 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": ("nobody",)}, "models: expected names among .*, got 'nobody'"),
+        ({"models": ()}, "models: expected a list that is not empty"),
+        ({"steps": (0,)}, "steps: expected integers of at least 1"),
+        ({"seeds": 0}, "seeds: expected an integer of at least 1, got 0"),
+    ],
+)
+def test_impossible_grids(changes, message):
+    with pytest.raises(ValueError, match=message):
+        LanguageGrid(**changes)
+
+
+def test_a_cell_gives_a_row(config, tmp_path):
+    (tmp_path / "grid" / "cells").mkdir(parents=True)
+    path = tmp_path / "grid" / "cells" / "tiny__steps7__seed0.json"
+    assert run_cell(LANGUAGE, config, path, cache=tmp_path) > 0
+    assert main(["plot", "language", str(tmp_path / "grid"), "--out", str(tmp_path / "out")]) == 0
+    head, row = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert head == "model,steps,seed,parameters,tokens,perplexity,loss,bits_per_byte,seconds"
+    assert row.startswith("tiny,7,0,")
+
+
+def test_a_table_and_a_figure_without_published_numbers(tmp_path, capsys):
+    rows = [
+        {"model": model, "steps": steps, "seed": seed, "perplexity": 20.0 + seed - steps / 100}
+        for model in ("T-tiny", "DAT-tiny")
+        for steps in (100, 200)
+        for seed in (0, 1)
+    ]
+    (tmp_path / "results.csv").write_text(to_csv(rows))
+    assert main(["plot", "language", str(tmp_path / "results.csv"), "--out", str(tmp_path / "out")]) == 0
+    names = [line.rpartition("/")[2] for line in capsys.readouterr().out.split()]
+    assert names == ["results.csv", "comparison.md", "perplexity.png"]
+    lines = (tmp_path / "out" / "comparison.md").read_text().splitlines()
+    assert lines[:3] == [
+        "# Measured",
+        "",
+        "Perplexity of the validation text after the last step: mean ± standard error of 2 trials.",
+    ]
+    head = lines.index("| model | 100 | 200 |")
+    assert sorted(lines[head + 2 : head + 4]) == [
+        "| DAT-tiny | 19.5 ± 0.5 | 18.5 ± 0.5 |",
+        "| T-tiny | 19.5 ± 0.5 | 18.5 ± 0.5 |",
+    ]
+
+
+def test_steps_are_timed_and_models_made_without_the_text(config, tmp_path):
+    config = replace(config, data=replace(config.data, path=str(tmp_path / "nowhere")))
+    assert 0 < timed_rate(LANGUAGE, config, steps=1) < 10
+    model = LANGUAGE.empty_model(config)
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+    assert count_parameters(model) == count_parameters(MODEL.language_config(257).build("meta"))
