@@ -12,11 +12,12 @@ from typing import Any, NoReturn, get_args
 from torch import nn
 
 from .._extras import require
-from .estimation import DTYPES, estimate
+from .estimation import estimate
 from .models import Builder, from_mapping, language_presets
-from .registry import Device, Implementation
-from .report import count, duration, flops, rows
-from .result import Estimate
+from .result import Device, Estimate
+from .tracing import Implementation
+from .units import DTYPES, count, duration, flops, rows
+
 
 
 @dataclass(frozen=True)

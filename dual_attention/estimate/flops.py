@@ -11,39 +11,16 @@ symbols.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from typing import NamedTuple
 
 from ..functional import MaskPattern
 
 
-@dataclass(frozen=True)
-class Flops:
-    """Floating-point operations.
+class Flops(NamedTuple):
+    """Floating-point operations of both passes, as they are run: with what the backward pass computes again."""
 
-    Attributes:
-        forward, backward: as they are run, with what is computed again in the backward pass. Fused attention counts
-            all pairs, masked ones too, as PyTorch's counter does.
-        least: of the forward pass if no masked pair were computed and the cheaper exact form of relational attention
-            were taken. A backward pass that computes nothing again has twice as many.
-    """
-
-    forward: int = 0
-    backward: int = 0
-    least: int = 0
-
-    def __add__(self, other: Flops) -> Flops:
-        return Flops(self.forward + other.forward, self.backward + other.backward, self.least + other.least)
-
-    def with_least(self, least: int) -> Flops:
-        """The same with another least count."""
-        return Flops(self.forward, self.backward, least)
-
-
-def product(*sizes: int, gradients: int = 2) -> Flops:
-    """A product of matrices: ``2 * rows * inner * columns * batch`` forward, as many for each factor's gradient."""
-    forward = 2 * prod(sizes)
-    return Flops(forward, gradients * forward, forward)
+    forward: int
+    backward: int
 
 
 def pairs(n: int, m: int, *, causal: bool = False, window: int | None = None) -> int:
@@ -74,9 +51,7 @@ def fused_attention(batch: int, heads: int, n_pairs: int, key_width: int, value_
     Math: forward 2 B H pairs (D + d_h);  backward 2 B H pairs (3 D + 2 d_h)
     """
     one = 2 * batch * heads * n_pairs
-    return Flops(
-        one * (key_width + value_width), one * (3 * key_width + 2 * value_width), one * (key_width + value_width)
-    )
+    return Flops(one * (key_width + value_width), one * (3 * key_width + 2 * value_width))
 
 
 def linear_form(
@@ -112,7 +87,7 @@ def linear_form(
         again, once = heads * relations * p, 0
     forward = 2 * batch * (n_pairs * (scores + again + once) + symbols)
     backward = 2 * batch * (n_pairs * (3 * scores + 3 * again + 2 * once) + 2 * symbols)
-    return Flops(forward, backward, forward)
+    return Flops(forward, backward)
 
 
 def fused_form(
@@ -129,7 +104,7 @@ def fused_form(
     one, keys = 2 * batch * heads, relations * p
     forward = one * (n_pairs * (key_width + keys) + symbol_pairs * head_width)
     backward = one * (n_pairs * (5 * key_width + 4 * keys) + symbol_pairs * 3 * head_width)
-    return Flops(forward, backward, forward)
+    return Flops(forward, backward)
 
 
 def least_relational(
