@@ -154,21 +154,28 @@ def _parts(seen: Trace) -> Iterator[Part]:
     for part, nbytes in ((CHECKPOINTS, seen.kept.otherwise), (RECOMPUTED, meter.recomputed)):
         if nbytes:
             kept[part] = kept.get(part, 0) + nbytes
-    for name in dict.fromkeys((*meter.parts, *seen.parameters, *meter.forward, *kept)):
-        flops = [counts.get(name, 0) for counts in (meter.forward, meter.backward, meter.least)]
-        part = Part(name, *seen.parameters.get(name, (0, 0)), *flops, kept.get(name, 0))
-        if part.parameters or part.forward_flops or part.activation_bytes:
+    for name in dict.fromkeys((*meter.parts, *seen.parameters, *meter.forward, *meter.backward, *kept)):
+        part = Part(
+            name,
+            *seen.parameters.get(name, (0, 0)),
+            meter.forward.get(name, 0),
+            meter.backward.get(name, 0),
+            meter.least.get(name, 0),
+            kept.get(name, 0),
+        )
+        if part.parameters or part.forward_flops or part.backward_flops or part.activation_bytes:
             yield part
 
 
 def _caches(model: nn.Module, call: Example) -> tuple[tuple[tuple[int, int | None], ...], int]:
     """What decoding keeps of an example: for each layer numbers of a token and a window, and numbers of the context."""
     is_causal = call.kwargs.get("is_causal", getattr(model, "is_causal", getattr(model, "causal", True)))
-    if not is_causal or not hasattr(model, "new_cache"):
+    new_cache = getattr(model, "new_cache", None)
+    if new_cache is None or not is_causal:
         return (), 0
     cached: list[tuple[int, int | None]] = []
     of_context = 0
-    caches: list[Any] = [model.new_cache()]
+    caches: list[Any] = [new_cache()]
     while caches:
         cache = caches.pop(0)
         if isinstance(cache, CacheGroup):

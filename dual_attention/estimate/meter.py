@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._autograd import _get_sequence_nr
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
@@ -24,8 +26,8 @@ from . import least
 from .counter import counter_formulas
 from .parts import BETWEEN, CHECKPOINTS, LOSS, attends_to_context, headings
 
-MOST_EXAMPLES = 64
-"""Examples for which the inside of a custom operation is followed; its workspace hardly depends on more."""
+MOST_PAIRS = 2**20
+"""Pairs of as many examples as the inside of a custom operation is followed for; more are taken in turn anyway."""
 
 OPAQUE = ("linear_relational_attention", "linear_relational_attention_backward")
 """Custom operations of the library whose implementation is followed, since they build tensors on the way."""
@@ -162,15 +164,17 @@ class Meter(TorchDispatchMode):
         if not self.is_backward:
             self.least[frame.part] += least.own_work(module, args, kwargs, frame.least)
 
-    def _mark(self) -> None:
-        """Note that nodes of the graph from here on are made in another part."""
+    def _mark(self, made: int = 0) -> None:
+        """Note that nodes of the graph from here on, and the last ``made``, belong to another part."""
         if not self.is_backward:
-            self.made_from.append(torch.autograd._get_sequence_nr())
+            self.made_from.append(_get_sequence_nr() - made)
             self.made_in.append(self.part)
 
     # ---- operations
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.prim.device.default:  # half of all calls
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
         if self.is_inside and func is torch.ops.aten._local_scalar_dense.default:
             return 0  # the seed of a dropout mask
@@ -189,8 +193,8 @@ class Meter(TorchDispatchMode):
             return
         number = formula(*args, **kwargs, out_val=out)
         if self.own_products is not None and len(self.frames) == 1 and not self.is_backward:
-            self.frames[0].part = self.own_products
-            self._mark()
+            self.frames[0].part, self.own_products = self.own_products, None
+            self._mark(made=1)  # the node of this very operation is there already
         part = self.part
         if self.is_backward:
             self.backward[part] += number
@@ -202,18 +206,25 @@ class Meter(TorchDispatchMode):
             self.frames[-1].least += needed
 
     def _run_inside(self, func: Any, args: tuple[Any, ...]) -> Any:
-        """Results of a custom operation; its implementation is followed once for each signature."""
+        """Results of a custom operation, beside what its implementation builds; followed once for each signature."""
         key = func, *(_signature(arg) for arg in args)
         if key not in self.within:
-            batch = next(arg for arg in args if isinstance(arg, Tensor)).shape[0]
-            peak, live = self.peak, self.live
-            self.is_inside, self.peak = True, live
-            with self:
-                _implementation(func)(*(_narrowed(arg, batch) for arg in args))
-            self.is_inside, self.within[key] = False, self.peak - live
-            self.peak = peak
-        self.peak = max(self.peak, self.live + self.within[key])
-        return func(*args)
+            self.within[key] = self._workspace(func, args)
+        out = func(*args)
+        self.peak = max(self.peak, self.live + sum(_new_bytes(out)) + self.within[key])
+        return out
+
+    def _workspace(self, func: Any, args: tuple[Any, ...]) -> int:
+        """Most bytes that the implementation of an operation has alive beside its results, for some examples."""
+        first = next(arg for arg in args if isinstance(arg, Tensor) and arg.dim() == 4)
+        batch, _, n, _ = first.shape
+        examples = max(1, MOST_PAIRS // (n * n))
+        peak, live = self.peak, self.live
+        self.is_inside, self.peak = True, live
+        with self:
+            results = _implementation(func)(*(_narrowed(arg, batch, examples) for arg in args))
+        self.is_inside, peak, self.peak = False, self.peak, peak
+        return max(0, peak - live - sum(_new_bytes(results)))
 
     # ---- memory
 
@@ -288,8 +299,11 @@ def _signature(value: Any) -> Any:
     return (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else value
 
 
-def _narrowed(value: Any, batch: int) -> Any:
-    """The first examples of a tensor with so many; anything else as it is."""
-    if isinstance(value, Tensor) and value.shape[:1] == (batch,):
-        return value[:MOST_EXAMPLES]
-    return value
+def _narrowed(value: Any, batch: int, examples: int) -> Any:
+    """The first examples of a tensor of a batch; anything else as it is."""
+    return value[:examples] if isinstance(value, Tensor) and value.shape[:1] == (batch,) else value
+
+
+def _new_bytes(results: Any) -> list[int]:
+    """Bytes of each of an operation's results."""
+    return [tensor.untyped_storage().nbytes() for tensor in tree_leaves(results) if isinstance(tensor, Tensor)]

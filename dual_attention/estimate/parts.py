@@ -95,10 +95,10 @@ def heading(module: nn.Module, name: str) -> str:
 
 
 def _is_container(module: nn.Module) -> bool:
-    """Whether a module only passes tensors between its submodules, as models and blocks of the library do."""
+    """Whether a module multiplies no matrices itself: blocks and models of the library, PyTorch's activations."""
     place = type(module).__module__
-    if isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
-        return True
+    if place.startswith("torch.nn."):
+        return not module._parameters
     return place.startswith("dual_attention.") and not place.startswith("dual_attention.mechanisms.")
 
 

@@ -1,4 +1,4 @@
-"""Runs of a module on fake tensors: nothing is computed and no memory is taken, however large the model or the batch."""
+"""Runs of a module on fake tensors: no computation and no memory, however large the model or the batch."""
 
 from __future__ import annotations
 
