@@ -1,8 +1,6 @@
-"""Arithmetic of matrix products, in closed form.
+"""Arithmetic of attention, in closed form: of the library's own operations, and the least that would do.
 
-Counted are matrix products alone, a multiply-add as two operations, as ``torch.utils.flop_counter`` does. Elementwise
-work (norms, softmax, activations, rotary embedding, dropout, residual sums), look-ups in tables and the optimiser's
-step are left out; they cost time in memory traffic, not in arithmetic.
+Only matrix products are counted, a multiply-add as two operations, as ``torch.utils.flop_counter`` does.
 
 Symbols: B batch, N receivers, M senders, H heads, G key/value heads, D width of an attention query or key, d_h width
 of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library of relative
@@ -107,6 +105,23 @@ def fused_form(
     return Flops(forward, backward)
 
 
+class RelationProducts(NamedTuple):
+    """Multiply-adds for a pair of receiver and sender in the two exact forms of attended relations.
+
+    Attributes:
+        linear: relation keys under the weights of each head, ``H R p``.
+        dense: relations built once for all heads, ``R p + H R``.
+    """
+
+    linear: int
+    dense: int
+
+
+def relation_products(heads: int, relations: int, p: int) -> RelationProducts:
+    """Both exact forms; the least arithmetic is that of the cheaper one."""
+    return RelationProducts(heads * relations * p, relations * p + heads * relations)
+
+
 def least_relational(
     batch: int, heads: int, n_pairs: int, symbol_pairs: int, key_width: int, head_width: int, relations: int, p: int
 ) -> int:
@@ -115,4 +130,4 @@ def least_relational(
     Math: 2 B (H (pairs D + symbol_pairs d_h) + pairs min(H R p, R p + H R))
     """
     shared = heads * (n_pairs * key_width + symbol_pairs * head_width)
-    return 2 * batch * (shared + n_pairs * min(heads * relations * p, relations * p + heads * relations))
+    return 2 * batch * (shared + n_pairs * min(relation_products(heads, relations, p)))

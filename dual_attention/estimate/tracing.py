@@ -80,7 +80,8 @@ def fake_copy(model: nn.Module, dtype: torch.dtype, device: str, *, training: bo
     model = getattr(model, "_orig_mod", model)  # compiled
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
-        like = torch.empty_strided(parameter.shape, parameter.stride(), dtype=dtype, device=device)
+        kind = dtype if parameter.is_floating_point() else parameter.dtype
+        like = torch.empty_strided(parameter.shape, parameter.stride(), dtype=kind, device=device)
         memo[id(parameter)] = nn.Parameter(like, requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = torch.empty_strided(buffer.shape, buffer.stride(), dtype=buffer.dtype, device=device)

@@ -25,7 +25,7 @@ from dual_attention import (
 from dual_attention.baselines import ESBN, CoRelNet, PrediNet
 from dual_attention.estimate import estimate
 from dual_attention.functional import rotary_tables
-from dual_attention.mechanisms import Dot, GeneralAttention, MultiHeadAttention
+from dual_attention.mechanisms import Dot, GeneralAttention, MultiHead
 from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.estimate.measuring import measure, summed
 
@@ -128,9 +128,9 @@ def test_relational_symbolic_attention(batch, n, count, reach, causal, normalise
     [
         lambda: FeedForwardBlock(WIDTH, 20, "swiglu", True),
         lambda: GeneralAttention(Dot()),
-        lambda: MultiHeadAttention(GeneralAttention(Dot()), WIDTH, 4),
-        lambda: CoRelNet(6, WIDTH),
-        lambda: PrediNet(WIDTH, 3, 4, 5),
+        lambda: MultiHead(GeneralAttention(Dot()), WIDTH, 4),
+        lambda: CoRelNet(WIDTH, 6),
+        lambda: PrediNet(WIDTH, 6, 4, 5),
         lambda: ESBN(WIDTH, 8, 12),
         lambda: nn.TransformerEncoderLayer(WIDTH, 4, 20, batch_first=True),
         lambda: nn.Sequential(nn.Conv1d(6, 6, 3), nn.GELU()),
