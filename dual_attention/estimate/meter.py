@@ -151,7 +151,7 @@ class Meter(TorchDispatchMode):
         return self.made_in[max(0, bisect_right(self.made_from, node._sequence_nr()) - 1)]
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.is_block = True
+        self.is_block = self.is_backward
         if self.part_of[id(module)] == "self-attention" and attends_to_context(module, args, kwargs):
             self.part_of.update({id(inner): "cross-attention" for inner in module.modules()})
         self.frames.append(Frame(self.part_of[id(module)]))
@@ -275,11 +275,11 @@ class Meter(TorchDispatchMode):
         """Note what computing a checkpointed block again leaves alive; modules run then, or gradients are enabled."""
         if self.frames or torch.is_grad_enabled():
             if self.before_recomputing is None:
-                self.before_recomputing, self.is_block = self.live, False
+                self.before_recomputing = self.live
         elif self.before_recomputing is not None:
             if self.is_block:
                 self.recomputed = max(self.recomputed, self.live - self.before_recomputing)
-            self.before_recomputing = None
+            self.before_recomputing, self.is_block = None, False
 
 
 def _key(tensor: Tensor) -> int:
