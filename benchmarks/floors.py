@@ -209,7 +209,7 @@ def layer(work: Work, form: Form) -> Count:
 
 
 def operation(work: Work, form: Form) -> Count:
-    """The operation alone, with W_r."""
+    """Only the operation, with W_r."""
     batch, heads, n, width = work.inputs["q"].shape
     m, relations, p = work.inputs["w"].shape[1:]
     s = Sequence(batch, n, m, work.kwargs["causal"], form)

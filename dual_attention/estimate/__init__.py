@@ -1,4 +1,4 @@
-"""What a model costs: parameters, arithmetic, activation and cache memory, time, without running it.
+"""Costs of a model: parameters, arithmetic, activation and cache memory, time, without computing anything.
 
 :func:`estimate` runs a copy of any module on fake tensors, which have shapes, dtypes and lifetimes and nothing else,
 and measures what would happen. Arithmetic is that of matrix products (a multiply-add is two operations), as PyTorch's

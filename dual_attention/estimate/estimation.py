@@ -1,4 +1,4 @@
-"""What a model costs: parameters, arithmetic, memory and time, measured by running it on fake tensors."""
+"""Costs of a model, measured by running it on fake tensors."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _parts(seen: Trace) -> Iterator[Part]:
 
 
 def _caches(model: nn.Module, call: Example) -> tuple[tuple[tuple[int, int | None], ...], int]:
-    """What decoding keeps of an example: for each layer numbers of a token and a window, and numbers of the context."""
+    """Numbers that decoding keeps of an example: for each layer those of a token and a window; and of the context."""
     is_causal = call.kwargs.get("is_causal", getattr(model, "is_causal", getattr(model, "causal", True)))
     new_cache = getattr(model, "new_cache", None)
     if new_cache is None or not is_causal:

@@ -206,7 +206,7 @@ class Meter(TorchDispatchMode):
             self.frames[-1].least += needed
 
     def _run_inside(self, func: Any, args: tuple[Any, ...]) -> Any:
-        """Results of a custom operation, beside what its implementation builds; followed once for each signature."""
+        """Results of a custom operation, whose implementation is followed once for each signature."""
         key = func, *(_signature(arg) for arg in args)
         if key not in self.within:
             self.within[key] = self._workspace(func, args)
@@ -215,7 +215,7 @@ class Meter(TorchDispatchMode):
         return out
 
     def _workspace(self, func: Any, args: tuple[Any, ...]) -> int:
-        """Most bytes that the implementation of an operation has alive beside its results, for some examples."""
+        """Most bytes that the implementation of an operation has alive besides its results, for some examples."""
         first = next(arg for arg in args if isinstance(arg, Tensor) and arg.dim() == 4)
         batch, _, n, _ = first.shape
         examples = max(1, MOST_PAIRS // (n * n))

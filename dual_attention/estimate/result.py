@@ -51,9 +51,9 @@ class Estimate:
         parts: figures by part.
         parameter_tensors: number of tensors that learn.
         cast_bytes: copies of the parameters in ``dtype``, under autocast.
-        transient_bytes: what a training step needs at its worst moment beside parameters, gradients, optimiser state
-            and what is kept for the backward pass. An approximation.
-        inference_bytes: activations at the worst moment of a forward pass without gradients. An approximation.
+        transient_bytes: what a training step needs at its worst moment besides parameters, gradients, optimiser state
+            and what is kept for the backward pass.
+        inference_bytes: activations at the worst moment of a forward pass without gradients.
         cached: what decoding keeps of an example, for each layer: numbers a token, and a window or None.
         context_cached: numbers kept of each token of the context, all layers together.
         traced_on: the device whose kernels were traced.
@@ -99,7 +99,7 @@ class Estimate:
 
     @property
     def non_embedding_parameters(self) -> int:
-        """Parameters beside the embeddings of tokens, patches and positions; a tied output matrix is an embedding."""
+        """Parameters without the embeddings of tokens, patches and positions; a tied output matrix is an embedding."""
         return self.parameters - sum(part.parameters for part in self.parts if part.name == "embeddings")
 
     @property
@@ -176,7 +176,7 @@ class Estimate:
         return held * (self.batch if batch is None else batch) * self.dtype.itemsize
 
     def time(self, rate: float, utilisation: float = 1.0, *, tokens: float | None = None, devices: int = 1) -> float:
-        """Seconds, if arithmetic alone took time.
+        """Seconds, if only arithmetic took time.
 
         Args:
             rate: operations a second of one device, for instance ``990e12``.

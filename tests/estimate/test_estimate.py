@@ -1,4 +1,4 @@
-"""What an estimate says beside its counts, what it refuses, and that it leaves the model alone."""
+"""Reports and errors of estimates, any module as input, and that the model is left as it was."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_what_is_no_model():
         estimate(3)
 
 
-def test_a_block_alone():
+def test_a_block():
     block = EncoderBlock(16, 2, None, 0.0, "relu", True)
     found = estimate(block, inputs=(torch.randn(3, 7, 16),), name="a block")
     assert (found.model, found.batch, found.length) == ("a block", 3, 7)

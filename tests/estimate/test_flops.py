@@ -82,7 +82,7 @@ def test_the_operation_counts_as_its_products(monkeypatch, causal: bool, window:
     relative = isinstance(symbols, RelativeSymbols)
     tensors = (q, k, u, w, symbols.library if relative else symbols, symbols.index if relative else None)
     numbers = (*[None] * 6, causal, window, 0, 1.0, 1.0, 0.0, linear.BLOCK)
-    # The counter knows baddbmm alone.
+    # The counter knows only baddbmm.
     within = {torch.ops.aten.baddbmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * a[2] * b[2]}
     with FlopCounterMode(display=False, custom_mapping=within) as plain, torch.no_grad():
         outputs = linear._forward_op._init_fn(*tensors, *numbers)

@@ -36,7 +36,7 @@ lengths = st.integers(2, 7)
 heads = st.sampled_from([(1, 1), (2, 1), (4, 2), (4, 4)])  # query heads, key/value heads
 dropouts = st.sampled_from([0.0, 0.1])
 windows = st.none() | st.integers(1, 4)
-few = settings(max_examples=2)
+few = settings(max_examples=8)
 
 
 def normal(*shape: int) -> Tensor:

@@ -29,7 +29,7 @@ from tests.estimate.measuring import Measured, measure, peak
 
 VOCABULARY = 50
 
-# Exact numbers of the paper's models; trained parameters alone are those that their names tell.
+# Exact numbers of the paper's models; their names tell the trained parameters only.
 PAPER = {
     "T-353M": (353_601_536, 353_601_536),
     "T-757M": (756_894_720, 756_894_720),
