@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any, get_args
 
@@ -83,36 +84,59 @@ def estimate(
     checkpointing = checkpointing and training
     traced_on: Device = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
     sizes = Sizes(batch, length, context_length, stored, traced_on)
+    run = Run(module, sizes, products, impl, checkpointing, fused_loss, inputs)
+    evaluated, copy, call = on_fake_tensors(lambda: run.trace(training=False))
+    trained = on_fake_tensors(lambda: run.trace(training=True))[0] if training else None
+    return _estimate_of(run, known if name is None else name, device, copy, call, evaluated, trained)
 
-    def look(training: bool) -> tuple[Trace, nn.Module, Example]:
-        again = checkpointing and training
-        copy = fake_copy(module, stored, traced_on, training=training, checkpointing=again)
-        call = example(copy, sizes, inputs)
-        if fused_loss and call.fused_loss is None:
-            raise ValueError(f"fused_loss: {type(module).__name__} has none")
-        if training and call.fused_loss is not None and fused_loss is not False:
+
+@dataclass(frozen=True)
+class Run:
+    """A run on fake tensors; attributes as :func:`estimate` takes them."""
+
+    module: nn.Module
+    sizes: Sizes
+    dtype: torch.dtype
+    impl: Implementation
+    checkpointing: bool
+    fused_loss: bool | None
+    inputs: Any
+
+    def trace(self, *, training: bool) -> tuple[Trace, nn.Module, Example]:
+        """Run a copy of the module; returns the copy and its call, too."""
+        again = self.checkpointing and training
+        copy = fake_copy(self.module, self.sizes.dtype, self.sizes.device, training=training, checkpointing=again)
+        call = example(copy, self.sizes, self.inputs)
+        if self.fused_loss and call.fused_loss is None:
+            raise ValueError(f"fused_loss: {type(self.module).__name__} has none")
+        if training and call.fused_loss is not None and self.fused_loss is not False:
             call = call.with_fused_loss()
-        return trace(copy, call, products, impl, training=training, checkpointing=again), copy, call
+        return trace(copy, call, self.dtype, self.impl, training=training, checkpointing=again), copy, call
 
-    evaluated, copy, call = on_fake_tensors(lambda: look(False))
-    seen = on_fake_tensors(lambda: look(True))[0] if training else evaluated
+
+def _estimate_of(
+    run: Run, name: str, device: Device, copy: nn.Module, call: Example, evaluated: Trace, trained: Trace | None
+) -> Estimate:
+    """The estimate that follows from a forward pass without gradients and, if there is one, a training step."""
+    seen = evaluated if trained is None else trained
     parts = tuple(_parts(seen))
     kept = sum(part.activation_bytes for part in parts) + seen.kept.casts - seen.kept.inputs
     cached, context_cached = _caches(copy, call)
+    traced_on: Device = "cuda" if run.sizes.device == "cuda" else "cpu"
     return Estimate(
-        model=known if name is None else name,
+        model=name,
         batch=call.batch,
         length=call.length,
         context_length=call.context_length,
-        dtype=products,
-        param_dtype=stored,
+        dtype=run.dtype,
+        param_dtype=run.sizes.dtype,
         device=device,
-        training=training,
-        checkpointing=checkpointing,
+        training=trained is not None,
+        checkpointing=run.checkpointing,
         parts=parts,
         parameter_tensors=sum(parameter.requires_grad for parameter in copy.parameters()),
         cast_bytes=seen.kept.casts,
-        transient_bytes=max(0, seen.meter.peak - kept) if training else 0,
+        transient_bytes=0 if trained is None else max(0, trained.meter.peak - kept),
         inference_bytes=evaluated.meter.peak,
         cached=cached,
         context_cached=context_cached,

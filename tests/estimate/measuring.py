@@ -1,4 +1,4 @@
-"""Measurements of real runs, which estimates are held against: PyTorch's counter, the tensors that autograd keeps, a profiler's allocations."""
+"""Real runs that estimates are held against: arithmetic, tensors that autograd keeps, bytes that are allocated."""
 
 from __future__ import annotations
 
