@@ -1,9 +1,9 @@
-"""Fewest multiply-adds of what is measured, in closed form.
+"""Fewest multiply-adds of the modules that are measured, in closed form, so that the largest case costs no run.
 
-Products of matrices alone are counted: no softmax, normalisation, activation or rotation. Causal attention needs half
-of the pairs. Relations have two exact forms, and the cheaper one counts: relation keys under each head's weights, H·R·p
-for a pair, or relations first, R·p + H·R for a pair. A training step is three times the forward products, less those
-for gradients that nobody needs; weights that are computed anew in the backward pass are not part of the floor.
+Only products of matrices are counted: no softmax, normalisation, activation or rotation. Causal attention needs half of
+the pairs, and relations take the cheaper of their two exact forms, as :mod:`dual_attention.estimate.flops` has both. A
+training step is three times the forward products, less those for gradients that nobody needs; weights that are computed
+again in the backward pass are not part of the floor.
 
 Shapes: B batch, n receivers, m senders, d width of the model, H heads, G key/value heads, R relations, p their width.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchmarks.work import Work
+from dual_attention.estimate.flops import pairs, relation_products
 
 Form = Literal["least", "linear", "dense"]
 
@@ -54,7 +55,7 @@ class Sequence:
     @property
     def pairs(self) -> int:
         """Pairs that may be attended, in all examples."""
-        return self.batch * (self.n * (self.n + 1) // 2 if self.halved else self.n * self.m)
+        return self.batch * pairs(self.n, self.m, causal=self.halved)
 
 
 def attention(
@@ -69,9 +70,8 @@ def attention(
 
 def relation_pairs(s: Sequence, heads: int, relations: int, p: int) -> int:
     """Attended relations: the part that grows with pairs, and in the linear form the inner products."""
-    linear = s.pairs * heads * relations * p
-    dense = s.pairs * (relations * p + heads * relations)
-    return {"least": min(linear, dense), "linear": linear, "dense": dense}[s.form]
+    forms = relation_products(heads, relations, p)
+    return s.pairs * (min(forms) if s.form == "least" else getattr(forms, s.form))
 
 
 def symbol_pairs(s: Sequence, heads: int, width: int, rows: int | None) -> int:
@@ -103,9 +103,9 @@ def relational_attention(
     once += (1 if symmetric_rels else 2) * s.n * d_model * relations * p
     once += s.n * n_heads * relations * width  # W_r
     rows = symbol_rows(s, symbols)
-    pairs = s.pairs * n_heads * width + relation_pairs(s, n_heads, relations, p)
+    attended = s.pairs * n_heads * width + relation_pairs(s, n_heads, relations, p)
     table = rows if is_relative(symbols) else None
-    return Count(s.batch * once + rows * d_model * kv * width + pairs + symbol_pairs(s, n_heads, width, table))
+    return Count(s.batch * once + rows * d_model * kv * width + attended + symbol_pairs(s, n_heads, width, table))
 
 
 def is_relative(symbols: Mapping[str, Any] | None) -> bool:
@@ -209,7 +209,7 @@ def layer(work: Work, form: Form) -> Count:
 
 
 def operation(work: Work, form: Form) -> Count:
-    """The operation alone, with W_r."""
+    """Only the operation, with W_r."""
     batch, heads, n, width = work.inputs["q"].shape
     m, relations, p = work.inputs["w"].shape[1:]
     s = Sequence(batch, n, m, work.kwargs["causal"], form)

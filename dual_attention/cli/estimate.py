@@ -1,16 +1,22 @@
-"""``dat estimate`` with the models of experiments beside those of the library."""
+"""``dat estimate``: what a model costs, by its preset, its configuration or its run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, get_args
 
 from torch import nn
 
+from .._extras import require
 from ..data.text.tokenizer import ByteTokenizer
-from ..estimate.command import LIBRARY, Source, run
-from ..estimate.models import Builder
+from ..estimate.estimation import estimate as estimate_costs
+from ..estimate.models import from_mapping, language_presets
+from ..estimate.result import Device, Estimate
+from ..estimate.tracing import Implementation
+from ..estimate.units import DTYPES, count, duration, flops, rows
 from ..experiments.language.config import LanguageConfig
 from ..experiments.relational_games.config import RelationalGamesConfig
 from ..experiments.relational_games.model import empty_model
@@ -18,22 +24,94 @@ from ..experiments.relational_games.presets import PRESETS
 from ..hf.loading import model_from_config
 from ..training.config_io import read_config
 
+MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
+
 VOCABULARIES = {"bytes": ByteTokenizer.vocab_size, "gpt2": 50257}
 """Sizes of the vocabularies of tokenizers by name."""
 
 
-def games_presets() -> Mapping[str, Builder]:
-    """The models of Relational Games by name."""
-    return {name: lambda config=config: empty_model(config, "same") for name, config in PRESETS.items()}
+def estimate(prog: str, arguments: Sequence[str]) -> int:
+    """``dat estimate``.
+
+    Raises:
+        ValueError: in one line, if an option, a name or a configuration is wrong.
+        FileNotFoundError: if there is no such file.
+    """
+    options = parser(prog).parse_args(list(arguments))
+    if options.rate is None and options.tokens is not None:
+        raise ValueError("--tokens: needs --rate, the operations a second of a device")
+    if options.mfu > 1:
+        raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
+    name, model = find_model(options.model)
+    found = estimate_costs(
+        model,
+        name=name,
+        batch=options.batch,
+        length=options.length,
+        context_length=options.context_length,
+        dtype=options.dtype,
+        param_dtype=options.param_dtype,
+        device=options.device,
+        training=not options.inference,
+        impl=options.impl,
+        checkpointing=options.checkpointing,
+        fused_loss=False if options.all_logits else None,
+    )
+    times = {} if options.rate is None else seconds(found, options)
+    if options.json:
+        print(json.dumps({**found.to_dict(), **times}, indent=2))
+        return 0
+    print(found)
+    if times:
+        print("\n".join(["", *rows(times_in_words(times, options))]))
+    return 0
 
 
-def read_run(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module] | None:
-    """The model of a run's configuration, whose key ``model`` holds the model's own keys, or of transformers'."""
+def presets() -> dict[str, Callable[[], nn.Module]]:
+    """Models by name: those of language in the paper, and those of Relational Games."""
+    games = {name: lambda config=config: empty_model(config, "same") for name, config in PRESETS.items()}
+    return {**language_presets(), **games}
+
+
+def find_model(name: str) -> tuple[str, nn.Module]:
+    """The model that a preset, a file, or a folder with ``config.json`` or ``config.yaml`` names."""
+    builders = presets()
+    if name in builders:
+        return name, builders[name]()
+    path = Path(name)
+    path = next((inner for inner in (path / "config.json", path / "config.yaml") if inner.is_file()), path)
+    if path.is_file():
+        return read_model(path)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raise FileNotFoundError(f"{path}: no such file")
+    raise ValueError(f"MODEL: expected a file or one of {', '.join(builders)}, got {name!r}")
+
+
+def read_model(path: Path) -> tuple[str, nn.Module]:
+    """The model that a configuration file describes."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = json.loads(text) if path.suffix == ".json" else require("yaml", extra="train").safe_load(text)
+    except Exception as error:
+        if isinstance(error, ImportError):
+            raise
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{path}: expected a mapping, got {type(values).__name__}")
+    try:
+        return model_of(path, values)
+    except (TypeError, ValueError) as error:
+        message = " ".join(str(error).split())
+        raise ValueError(message if message.startswith(f"{path}: ") else f"{path}: {message}") from error
+
+
+def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
+    """The model of a run's configuration, of one that transformers wrote, or of a class with its arguments."""
     if "model_type" in values:
         model = model_from_config(values, source=str(path))[1]
         return type(model).__name__, model
     if not isinstance(values.get("model"), Mapping):
-        return None
+        return from_mapping(values)
     if "task" in values:
         config = read_config(RelationalGamesConfig, path)
         return config.model.name, empty_model(config.model, config.task)
@@ -42,10 +120,78 @@ def read_run(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module] | N
     return config.model.name, config.model.language_config(vocabulary).build(device="meta")
 
 
-EXPERIMENTS = Source(games_presets, read_run)
-"""The models of Relational Games by name, and those of runs of every kind."""
+def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:
+    """Times at the rate asked for."""
+    times = {"step_seconds": found.time(options.rate, options.mfu, devices=options.devices)}
+    times["tokens_per_second"] = found.tokens / times["step_seconds"]
+    if options.tokens is not None:
+        times["seconds"] = found.time(options.rate, options.mfu, tokens=options.tokens, devices=options.devices)
+    return times
 
 
-def estimate(prog: str, arguments: Sequence[str]) -> int:
-    """``dat estimate``."""
-    return run(prog, arguments, (EXPERIMENTS, LIBRARY))
+def times_in_words(times: Mapping[str, float], options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Times in words, by what they are of."""
+    devices = "1 device" if options.devices == 1 else f"{options.devices} devices"
+    at = f"at {options.mfu:.0%} of {flops(options.rate)}/s on {devices}"
+    words = [("time of a batch", f"{duration(times['step_seconds'])} {at}, {times['tokens_per_second']:,.0f} tokens/s")]
+    if "seconds" in times:
+        words.append((f"time of {count(options.tokens)} tokens", duration(times["seconds"])))
+    return words
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are exceptions; unlike those of other commands it needs no extra to be installed."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ``ValueError``."""
+        raise ValueError(message)
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The options of the command."""
+    made = Parser(
+        prog=prog,
+        description="Parameters, arithmetic, memory and time of a model, from a run on fake tensors.",
+    )
+    add = made.add_argument
+    add("model", metavar="MODEL", help=MODEL)
+    add("--batch", type=integer, default=1, metavar="B", help="sequences or images (1)")
+    add("--length", type=integer, metavar="N", help="tokens of a sequence (the model's context)")
+    add("--context_length", type=integer, metavar="M", help="tokens of the source of an encoder-decoder model (N)")
+    add("--dtype", choices=DTYPES, metavar="DTYPE", help=f"of products and activations: {', '.join(DTYPES)} (float32)")
+    add("--param_dtype", choices=DTYPES, metavar="DTYPE", help="of parameters; not that of products: autocast (DTYPE)")
+    add(
+        "--device",
+        choices=get_args(Device),
+        default="cuda",
+        help="whose kernels run (cuda; some figures are approximate without a GPU)",
+    )
+    add("--inference", action="store_true", help="a forward pass without gradients")
+    add("--impl", choices=get_args(Implementation), default="auto", help="of relational attention (auto)")
+    add("--checkpointing", action="store_true", default=None, help="blocks are computed again in the backward pass")
+    add("--all_logits", action="store_true", help="the loss of a language model holds all logits")
+    add("--rate", type=positive, metavar="FLOPS", help="operations a second of a device, such as 990e12: adds times")
+    add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
+    add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
+    add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
+    add("--json", action="store_true", help="print JSON")
+    return made
+
+
+def integer(text: str) -> int:
+    """A positive integer; ``1e3`` is one, too."""
+    value = positive(text)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    return int(value)
+
+
+def positive(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
+    return value

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..checkpoints import Checkpoint, open_checkpoint
 from ..estimate import Estimate, estimate
-from ..estimate.report import flops, nbytes
+from ..estimate.units import flops, nbytes
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
 

@@ -1,34 +1,29 @@
-"""What a model costs: parameters, arithmetic, memory and time, without running it."""
+"""Costs of a model, measured by running it on fake tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
 from typing import Any, get_args
 
 import torch
 from torch import nn
 
-from . import attention, baselines, basic, cross, relational, symbols  # noqa: F401 (register their formulas)
-from .flops import Flops
-from .inputs import Example, example, logits_of
-from .memory import Kept, cast_bytes, inference_peak, kept, training_peak
+from .._layers.cache import CacheGroup, ContextCache, TokenCache
+from .inputs import Example, Sizes, example
 from .models import resolve_model
-from .registry import Device, Implementation, Setting, storage_bytes
-from .result import Estimate, Part
-from .walk import Walk, meta_copy, walk
-from .watcher import tensors_in
+from .parts import CHECKPOINTS, RECOMPUTED
+from .result import Device, Estimate, Part
+from .tracing import Implementation, Trace, fake_copy, on_fake_tensors, trace
+from .units import DTYPES
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "fp64": torch.float64,
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
-"""Names of dtypes."""
+NO_GPU = (
+    "No GPU here: traced with the kernels of a CPU. Parameters, gradients, AdamW, caches and the least",
+    "arithmetic hold for CUDA. Arithmetic as run, activations and transient memory are approximate:",
+    "CUDA's kernels keep other tensors (of dropout, for instance), and others may be chosen.",
+)
+IN_AUTOCAST = torch.bfloat16, torch.float16
 
 
 def estimate(
@@ -47,81 +42,121 @@ def estimate(
     inputs: Any = None,
     name: str | None = None,
 ) -> Estimate:
-    """Estimate parameters, arithmetic and memory of a model from closed formulas.
+    """Estimate parameters, arithmetic and memory of a model by running a copy of it on fake tensors.
 
     Matrix products are counted, a multiply-add as two operations; elementwise work, norms and softmax are not. Of
     memory, tensors are counted, not what an allocator adds. The model itself is neither run nor changed.
 
     Args:
-        model: a module; a configuration with a method ``build``; the name of a preset; or a mapping of ``model``, the
-            name of a model class of the library, and its arguments.
+        model: a module, of the library or not; a configuration with a method ``build``; the name of a preset; or a
+            mapping of ``model``, the name of a model class of the library, and its arguments.
         batch: sequences, or images.
         length: tokens of a sequence, by default the context length; images have their own.
         context_length: tokens of the source of an encoder-decoder model, by default ``length``.
         dtype: of matrix products and activations; by default that of the parameters.
         param_dtype: of parameters, their gradients and the optimiser's state; by default ``dtype`` or else the model's.
-            Where the two differ, products run under autocast.
-        device: ``"cuda"`` or ``"cpu"``: decides which kernels run and what they keep.
-        training: forward and backward; otherwise the forward pass alone.
+            Where the two differ, products run under autocast, in bfloat16 or float16.
+        device: ``"cuda"`` or ``"cpu"``, whose kernels run. Those of CUDA can be traced only where there is a GPU;
+            elsewhere those of a CPU are, and :attr:`Estimate.notes` says what is approximate then.
+        training: forward and backward; otherwise only the forward pass.
         impl: of relational attention: ``"auto"``, what the layers choose; ``"dense"``, ``"linear"`` or ``"triton"``.
-        checkpointing: each block keeps its inputs alone and is computed again in the backward pass; by default what the
+        checkpointing: each block keeps only its inputs and is computed again in the backward pass; by default what the
             model's ``gradient_checkpointing`` says, if it has that.
         fused_loss: the loss of a language model is computed without holding all logits, as the library's own loop does;
             by default where it can be.
         inputs: the arguments of the call instead of ``batch`` and ``length``, for a module that is no model of the
-            library: a tensor, a tuple of arguments or a dict of them. Values do not matter.
-        name: of the model in reports; by default what it is called anyway.
+            library: a tensor, a tuple of arguments or a dict of them. Values do not matter; a tensor that requires
+            gradients is the output of earlier layers. The backward pass begins with gradients of all its results.
+        name: of the model in reports; by default its class or its own name.
 
     Raises:
-        ValueError: for a size, name or dtype that is wrong, or a part of the model that has no formula (see
-            :func:`.register`).
+        ValueError: for a size, name or dtype that is wrong, an implementation that cannot compute the call, or a model
+            whose forward pass depends on the values of tensors.
     """
     _check(batch=batch, length=length, context_length=context_length)
     for argument, value, choices in (("device", device, Device), ("impl", impl, Implementation)):
         if value not in get_args(choices):
             raise ValueError(f"{argument}: expected one of {', '.join(get_args(choices))}, got {value!r}")
     known, module = resolve_model(model)
-    stored = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-    products = _dtype("dtype", dtype) if dtype is not None else None
-    stored = _dtype("param_dtype", param_dtype) if param_dtype is not None else products or stored
-    products = products or stored
+    products, stored = _dtypes(module, dtype, param_dtype)
     if checkpointing is None:
         checkpointing = any(getattr(part, "gradient_checkpointing", False) is True for part in module.modules())
+    checkpointing = checkpointing and training
+    traced_on: Device = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
+    sizes = Sizes(batch, length, context_length, stored, traced_on)
+    run = Run(module, sizes, products, impl, checkpointing, fused_loss, inputs)
+    evaluated, copy, call = on_fake_tensors(lambda: run.trace(training=False))
+    trained = on_fake_tensors(lambda: run.trace(training=True))[0] if training else None
+    return _estimate_of(run, known if name is None else name, device, copy, call, evaluated, trained)
 
-    def look(training: bool) -> tuple[Walk, Setting, Example]:
-        setting = Setting(products, stored, device, training, impl)
-        copy = meta_copy(module, stored, training)
-        call = example(copy, setting, batch, length, context_length, inputs, fused_loss)
-        loss = call.loss if training else None
-        again = checkpointing and training
-        seen = walk(copy, call.args, call.kwargs, setting, checkpointing=again, loss=loss, kept=call.kept)
-        return seen, setting, call
 
-    seen, setting, call = look(training)
-    evaluated, _, evaluation = look(False) if training else (seen, setting, call)
-    if call.logits_again:
-        loss_takes_output(seen)
-    saved = kept(seen)
-    loss_bytes = call.loss_bytes(logits_of(seen.output), setting) if training else 0
-    peak = training_peak(seen, saved, loss_bytes) if training else 0
+@dataclass(frozen=True)
+class Run:
+    """A run on fake tensors; attributes as :func:`estimate` takes them."""
+
+    module: nn.Module
+    sizes: Sizes
+    dtype: torch.dtype
+    impl: Implementation
+    checkpointing: bool
+    fused_loss: bool | None
+    inputs: Any
+
+    def trace(self, *, training: bool) -> tuple[Trace, nn.Module, Example]:
+        """Run a copy of the module; returns the copy and its call, too."""
+        again = self.checkpointing and training
+        copy = fake_copy(self.module, self.sizes.dtype, self.sizes.device, training=training, checkpointing=again)
+        call = example(copy, self.sizes, self.inputs)
+        if self.fused_loss and call.fused_loss is None:
+            raise ValueError(f"fused_loss: {type(self.module).__name__} has none")
+        if training and call.fused_loss is not None and self.fused_loss is not False:
+            call = call.with_fused_loss()
+        return trace(copy, call, self.dtype, self.impl, training=training, checkpointing=again), copy, call
+
+
+def _estimate_of(
+    run: Run, name: str, device: Device, copy: nn.Module, call: Example, evaluated: Trace, trained: Trace | None
+) -> Estimate:
+    """The estimate that follows from a forward pass without gradients and, if there is one, a training step."""
+    seen = evaluated if trained is None else trained
+    parts = tuple(_parts(seen))
+    kept = sum(part.activation_bytes for part in parts) + seen.kept.casts - seen.kept.inputs
+    cached, context_cached = _caches(copy, call)
+    traced_on: Device = "cuda" if run.sizes.device == "cuda" else "cpu"
     return Estimate(
-        model=known if name is None else name,
+        model=name,
         batch=call.batch,
         length=call.length,
         context_length=call.context_length,
-        dtype=products,
-        param_dtype=stored,
+        dtype=run.dtype,
+        param_dtype=run.sizes.dtype,
         device=device,
-        training=training,
-        checkpointing=checkpointing and training,
-        parts=_parts(seen, saved),
-        parameter_tensors=sum(p.requires_grad for p in seen.model.parameters()),
-        cast_bytes=cast_bytes(seen.visits, products),
-        transient_bytes=max(0, peak - saved.total),
-        inference_bytes=inference_peak(evaluated, tensors_in(evaluation.args, evaluation.kwargs)),
-        cached=tuple(item for visit in evaluated.visits for item in visit.cached),
-        context_cached=sum(visit.context_cached for visit in evaluated.visits),
+        training=trained is not None,
+        checkpointing=run.checkpointing,
+        parts=parts,
+        parameter_tensors=sum(parameter.requires_grad for parameter in copy.parameters()),
+        cast_bytes=seen.kept.casts,
+        transient_bytes=0 if trained is None else max(0, trained.meter.peak - kept),
+        inference_bytes=evaluated.meter.peak,
+        cached=cached,
+        context_cached=context_cached,
+        traced_on=traced_on,
+        notes=NO_GPU if device != traced_on else (),
     )
+
+
+def _dtypes(
+    module: nn.Module, dtype: torch.dtype | str | None, param_dtype: torch.dtype | str | None
+) -> tuple[torch.dtype, torch.dtype]:
+    """The dtypes of products and of parameters."""
+    own = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+    products = None if dtype is None else _dtype("dtype", dtype)
+    stored = products or own if param_dtype is None else _dtype("param_dtype", param_dtype)
+    products = products or stored
+    if products != stored and products not in IN_AUTOCAST:
+        expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in (*IN_AUTOCAST, stored))
+        raise ValueError(f"dtype: expected {expected} with parameters in the latter, got {products}")
+    return products, stored
 
 
 def _dtype(name: str, value: torch.dtype | str) -> torch.dtype:
@@ -137,69 +172,40 @@ def _check(**sizes: int | None) -> None:
             raise ValueError(f"{name}: expected a positive integer, got {size!r}")
 
 
-def loss_takes_output(walk: Walk) -> None:
-    """Describe an output layer that is computed within the loss.
-
-    It keeps its argument as it is, its logits are computed again in the backward pass, its gradients within the loss.
-    """
-    for visit in walk.visits:
-        if visit.part == "output":
-            hidden = visit.held[-1]
-            visit.saved, visit.casts, visit.gradients = [(hidden, storage_bytes(hidden))], [], 0
-            visit.flops += Flops(0, visit.flops.forward, 0)
-
-
-def _parts(walk: Walk, saved: Kept) -> tuple[Part, ...]:
-    """Figures added up by heading, in the order in which the parts come."""
-    flops: dict[str, Flops] = {}
-    nbytes: dict[str, int] = {}
-    for place, visit in enumerate(walk.visits):
-        flops[visit.part] = flops.get(visit.part, Flops()) + visit.flops
-        nbytes[visit.part] = nbytes.get(visit.part, 0) + saved.at(place)
-    for part, again in recomputed(walk).items():
-        flops[part] += Flops(0, again, 0)
-    parameters = parameters_by_part(walk)
-    names = [name for name in (*flops, *parameters) if name in parameters or flops[name].forward or nbytes[name]]
-    return tuple(
-        Part(
+def _parts(seen: Trace) -> Iterator[Part]:
+    """Figures by part, in the order in which the parts are first met."""
+    meter, kept = seen.meter, dict(seen.kept.by_part)
+    for part, nbytes in ((CHECKPOINTS, seen.kept.otherwise), (RECOMPUTED, meter.recomputed)):
+        if nbytes:
+            kept[part] = kept.get(part, 0) + nbytes
+    for name in dict.fromkeys((*meter.parts, *seen.parameters, *meter.forward, *meter.backward, *kept)):
+        part = Part(
             name,
-            *parameters.get(name, (0, 0)),
-            flops.get(name, Flops()).forward,
-            flops.get(name, Flops()).backward,
-            flops.get(name, Flops()).least,
-            nbytes.get(name, 0),
+            *seen.parameters.get(name, (0, 0)),
+            meter.forward.get(name, 0),
+            meter.backward.get(name, 0),
+            meter.least.get(name, 0),
+            kept.get(name, 0),
         )
-        for name in dict.fromkeys(names)
-    )
+        if part.parameters or part.forward_flops or part.backward_flops or part.activation_bytes:
+            yield part
 
 
-def parameters_by_part(walk: Walk) -> dict[str, tuple[int, int]]:
-    """Numbers of parameters, and of those that learn, by heading."""
-    counts: dict[str, tuple[int, int]] = {}
-    seen: set[int] = set()
-    for module in walk.model.modules():
-        part = walk.part_of[id(module)]
-        for parameter in module.parameters(recurse=False):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                all_, learning = counts.get(part, (0, 0))
-                counts[part] = all_ + parameter.numel(), learning + parameter.numel() * parameter.requires_grad
-    return counts
-
-
-def recomputed(walk: Walk) -> dict[str, int]:
-    """Forward arithmetic of checkpointed blocks that the backward pass repeats, by heading.
-
-    Recomputing a block ends with the last tensor that is kept, so a product after it is spared.
-    """
-    again: dict[str, int] = {}
-    spared: dict[int, tuple[str, int]] = {}
-    for visit in walk.visits:
-        if visit.block is None:
-            continue
-        again[visit.part] = again.get(visit.part, 0) + visit.flops.forward
-        if visit.saved or visit.flops.forward:
-            spared[visit.block] = (visit.part, visit.tail)
-    for part, tail in spared.values():
-        again[part] -= tail
-    return again
+def _caches(model: nn.Module, call: Example) -> tuple[tuple[tuple[int, int | None], ...], int]:
+    """Numbers that decoding keeps of an example: for each layer those of a token and a window; and of the context."""
+    is_causal = call.kwargs.get("is_causal", getattr(model, "is_causal", getattr(model, "causal", True)))
+    new_cache = getattr(model, "new_cache", None)
+    if new_cache is None or not is_causal:
+        return (), 0
+    cached: list[tuple[int, int | None]] = []
+    of_context = 0
+    caches: list[Any] = [new_cache()]
+    while caches:
+        cache = caches.pop(0)
+        if isinstance(cache, CacheGroup):
+            caches.extend(cache.caches.values())
+        elif isinstance(cache, ContextCache):
+            of_context += sum(prod(shape) for shape in cache.shapes.values())
+        elif isinstance(cache, TokenCache) and cache.numbers_per_token:
+            cached.append((cache.numbers_per_token, cache.window))
+    return tuple(cached), of_context

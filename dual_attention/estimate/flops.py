@@ -1,8 +1,6 @@
-"""Arithmetic of matrix products, in closed form.
+"""Arithmetic of attention, in closed form: of the library's own operations, and the least that would do.
 
-Counted are matrix products alone, a multiply-add as two operations, as ``torch.utils.flop_counter`` does. Elementwise
-work (norms, softmax, activations, rotary embedding, dropout, residual sums), look-ups in tables and the optimiser's
-step are left out; they cost time in memory traffic, not in arithmetic.
+Only matrix products are counted, a multiply-add as two operations, as ``torch.utils.flop_counter`` does.
 
 Symbols: B batch, N receivers, M senders, H heads, G key/value heads, D width of an attention query or key, d_h width
 of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library of relative
@@ -11,39 +9,16 @@ symbols.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from typing import NamedTuple
 
 from ..functional import MaskPattern
 
 
-@dataclass(frozen=True)
-class Flops:
-    """Floating-point operations.
+class Flops(NamedTuple):
+    """Floating-point operations of both passes, as they are run: with what the backward pass computes again."""
 
-    Attributes:
-        forward, backward: as they are run, with what is computed again in the backward pass. Fused attention counts
-            all pairs, masked ones too, as PyTorch's counter does.
-        least: of the forward pass if no masked pair were computed and the cheaper exact form of relational attention
-            were taken. A backward pass that computes nothing again has twice as many.
-    """
-
-    forward: int = 0
-    backward: int = 0
-    least: int = 0
-
-    def __add__(self, other: Flops) -> Flops:
-        return Flops(self.forward + other.forward, self.backward + other.backward, self.least + other.least)
-
-    def with_least(self, least: int) -> Flops:
-        """The same with another least count."""
-        return Flops(self.forward, self.backward, least)
-
-
-def product(*sizes: int, gradients: int = 2) -> Flops:
-    """A product of matrices: ``2 * rows * inner * columns * batch`` forward, as many for each factor's gradient."""
-    forward = 2 * prod(sizes)
-    return Flops(forward, gradients * forward, forward)
+    forward: int
+    backward: int
 
 
 def pairs(n: int, m: int, *, causal: bool = False, window: int | None = None) -> int:
@@ -74,9 +49,7 @@ def fused_attention(batch: int, heads: int, n_pairs: int, key_width: int, value_
     Math: forward 2 B H pairs (D + d_h);  backward 2 B H pairs (3 D + 2 d_h)
     """
     one = 2 * batch * heads * n_pairs
-    return Flops(
-        one * (key_width + value_width), one * (3 * key_width + 2 * value_width), one * (key_width + value_width)
-    )
+    return Flops(one * (key_width + value_width), one * (3 * key_width + 2 * value_width))
 
 
 def linear_form(
@@ -112,7 +85,7 @@ def linear_form(
         again, once = heads * relations * p, 0
     forward = 2 * batch * (n_pairs * (scores + again + once) + symbols)
     backward = 2 * batch * (n_pairs * (3 * scores + 3 * again + 2 * once) + 2 * symbols)
-    return Flops(forward, backward, forward)
+    return Flops(forward, backward)
 
 
 def fused_form(
@@ -129,7 +102,24 @@ def fused_form(
     one, keys = 2 * batch * heads, relations * p
     forward = one * (n_pairs * (key_width + keys) + symbol_pairs * head_width)
     backward = one * (n_pairs * (5 * key_width + 4 * keys) + symbol_pairs * 3 * head_width)
-    return Flops(forward, backward, forward)
+    return Flops(forward, backward)
+
+
+class RelationProducts(NamedTuple):
+    """Multiply-adds for a pair of receiver and sender in the two exact forms of attended relations.
+
+    Attributes:
+        linear: relation keys under the weights of each head, ``H R p``.
+        dense: relations built once for all heads, ``R p + H R``.
+    """
+
+    linear: int
+    dense: int
+
+
+def relation_products(heads: int, relations: int, p: int) -> RelationProducts:
+    """Both exact forms; the least arithmetic is that of the cheaper one."""
+    return RelationProducts(heads * relations * p, relations * p + heads * relations)
 
 
 def least_relational(
@@ -140,4 +130,4 @@ def least_relational(
     Math: 2 B (H (pairs D + symbol_pairs d_h) + pairs min(H R p, R p + H R))
     """
     shared = heads * (n_pairs * key_width + symbol_pairs * head_width)
-    return 2 * batch * (shared + n_pairs * min(heads * relations * p, relations * p + heads * relations))
+    return 2 * batch * (shared + n_pairs * min(relation_products(heads, relations, p)))

@@ -1,4 +1,4 @@
-"""Models by what names them: a preset, a class with its arguments, a configuration."""
+"""Models named by a preset, a class with its arguments, or a configuration."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def language_presets() -> dict[str, Builder]:
 
 
 def from_mapping(values: Mapping[str, Any]) -> tuple[str, nn.Module]:
-    """The model of a mapping: ``model``, a class or a kind of language model, and the arguments beside it.
+    """Model of a mapping of ``model``, a class or a kind of language model, and its arguments.
 
-    Without ``model`` these are the arguments of a language model, as they are saved beside its weights.
+    Without ``model`` these are the arguments of a language model, as they are saved with its weights.
 
     Raises:
         ValueError: if the class is unknown, or does not take these arguments.

@@ -1,13 +1,15 @@
-"""What an estimate says."""
+"""An estimate: its figures, and how they read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from .registry import Device
+from .units import aligned, count, dtype_name, flops, nbytes, rows
+
+Device = Literal["cpu", "cuda"]
 
 OPTIMIZER_STEP_BYTES = 4
 """Bytes of Adam's count of steps, which PyTorch keeps for each tensor."""
@@ -20,7 +22,8 @@ class Part:
     Attributes:
         name: for instance ``"feed-forward"``.
         parameters, trainable: numbers; what several parts share belongs to the first.
-        forward_flops, backward_flops, least_flops: of the whole batch, see :class:`.flops.Flops`.
+        forward_flops, backward_flops: operations of the whole batch, as they are run.
+        least_flops: of the forward pass, if no masked pair were computed and every exact form the cheapest.
         activation_bytes: kept for the backward pass.
     """
 
@@ -48,11 +51,13 @@ class Estimate:
         parts: figures by part.
         parameter_tensors: number of tensors that learn.
         cast_bytes: copies of the parameters in ``dtype``, under autocast.
-        transient_bytes: what a training step needs at its worst moment beside parameters, gradients, optimiser state
-            and what is kept for the backward pass. An approximation.
-        inference_bytes: activations at the worst moment of a forward pass without gradients. An approximation.
+        transient_bytes: what a training step needs at its worst moment besides parameters, gradients, optimiser state
+            and what is kept for the backward pass.
+        inference_bytes: activations at the worst moment of a forward pass without gradients.
         cached: what decoding keeps of an example, for each layer: numbers a token, and a window or None.
         context_cached: numbers kept of each token of the context, all layers together.
+        traced_on: the device whose kernels were traced.
+        notes: what is approximate or unknown, and why.
     """
 
     model: str
@@ -71,6 +76,8 @@ class Estimate:
     inference_bytes: int
     cached: tuple[tuple[int, int | None], ...]
     context_cached: int
+    traced_on: Device
+    notes: tuple[str, ...]
 
     def _sum(self, name: str) -> int:
         return sum(getattr(part, name) for part in self.parts)
@@ -92,7 +99,7 @@ class Estimate:
 
     @property
     def non_embedding_parameters(self) -> int:
-        """Parameters beside the embeddings of tokens, patches and positions; a tied output matrix is an embedding."""
+        """Parameters without the embeddings of tokens, patches and positions; a tied output matrix is an embedding."""
         return self.parameters - sum(part.parameters for part in self.parts if part.name == "embeddings")
 
     @property
@@ -169,7 +176,7 @@ class Estimate:
         return held * (self.batch if batch is None else batch) * self.dtype.itemsize
 
     def time(self, rate: float, utilisation: float = 1.0, *, tokens: float | None = None, devices: int = 1) -> float:
-        """Seconds, if arithmetic alone took time.
+        """Seconds, if only arithmetic took time.
 
         Args:
             rate: operations a second of one device, for instance ``990e12``.
@@ -199,11 +206,87 @@ class Estimate:
         figures: dict[str, Any] = {name: getattr(self, name) for name in names.split()}
         figures["cache_bytes"] = self.cache_bytes()
         for name in ("dtype", "param_dtype"):
-            figures[name] = str(getattr(self, name)).removeprefix("torch.")
+            figures[name] = dtype_name(getattr(self, name))
+        figures["traced_on"], figures["notes"] = self.traced_on, list(self.notes)
         figures["parts"] = {part.name: {k: v for k, v in vars(part).items() if k != "name"} for part in self.parts}
         return figures
 
     def __str__(self) -> str:
-        from .report import report
-
         return report(self)
+
+
+EXCLUDED = (
+    "Counted: matrix products, a multiply-add as two operations, and tensors.",
+    "Not counted: elementwise work, norms, softmax, and what an allocator adds.",
+)
+
+
+def report(estimate: Estimate) -> str:
+    """Tables of the parts, of memory and of arithmetic."""
+    e = estimate
+    context = f" after {e.context_length:,}" if e.context_length else ""
+    precision = dtype_name(e.dtype)
+    if e.param_dtype != e.dtype:
+        precision += f" (autocast; parameters in {dtype_name(e.param_dtype)})"
+    passes = "training" if e.training else "inference"
+    if e.checkpointing and e.training:
+        passes += " with checkpointed blocks"
+    lines = [
+        f"{e.model}: {e.batch:,} x {e.length:,} tokens{context}, {passes}, {precision}, {e.device}",
+        "",
+        *parts_table(e),
+        "",
+        *rows(figures(e)),
+        "",
+        *EXCLUDED,
+        *e.notes,
+    ]
+    return "\n".join(lines)
+
+
+def parts_table(e: Estimate) -> list[str]:
+    """One line for each part, and their sum."""
+    header = ["part", "parameters", "forward/token"]
+    if e.training:
+        header += ["backward/token", "activations"]
+    table = [header]
+    for part in e.parts:
+        line = [part.name, count(part.parameters), flops(part.forward_flops / e.tokens)]
+        if e.training:
+            line += [flops(part.backward_flops / e.tokens), nbytes(part.activation_bytes)]
+        table.append(line)
+    total = ["total", count(e.parameters), flops(e.forward_flops_per_token)]
+    if e.training:
+        total += [flops(e.backward_flops_per_token), nbytes(e.activation_bytes)]
+    table.append(total)
+    return aligned(table)
+
+
+def figures(e: Estimate) -> list[tuple[str, str]]:
+    """Figures of the whole model by name."""
+    frozen = e.parameters - e.trainable_parameters
+    found = [("parameters", f"{e.parameters:,}")]
+    if frozen:
+        found.append(("  frozen", f"{frozen:,}"))
+    found.append(("  without embeddings", f"{e.non_embedding_parameters:,}"))
+    found.append(("arithmetic of a step" if e.training else "arithmetic", flops(e.step_flops)))
+    found.append(("  at least", flops(e.least_step_flops)))
+    if e.training:
+        found += [
+            ("memory, training", nbytes(e.training_bytes)),
+            ("  parameters", nbytes(e.parameter_bytes)),
+            ("  gradients", nbytes(e.gradient_bytes)),
+            ("  AdamW", nbytes(e.optimizer_bytes)),
+            ("  activations", nbytes(e.activation_bytes)),
+            *([("  parameters, cast", nbytes(e.cast_bytes))] if e.cast_bytes else []),
+            ("  transient", nbytes(e.transient_bytes)),
+        ]
+    found += [
+        ("memory, inference", nbytes(e.parameter_bytes + e.inference_bytes)),
+        ("  parameters", nbytes(e.parameter_bytes)),
+        ("  activations", nbytes(e.inference_bytes)),
+    ]
+    if e.cached:
+        found.append(("cache, a token", nbytes(e.cache_bytes_per_token)))
+        found.append(("cache, the batch", nbytes(e.cache_bytes())))
+    return found

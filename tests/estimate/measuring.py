@@ -1,4 +1,4 @@
-"""What estimates are held against: PyTorch's counter, the tensors that autograd keeps, a profiler's allocations."""
+"""Real runs that estimates are held against: arithmetic, tensors that autograd keeps, bytes that are allocated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def measure(model: nn.Module, loss: Callable[..., Tensor], *, leave_out: tuple[T
     """Matrix products of both passes, and bytes of the tensors kept between them, each storage once.
 
     Args:
-        loss: of the model, taking it alone.
+        loss: of the model, its only argument.
         leave_out: tensors that are not counted, as parameters and buffers are not.
     """
     owned = {storage(tensor) for tensor in (*model.parameters(), *model.buffers(), *leave_out)}

@@ -29,7 +29,7 @@ from tests.estimate.measuring import Measured, measure, peak
 
 VOCABULARY = 50
 
-# Exact numbers of the paper's models; trained parameters alone are those that their names tell.
+# Exact numbers of the paper's models; their names tell the trained parameters only.
 PAPER = {
     "T-353M": (353_601_536, 353_601_536),
     "T-757M": (756_894_720, 756_894_720),
@@ -72,7 +72,7 @@ def assert_same(found: Estimate, model: nn.Module, real: Measured) -> None:
     assert found.activation_bytes == real.saved
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", list(PRESETS)[::4])
 def test_models_of_relational_games(name: str):
     model = build_model(PRESETS[name], 2, seed=0).train()
     images, labels = torch.randn(3, 3, 36, 36), torch.randint(2, (3,))
@@ -131,6 +131,7 @@ def test_checkpointed_blocks(kind: str, dropout: float):
     assert (found.forward_flops, found.backward_flops) == (real.forward, real.backward)
     plain = estimate(model, batch=3, length=20, device="cpu", checkpointing=False)
     assert real.saved < found.activation_bytes < plain.activation_bytes
+    assert {"checkpoints", "recomputed block"} <= {part.name for part in found.parts}
     assert found.forward_flops == plain.forward_flops
     assert plain.backward_flops < found.backward_flops < plain.backward_flops + plain.forward_flops
     assert model.gradient_checkpointing
@@ -258,10 +259,9 @@ def test_optimizer_state():
 
 @pytest.mark.parametrize("kind", ["transformer", "dat"])
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("changes", [{}, {"norm_type": "rmsnorm", "pos_enc_type": "RoPE", "dropout_rate": 0.1}])
-def test_autocast(kind: str, fused: bool, changes: dict[str, Any]):
-    """Kept tensors and the parameters' copies within a thousandth: biases are copied, but not kept for the backward."""
-    model = language_model(kind, **changes).train()
+def test_autocast(kind: str, fused: bool):
+    """Kept tensors and the parameters' copies; biases are copied, but not kept for the backward pass."""
+    model = language_model(kind, norm_type="rmsnorm", pos_enc_type="RoPE", dropout_rate=0.1).train()
     x, targets = tokens(3, 20), tokens(3, 20)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         real = measure(model, lambda model: model(x, targets, loss_only=fused).loss)
