@@ -5,8 +5,7 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,13 +14,21 @@ from torch import Tensor, nn
 from ._layers.cache import Cache, CacheGroup, TokenCache
 from ._layers.continuation import leaves_cache_whole, parts
 from ._layers.heads import check_dropout, check_sequence
+from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
 from .functional.masks import Segments
 
-__all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
-
-NormType = Literal["layernorm", "rmsnorm", "none"]
+__all__ = [
+    "DecoderBlock",
+    "DecoderBlockOptions",
+    "EncoderBlock",
+    "EncoderBlockOptions",
+    "FeedForwardBlock",
+    "NormType",
+    "RMSNorm",
+    "create_norm",
+]
 
 
 class FeedForwardBlock(nn.Module):
@@ -145,7 +152,7 @@ class EncoderBlock(Block):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: Mapping[str, Any] | None = None,
+        attn_kwargs: AttentionOptions | None = None,
         *,
         post_norm_dropout: bool = True,
     ) -> None:
@@ -153,10 +160,16 @@ class EncoderBlock(Block):
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias, **(attn_kwargs or {})}
-        self.self_attn = Attention(d_model, n_heads, **attn)
+        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
+        own = checked_options("attn_kwargs", attn_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.self_attn = Attention(d_model, n_heads, **{**attn, **own})
         self.norm2 = create_norm(d_model, norm_type)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    @property
+    def attention(self) -> Attention:
+        """The attention of the tokens to each other."""
+        return self.self_attn
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
@@ -226,8 +239,8 @@ class DecoderBlock(Block):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: Mapping[str, Any] | None = None,
-        cross_kwargs: Mapping[str, Any] | None = None,
+        attn_kwargs: AttentionOptions | None = None,
+        cross_kwargs: AttentionOptions | None = None,
         *,
         ff_dropout: bool = False,
     ) -> None:
@@ -236,11 +249,13 @@ class DecoderBlock(Block):
         self.ff_dropout = ff_dropout
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
         self.norm1 = create_norm(d_model, norm_type)
-        self.self_attn = Attention(d_model, n_heads, **{**attn, **(attn_kwargs or {})})
+        own = checked_options("attn_kwargs", attn_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.self_attn = Attention(d_model, n_heads, **{**attn, **own})
         self.norm2 = create_norm(d_model, norm_type)
-        self.cross_attn = Attention(d_model, n_heads_cross, **{**attn, **(cross_kwargs or {})})
+        own = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.cross_attn = Attention(d_model, n_heads_cross, **{**attn, **own})
         self.norm3 = create_norm(d_model, norm_type)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""

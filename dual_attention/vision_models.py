@@ -7,27 +7,26 @@ of the model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
+from ._layers.config import SymbolRetrieval, arguments_for, config_of
 from ._layers.heads import check_dropout
+from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._models.config import PatchPositions, Pool, VisionConfig
 from ._models.passing import Step, apply_blocks, trace_blocks
-from ._models.retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
-from .dual_attention import DualAttentionOutput, RelationalHeadType
+from ._models.retrievers import check_symbols_fit, create_symbol_retriever
+from .dual_attention import DualAttentionOutput
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .relational_attention import Symbols
 from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
-from .transformer_blocks import EncoderBlock, NormType, create_norm
+from .transformer_blocks import EncoderBlock, create_norm
 
-__all__ = ["VisionDualAttnTransformer", "VisionTrace", "VisionTransformer"]
-
-Pool = Literal["cls", "mean"]
-PositionEncoding = Literal["learned", "interpolated", "none"]
+__all__ = ["VisionDualAttnTransformer", "VisionModel", "VisionTrace", "VisionTransformer"]
 
 
 def patch_embedding(height: int, width: int, channels: int, d_model: int) -> nn.Sequential:
@@ -68,7 +67,7 @@ class VisionTrace(NamedTuple):
     maps: tuple[Tensor | DualAttentionOutput, ...]
 
 
-class _VisionModel(nn.Module):
+class VisionModel(nn.Module):
     """Patches, class token and positions before the blocks; pooling and classifier after them.
 
     Subclasses fill ``encoder_blocks`` and say how one is applied.
@@ -77,38 +76,30 @@ class _VisionModel(nn.Module):
     gradient_checkpointing: bool = False
     """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
-    def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        patch_size: tuple[int, int],
-        num_classes: int,
-        d_model: int,
-        dropout_rate: float,
-        norm_type: NormType,
-        pool: Pool,
-        final_norm: bool,
-        pos_enc: PositionEncoding,
-    ) -> None:
+    def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        self.image_channels, image_width, image_height = image_shape
-        self.patch_width, self.patch_height = patch_size
+        width, pool, pos_enc = config.d_model, config.pool, config.pos_enc
+        self.image_channels, image_width, image_height = config.image_shape
+        self.patch_width, self.patch_height = config.patch_size
         if pool not in ("cls", "mean"):
             raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
         if pos_enc not in ("learned", "interpolated", "none"):
             raise ValueError(f"pos_enc: expected 'learned', 'interpolated' or 'none', got {pos_enc!r}")
         self.pool = pool
         self.pos_enc = pos_enc
-        self.d_model = d_model
+        self.d_model = width
         self.grid_size = self._grid_of(image_height, image_width)
-        self.to_patch_embedding = patch_embedding(self.patch_height, self.patch_width, self.image_channels, d_model)
+        self.to_patch_embedding = patch_embedding(
+            self.patch_height, self.patch_width, channels=self.image_channels, d_model=width
+        )
         self.pos_embedding = None
         if pos_enc != "none":
-            self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, d_model))
-        self.cls_token = nn.Parameter(torch.randn(1, 1, d_model))
-        self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
+            self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
+        self.cls_token = nn.Parameter(torch.randn(1, 1, width))
+        self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks = nn.ModuleList()
-        self.norm = create_norm(d_model, norm_type if final_norm else "none")
-        self.final_out = nn.Linear(d_model, num_classes)
+        self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
+        self.final_out = nn.Linear(width, config.num_classes)
 
     @abstractmethod
     def _block(
@@ -180,7 +171,7 @@ class _VisionModel(nn.Module):
         return x + positions
 
 
-class VisionTransformer(_VisionModel):
+class VisionTransformer(VisionModel):
     """Vision Transformer (Dosovitskiy et al. 2021, arXiv 2010.11929).
 
     Args:
@@ -213,15 +204,12 @@ class VisionTransformer(_VisionModel):
         pool: Pool = "cls",
         *,
         final_norm: bool = False,
-        pos_enc: PositionEncoding = "learned",
+        pos_enc: PatchPositions = "learned",
     ) -> None:
-        super().__init__(
-            image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
-        )
+        config = config_of(VisionConfig, locals())
+        super().__init__(config)
         for _ in range(n_layers):
-            self.encoder_blocks.append(
-                EncoderBlock(d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias)
-            )
+            self.encoder_blocks.append(EncoderBlock(**arguments_for(EncoderBlock, config)))
 
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
@@ -229,7 +217,7 @@ class VisionTransformer(_VisionModel):
         return self.encoder_blocks[number](x, need_weights=need_weights), None
 
 
-class VisionDualAttnTransformer(_VisionModel):
+class VisionDualAttnTransformer(VisionModel):
     """Vision Dual Attention Transformer (arXiv 2405.16727, section 4.3).
 
     Symbols are retrieved by one retriever, from the tokens as they enter a block.
@@ -262,41 +250,25 @@ class VisionDualAttnTransformer(_VisionModel):
         activation: str,
         norm_first: bool,
         symbol_retrieval: SymbolRetrieval,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         ra_type: RelationalHeadType = "relational_attention",
-        ra_kwargs: Mapping[str, Any] | None = None,
-        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: RelationalOptions | None = None,
+        sa_kwargs: AttentionOptions | None = None,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pool: Pool = "cls",
         *,
         final_norm: bool = False,
-        pos_enc: PositionEncoding = "learned",
+        pos_enc: PatchPositions = "learned",
         update_symbols_each_layer: bool = True,
     ) -> None:
-        super().__init__(
-            image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
-        )
+        config = config_of(VisionConfig, locals())
+        super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         for _ in range(n_layers):
-            self.encoder_blocks.append(
-                DualAttnEncoderBlock(
-                    d_model,
-                    n_heads_sa,
-                    n_heads_ra,
-                    dff,
-                    activation,
-                    dropout_rate,
-                    norm_first,
-                    norm_type,
-                    sa_kwargs,
-                    ra_kwargs,
-                    ra_type,
-                    bias=bias,
-                )
-            )
+            self.encoder_blocks.append(DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config)))
 
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, grid_size: tuple[int, int], need_weights: bool = False
