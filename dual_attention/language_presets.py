@@ -40,10 +40,10 @@ class LanguageModelConfig(LanguageConfig):
         super().__post_init__()
         check_types(self)
         own = self.arguments()
-        for about in fields(self):
-            value = getattr(self, about.name)
-            if about.name not in (*own, "model") and value != about.default:
-                raise ValueError(f"{about.name}: is no argument of model={self.model!r}, got {value!r}")
+        for name, default in _defaults().items():
+            value = getattr(self, name)
+            if name not in (*own, "model") and value != default:
+                raise ValueError(f"{name}: is no argument of model={self.model!r}, got {value!r}")
         needed = ("n_heads_sa", "n_heads_ra", "symbol_retrieval_kwargs", "n_heads")
         missing = [name for name in needed if name in own and own[name] is None]
         if missing:
@@ -81,17 +81,21 @@ class LanguageModelConfig(LanguageConfig):
             ValueError: if there are unknown keys, or one without default is missing.
             TypeError, ValueError: as the constructor.
         """
-        parameters = [name for kind in _CLASSES.values() for name in parameters_of(kind)]
-        names = {about.name for about in fields(cls)}
-        known = [name for name in dict.fromkeys(["model", *parameters]) if name in names]
+        known = _defaults()
         unknown = [name for name in values if name not in known]
         if unknown:
             raise ValueError(f"unknown keys: {', '.join(map(repr, unknown))}; expected some of {', '.join(known)}")
-        required = {about.name for about in fields(cls) if about.default is MISSING}
-        missing = [name for name in known if name in required and name not in values]
+        missing = [name for name, default in known.items() if default is MISSING and name not in values]
         if missing:
             raise ValueError(f"missing keys: {', '.join(missing)}")
         return cls(**values)
+
+
+def _defaults() -> dict[str, Any]:
+    """The default of each field, or MISSING, in the order of the published constructors."""
+    defaults = {about.name: about.default for about in fields(LanguageModelConfig)}
+    names = ["model", *(name for kind in _CLASSES.values() for name in parameters_of(kind))]
+    return {name: defaults[name] for name in names if name in defaults}
 
 
 # FineWeb-Edu, section 4.4 and Table 5 of the paper: pre-norm, GELU, rotary positions, the 50,257 tokens of GPT-2 padded

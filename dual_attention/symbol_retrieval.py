@@ -301,6 +301,7 @@ class RelationalSymbolicAttention(nn.Module):
         dropout: float = 0.0,
         rel_scale: float | None = None,
         symbolic_attn_scale: float | None = None,
+        *,
         trainable_symbols: bool = True,
     ) -> None:
         super().__init__()
@@ -314,7 +315,12 @@ class RelationalSymbolicAttention(nn.Module):
         self.normalize_rels = normalize_rels
         self.rel_scale = 1 / math.sqrt(width) if rel_scale is None else rel_scale
         self.symbolic_attention = SymbolicAttention(
-            d_model, symbolic_attn_n_heads, n_symbols, dropout, symbolic_attn_scale, trainable_symbols
+            d_model,
+            symbolic_attn_n_heads,
+            n_symbols,
+            dropout=dropout,
+            scale=symbolic_attn_scale,
+            trainable_symbols=trainable_symbols,
         )
         self.q_proj = nn.Linear(d_model, d_model)
         self.k_proj = nn.Linear(d_model, d_model)

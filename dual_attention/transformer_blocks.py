@@ -239,9 +239,9 @@ class DecoderBlock(Block):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
+        *,
         attn_kwargs: AttentionOptions | None = None,
         cross_kwargs: AttentionOptions | None = None,
-        *,
         ff_dropout: bool = False,
     ) -> None:
         super().__init__(dropout_rate, norm_first)

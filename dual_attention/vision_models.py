@@ -22,11 +22,12 @@ from ._models.passing import Step, apply_blocks, trace_blocks
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever
 from .dual_attention import DualAttentionOutput
 from .dual_attn_blocks import DualAttnEncoderBlock
+from .language_models import configure_optimizers
 from .relational_attention import Symbols
 from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
 from .transformer_blocks import EncoderBlock, create_norm
 
-__all__ = ["VisionDualAttnTransformer", "VisionModel", "VisionTrace", "VisionTransformer"]
+__all__ = ["VisionDualAttnTransformer", "VisionModel", "VisionTrace", "VisionTransformer", "configure_optimizers"]
 
 
 def patch_embedding(height: int, width: int, channels: int, d_model: int) -> nn.Sequential:

@@ -101,7 +101,7 @@ class EncoderForMaskedLM(TiesWeights):
             raise ValueError("loss_only: needs targets")
         hidden = self.encoder(x, padding_mask=padding_mask, segments=segments, token_types=token_types)
         if targets is None:
-            return EncoderHeadOutput(self._logits(hidden))
+            return EncoderHeadOutput(self.logits(hidden))
         if targets.shape != x.shape:
             raise ValueError(f"targets: expected the shape of x, {tuple(x.shape)}, got {tuple(targets.shape)}")
         if padding_mask is not None:
@@ -109,11 +109,12 @@ class EncoderForMaskedLM(TiesWeights):
         if loss_only:
             scored = targets != self.ignore_index
             hidden, targets = hidden[scored], targets[scored]
-        logits = self._logits(hidden)
+        logits = self.logits(hidden)
         loss = cross_entropy(logits, targets, ignore_index=self.ignore_index)
         return EncoderHeadOutput(None if loss_only else logits, loss)
 
-    def _logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits ``(..., V)`` of the output ``(..., d)`` of the encoder."""
         return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
 
 

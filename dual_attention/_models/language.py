@@ -232,7 +232,7 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         if targets is not None:
             if padding_mask is not None:
                 targets = targets.masked_fill(~padding_mask[:, start:], IGNORED)
-            loss = self._loss(hidden, logits if all_logits else None, targets)
+            loss = self.loss_from_hidden(hidden, targets, logits if all_logits else None)
         return LanguageModelOutput(logits, loss)
 
     def loss(self, x: Tensor, targets: Tensor, **arguments: Any) -> Tensor:
@@ -371,7 +371,14 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         cos, sin = (nn.functional.pad(table[where], (0, 0, start, 0)) for table in (rope.freqs_cos, rope.freqs_sin))
         return cos, sin
 
-    def _loss(self, hidden: Tensor, logits: Tensor | None, targets: Tensor) -> Tensor:
+    def loss_from_hidden(self, hidden: Tensor, targets: Tensor, logits: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy of targets in nats, from what :meth:`hidden` returns.
+
+        Args:
+            hidden: ``(B, N, d)``.
+            targets: integers ``(B, N)``; -1 is not scored.
+            logits: ``(B, N, V)`` of all positions if they are there; otherwise not all are held at once.
+        """
         if logits is not None:
             return cross_entropy(logits, targets, ignore_index=IGNORED)
         out = self.layers.final_out
