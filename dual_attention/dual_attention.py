@@ -5,12 +5,13 @@ Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
+from ._layers.calls import typed_as
 from ._layers.continuation import leaves_cache_whole, parts
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
@@ -189,3 +190,8 @@ class DualAttention(nn.Module):
             outputs.append(output)
             ra_maps = tuple(maps) if need_weights else None
         return DualAttentionOutput(torch.cat(outputs, dim=-1), sa_weights, ra_maps)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -5,6 +5,8 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Literal, overload
+
 from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
@@ -23,6 +25,11 @@ from .attention import Attention
 from .dual_attention import DualAttention, DualAttentionOutput
 from .functional.masks import Segments
 from .transformer_blocks import Block, FeedForwardBlock, create_norm
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._layers.calls import CrossAttentionCall, SelfAttentionCall
 
 __all__ = [
     "DualAttnDecoderBlock",
@@ -89,6 +96,28 @@ class DualAttnEncoderBlock(Block):
     def attention(self) -> DualAttention:
         """The attention of the tokens to each other."""
         return self.dual_attn
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[SelfAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[True],
+            **more: Unpack[SelfAttentionCall],
+        ) -> tuple[Tensor, DualAttentionOutput]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
@@ -186,6 +215,30 @@ class DualAttnDecoderBlock(Block):
         self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[CrossAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[True],
+            **more: Unpack[CrossAttentionCall],
+        ) -> tuple[Tensor, DualAttentionOutput, Tensor | None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
+from ._layers.calls import typed_as
 from ._layers.continuation import Past, continue_from, leaves_cache_whole
 from ._layers.heads import check_dropout, check_positive, check_sequence, head_dim, merge_heads, split_heads
 from .functional import OffsetSymbols, RelativeSymbols, attention
@@ -121,6 +123,11 @@ class SymbolicAttention(nn.Module):
         )
         return merge_heads(symbols).view_as(x), weights
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class PositionalSymbolRetriever(nn.Module):
     """Symbols by position.
@@ -172,6 +179,11 @@ class PositionalSymbolRetriever(nn.Module):
         symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
         return symbols.expand(*x.shape[:2], self.symbol_dim)
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class PositionRelativeSymbolRetriever(nn.Module):
     """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
@@ -213,6 +225,11 @@ class PositionRelativeSymbolRetriever(nn.Module):
         seen = _count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
         return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):
@@ -269,6 +286,11 @@ class PositionRelativeSymbolRetriever2D(nn.Module):
                 f"x: expected {tokens} tokens ({self.n_prefix_tokens} and a grid of {grid_size}), got {x.shape[1]}"
             )
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class RelationalSymbolicAttention(nn.Module):
@@ -388,3 +410,8 @@ class RelationalSymbolicAttention(nn.Module):
         if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
         return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -5,19 +5,25 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup, TokenCache
+from ._layers.calls import typed_as
 from ._layers.continuation import leaves_cache_whole, parts
 from ._layers.heads import check_dropout, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
 from .functional.masks import Segments
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._layers.calls import CrossAttentionCall, SelfAttentionCall
 
 __all__ = [
     "DecoderBlock",
@@ -63,6 +69,11 @@ class FeedForwardBlock(nn.Module):
             hidden = hidden * self.linear3(x)
         return self.linear2(hidden)
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv 1910.07467), computed in float32 or wider.
@@ -86,6 +97,11 @@ class RMSNorm(nn.Module):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
         return normed.type_as(x) * self.weight
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
@@ -170,6 +186,22 @@ class EncoderBlock(Block):
     def attention(self) -> Attention:
         """The attention of the tokens to each other."""
         return self.self_attn
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[SelfAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self, x: Tensor, *tables: Tensor | None, need_weights: Literal[True], **more: Unpack[SelfAttentionCall]
+        ) -> tuple[Tensor, Tensor | None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
@@ -256,6 +288,28 @@ class DecoderBlock(Block):
         self.cross_attn = Attention(d_model, n_heads_cross, **{**attn, **own})
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[CrossAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            *tables: Tensor | None,
+            need_weights: Literal[True],
+            **more: Unpack[CrossAttentionCall],
+        ) -> tuple[Tensor, Tensor | None, Tensor | None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""

@@ -7,13 +7,14 @@ of the model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
+from ._layers.calls import typed_as
 from ._layers.config import SymbolRetrieval, arguments_for, config_of
 from ._layers.heads import check_dropout
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
@@ -170,6 +171,11 @@ class VisionModel(nn.Module):
             grid = F.interpolate(grid, size=grid_size, mode="bicubic", align_corners=False)
             positions = torch.cat((positions[:, :1], grid.flatten(2).transpose(1, 2)), dim=1)
         return x + positions
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class VisionTransformer(VisionModel):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import typed_as
 from .._layers.inputs import check_padding, check_segments, check_tokens, token_positions
 from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..positional_encoding import check_positions, rows_at
@@ -147,3 +148,8 @@ class EncoderModel(TokenModel):
         elif token_types is not None:
             raise ValueError("token_types: this model has none, build it with n_token_types")
         return self.dropout(self.embedding_norm(embedded)), positions, arguments
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

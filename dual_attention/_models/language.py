@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.calls import typed_as
 from .._layers.continuation import leaves_cache_whole, parts
 from .._layers.inputs import check_tokens
 from ..dual_attn_blocks import DualAttnEncoderBlock
@@ -385,3 +386,8 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
         if type(out) is not nn.Linear:  # an adapter or a quantised layer, say: what it computes is what counts
             return cross_entropy(out(hidden), targets, ignore_index=IGNORED)
         return linear_cross_entropy(hidden, out.weight, targets, out.bias, ignore_index=IGNORED)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

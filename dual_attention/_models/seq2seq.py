@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.calls import typed_as
 from .._layers.continuation import leaves_cache_whole, parts
 from .._layers.heads import check_dropout, check_positive
 from .._layers.inputs import check_padding, check_tokens, check_vectors, token_positions
@@ -342,6 +343,11 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights):
     ) -> tuple[Symbols, ...]:
         """What block ``number`` takes beside ``x``, given what the one before took."""
         return ()
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
