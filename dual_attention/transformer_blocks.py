@@ -78,6 +78,9 @@ class FeedForwardBlock(nn.Module):
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv 1910.07467), computed in float32 or wider.
 
+    As in the published package, the result is rounded to the dtype of ``x`` before it is multiplied by the weights:
+    :class:`torch.nn.RMSNorm` rounds once, after that, so in half precision checkpoints would give other logits.
+
     Args:
         dim: width of the last axis.
         eps: added to the mean square.
