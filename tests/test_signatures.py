@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import typing
 from dataclasses import MISSING, fields
@@ -128,6 +129,19 @@ def test_constructors_are_doors_in_front_of_the_configurations(config):
             plain = hint == types[name] or set(typing.get_args(types[name])) <= set(typing.get_args(hint))
             required = known[name].default is not MISSING and parameter.default is parameter.empty
             assert plain or required or "kwargs" in name or "spec" in name, (build, name)
+
+
+def test_every_field_has_help_where_it_is_first_told():
+    """A string under it, which the command line takes too, from the base classes of a configuration."""
+    told, silent = set(), set()
+    for file in ("_layers/config.py", "_models/config.py"):
+        for kind in ast.parse((ROOT / "dual_attention" / file).read_text(encoding="utf-8")).body:
+            for node, after in itertools.pairwise([*getattr(kind, "body", ()), None]):
+                if isinstance(node, ast.AnnAssign) and isinstance(kind, ast.ClassDef):
+                    helped = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                    (told if helped else silent).add(ast.unparse(node.target))
+    assert told >= {about.name for config in FAMILIES for about in fields(config)}
+    assert silent <= told
 
 
 def test_a_configuration_keeps_copies():

@@ -241,7 +241,9 @@ class LanguageModel(Generates, TiesWeights, TokenModel):
 
         What wraps a model to compile or distribute it knows its call alone: ``wrapped(x, targets, loss_only=True)``.
         """
-        return self(x, targets, loss_only=True, **arguments)[1]
+        loss = self(x, targets, loss_only=True, **arguments)[1]
+        assert loss is not None
+        return loss
 
     @leaves_cache_whole
     def hidden(

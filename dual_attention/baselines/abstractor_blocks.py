@@ -25,11 +25,11 @@ class AbstractorMaps(NamedTuple):
     """The attention maps of one layer, ``(B, H, N, N)``.
 
     Attributes:
-        relations: of relational cross-attention: how objects compare.
+        relations: of relational cross-attention: how objects compare; None unless asked for.
         symbol_weights: of the self-attention among symbols, or None.
     """
 
-    relations: Tensor
+    relations: Tensor | None
     symbol_weights: Tensor | None
 
 
