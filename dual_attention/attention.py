@@ -23,7 +23,7 @@ __all__ = ["Attention", "AttentionOutput"]
 
 
 class AttentionOutput(NamedTuple):
-    """What an attention layer returns.
+    """Output of an attention layer.
 
     Attributes:
         output: ``(B, N, H * head width)``.

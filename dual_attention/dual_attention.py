@@ -29,7 +29,7 @@ _RELATIONAL_HEADS = {
 
 
 class DualAttentionOutput(NamedTuple):
-    """What dual attention returns.
+    """Output of dual attention.
 
     Attributes:
         output: ``(B, N, d)``.

@@ -56,7 +56,7 @@ class TransformerEncoder(EncoderModel):
         attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
         n_token_types: kinds of tokens, such as those of the first and the second sentence, with an embedding each.
         embedding_norm: normalise embeddings, as BERT does.
-        final_norm: normalise the output; by default with pre-norm alone.
+        final_norm: normalise the output; by default with pre-norm only.
         rope_theta: base of RoPE's frequencies.
 
     Raises:

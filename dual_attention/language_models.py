@@ -1,7 +1,7 @@
 """Language models: the Dual Attention Transformer, and the Transformer beside it.
 
-Both are decoder-only and predict each next token. What they share is in :class:`LanguageModel`: ``forward``, ``loss``,
-``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
+Both are decoder-only and predict each next token. Their common methods are in :class:`LanguageModel`: ``forward``,
+``loss``, ``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class DualAttnTransformerLM(LanguageModel):
 def configure_optimizers(
     model: nn.Module, weight_decay: float, learning_rate: float, betas: tuple[float, float], device_type: str
 ) -> torch.optim.AdamW:
-    """AdamW as the paper's language models were trained with: decay of tensors with two or more axes alone.
+    """AdamW as the paper's language models were trained with: weight decay only of tensors with two or more axes.
 
     Args:
         model: its frozen parameters are left out.

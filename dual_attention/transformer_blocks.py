@@ -119,7 +119,7 @@ def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
 
 
 class Block(nn.Module):
-    """What encoder and decoder blocks share: residual steps with normalisation before or after.
+    """Base of the blocks: residual steps with normalisation before or after.
 
     Subclasses register their normalisations and sublayers themselves, under the names of the published state dicts.
     """

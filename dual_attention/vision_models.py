@@ -53,7 +53,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
 
 
 class VisionTrace(NamedTuple):
-    """What passed through the layers; of L blocks.
+    """Everything that passed through the L blocks of an image classifier.
 
     Attributes:
         scores: of the classes, ``(B, num_classes)``.
@@ -190,7 +190,7 @@ class VisionTransformer(VisionModel):
             :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
         pool: classify the class token (``"cls"``) or the mean of all tokens, the class token included (``"mean"``).
         final_norm: normalise before pooling. The published package does not; the paper's CIFAR runs did.
-        pos_enc: ``"learned"`` positions, for images of ``image_shape`` alone; ``"interpolated"``: learned, resized
+        pos_enc: ``"learned"`` positions, for images of ``image_shape`` only; ``"interpolated"``: learned, resized
             (bicubic) for other sizes; ``"none"``.
     """
 

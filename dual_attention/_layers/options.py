@@ -86,7 +86,7 @@ class SymbolOptions(TypedDict, total=False):
 
 
 class RetrieverOptions(TypedDict, total=False):
-    """Which layers share symbols, ``symbol_retriever_config``."""
+    """Symbols that layers share, ``symbol_retriever_config``."""
 
     shared_symbol_retriever: bool
     weight_tie_symbol_library: bool

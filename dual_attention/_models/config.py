@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from .._layers.config import (
     BlockConfig,
-    FieldsConfig,
     HeadOptionsConfig,
     SequenceSymbolRetrieval,
     SymbolsConfig,
@@ -50,19 +49,7 @@ class TokensConfig(DepthConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageOutputConfig(FieldsConfig):
-    """Output layer of a language model."""
-
-    tie_weights: bool = True
-    """One matrix for the token embedding and the output layer."""
-    final_norm: bool = True
-    """Normalise before the output layer."""
-    output_bias: bool = False
-    """A bias in the output layer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageConfig(LanguageOutputConfig, TokensConfig, HeadOptionsConfig, SymbolsConfig):
+class LanguageConfig(TokensConfig, HeadOptionsConfig, SymbolsConfig):
     """A decoder-only language model, see :mod:`dual_attention.language_models`."""
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
@@ -74,6 +61,12 @@ class LanguageConfig(LanguageOutputConfig, TokensConfig, HeadOptionsConfig, Symb
     """Further arguments of the blocks."""
     ff_bias: bool | None = True
     """Biases in the feed-forward blocks of a Dual Attention Transformer; null takes bias."""
+    tie_weights: bool = True
+    """One matrix for the token embedding and the output layer."""
+    final_norm: bool = True
+    """Normalise before the output layer."""
+    output_bias: bool = False
+    """A bias in the output layer."""
 
 
 @dataclass(frozen=True, kw_only=True)

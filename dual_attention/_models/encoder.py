@@ -1,4 +1,4 @@
-"""What the bidirectional encoders share: embeddings, positions, and passing tokens through the blocks.
+"""Base of the bidirectional encoders: embeddings, positions, and the pass through the blocks.
 
 Shapes: B batch, L length, d width of the model, K layers.
 """

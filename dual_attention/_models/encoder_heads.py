@@ -23,7 +23,7 @@ Problem = Literal["single_label", "multi_label", "regression"]
 
 
 class EncoderHeadOutput(NamedTuple):
-    """What an encoder with a head returns.
+    """Output of an encoder with a head.
 
     Attributes:
         logits: ``(B, L, V)`` or ``(B, C)``; None if only the loss was asked for.

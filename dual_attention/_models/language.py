@@ -1,4 +1,4 @@
-"""What both language models share: all but their blocks.
+"""Base of the language models: everything except the blocks.
 
 Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, V size of the
 vocabulary, L layers.
@@ -35,7 +35,7 @@ __all__ = ["LanguageModel", "LanguageModelOutput"]
 
 
 class LanguageModelOutput(NamedTuple):
-    """What a language model returns.
+    """Output of a language model.
 
     Attributes:
         logits: ``(B, N, V)``; ``(B, 1, V)`` or None if asked for less.

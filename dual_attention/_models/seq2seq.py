@@ -1,4 +1,4 @@
-"""What the sequence-to-sequence models share: embeddings, positions, output layer, loss, decoding with a cache.
+"""Base of the sequence-to-sequence models: embeddings, positions, output layer, loss, decoding with a cache.
 
 Shapes: B batch, S length of the source, T length of the target, t earlier target positions in a cache, d width of the
 model, V classes, or width of a vector output.
@@ -40,7 +40,7 @@ _PUBLISHED = "layers.target_embedder.weights."
 
 
 class Seq2SeqModel(GeneratesTargets, TiesWeights):
-    """What all of them share: all but the kind of their blocks, and the symbols that those are given.
+    """A sequence-to-sequence model; its subclasses make the blocks and retrieve their symbols.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
     """

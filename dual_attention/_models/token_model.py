@@ -1,4 +1,4 @@
-"""What all models of tokens with one stack of blocks share: their sizes and their initialisation."""
+"""Base of the models of tokens with one stack of blocks: sizes and initialisation."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ AbstractorSymbols = Literal["positional_symbols", "symbolic_attention", "rel_sym
 """Symbol mechanisms that give each object one symbol, which can then be a residual stream."""
 
 ResidualStream = Literal["symbols", "objects"]
-"""What the residual steps of relational cross-attention add to."""
+"""The stream to which the residual steps of relational cross-attention add."""
 
 
 class AbstractorOptions(TypedDict, total=False):

@@ -34,7 +34,7 @@ class AbstractorMaps(NamedTuple):
 
 
 class _AbstractorBlock(Block, ABC):
-    """What both forms share: the sublayers, and the checks before them."""
+    """Base of both forms: the sublayers, and the checks before them."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: i
 
 
 class SourceContext(NamedTuple):
-    """What a decoder reads.
+    """Context of a decoder.
 
     Attributes:
         contexts: one or two sequences ``(B, N, d)``, in the order in which they are read.
@@ -65,7 +65,7 @@ class EncoderAbstractorDecoder(nn.Module):
     Args:
         d_model: d.
         n_layers_enc, n_layers_abs, n_layers_dec: layers of encoder, abstractor and decoder; ``n_layers_enc`` is 0 in
-            arrangement (a) alone.
+            arrangement (a) only.
         n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of all layers, see
             :class:`~dual_attention.transformer_blocks.EncoderBlock`.
         symbol_retrieval, symbol_retrieval_kwargs: of the abstractor, see

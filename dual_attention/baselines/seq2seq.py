@@ -52,7 +52,7 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         decoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` but for ``d_model``. Here
             ``causal`` is True by default. A decoder that reads both has two such blocks in each layer.
         abstractor_reads: ``"source"``, embedded, or what the ``"encoder"`` makes of it.
-        decoder_reads: the ``"abstractor"`` alone, or ``"both"``, encoder first.
+        decoder_reads: only the ``"abstractor"``, or ``"both"``, encoder first.
         input_spec, output_spec, d_model, out_dim, in_block_size, out_block_size, tie_weights, loss_ignore_idx,
         loss_type, pos_enc, embedding_dropout, embedding_init: see
             :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.

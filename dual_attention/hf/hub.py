@@ -1,7 +1,7 @@
 """Language models that are loaded from the Hugging Face hub, and saved for it, in the published package's format.
 
 A folder, or a repository on the hub, holds ``config.json`` with the constructor's arguments and ``model.safetensors``
-with the state dict, tensors of several names once. This needs huggingface_hub and safetensors alone; for transformers,
+with the state dict, tensors of several names once. This needs only huggingface_hub and safetensors; for transformers,
 see :mod:`dual_attention.hf.causal_lm`.
 """
 
@@ -34,7 +34,7 @@ class HubLanguageModel(
     pipeline_tag="text-generation",
     tags=["dual-attention"],
 ):
-    """What makes a language model one of the hub: ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
+    """A language model with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
 
     _kind: Literal["dat", "transformer"]
 
@@ -52,7 +52,7 @@ class HubLanguageModel(
 
     @property
     def hub_config(self) -> dict[str, Any]:
-        """What ``config.json`` holds: all arguments of the published class, and of ours those off their defaults.
+        """Contents of ``config.json``: the published class's arguments, and those of ours that are not at their default.
 
         The published package can read it as long as there are none of the latter.
 

@@ -1,4 +1,4 @@
-"""What the models for transformers share: they own a model of this library, as ``self.model``."""
+"""Base of the models for transformers, which own a model of this library as ``self.model``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         return self.config.build()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
-        """Name of a tied parameter -> the one it is tied to; not embeddings alone, and whatever the config says."""
+        """Name of a tied parameter -> the one it is tied to; not only embeddings, and whatever the config says."""
         return dict(self._tied_weights_keys or {})
 
     @torch.no_grad()
@@ -157,7 +157,7 @@ def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor
 
 
 def states_of(trace: Any) -> tuple[Tensor, ...]:
-    """What enters each block, and last, as transformers has it, what leaves the model's last normalisation."""
+    """Inputs of the blocks and, last, as transformers has it, the output of the model's last normalisation."""
     return (*trace.states[:-1], trace.hidden)
 
 
