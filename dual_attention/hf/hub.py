@@ -52,7 +52,7 @@ class HubLanguageModel(
 
     @property
     def hub_config(self) -> dict[str, Any]:
-        """Contents of ``config.json``: the published class's arguments, and those of ours that are not at their default.
+        """Contents of ``config.json``: the published class's arguments, and ours that are not at their default.
 
         The published package can read it as long as there are none of the latter.
 
