@@ -157,7 +157,7 @@ class DualAttnConfig(
 
     model_type = "dual_attn"
     classes: ClassVar[Mapping[str, type[nn.Module]]] = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (transformers adds it to a list)
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
         **_SIZES,
         "max_position_embeddings": "max_block_size",
