@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -196,8 +195,8 @@ def model_preset(name: str) -> ModelConfig:
     }
     if source.model == "transformer":
         return ModelConfig(n_heads_sa=source.n_heads or 0, n_heads_ra=0, n_kv_heads=None, **common)
-    relational: Mapping[str, Any] = source.ra_kwargs or {}
-    symbols: Mapping[str, Any] = source.symbol_retrieval_kwargs or {}
+    given = source.to_dict()
+    relational, symbols = given["ra_kwargs"], given["symbol_retrieval_kwargs"]
     return ModelConfig(
         n_heads_sa=source.n_heads_sa or 0,
         n_heads_ra=source.n_heads_ra or 0,
