@@ -42,6 +42,7 @@ pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_golden.py $(ARGS)
+	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/make_signatures.py
 	env -u PYTHONPATH $(GOLDEN_VENV)/bin/python tests/golden/hub/make_hub.py
 
 bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published package; ARGS="--suite step --lengths 1024"

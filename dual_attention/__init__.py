@@ -1,6 +1,7 @@
 """Relational attention and the Dual Attention Transformer (Altabaa & Lafferty 2024, arXiv 2405.16727)."""
 
 from ._layers.cache import CacheGroup, ContextCache, TokenCache
+from ._layers.options import AttentionOptions, RelationalOptions, SymbolOptions
 from .attention import Attention
 from .dual_attention import DualAttention
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LANGUAGE_PRESETS",
     "Attention",
+    "AttentionOptions",
     "CacheGroup",
     "ContextCache",
     "DecoderBlock",
@@ -56,6 +58,7 @@ __all__ = [
     "PositionalSymbolRetriever",
     "RelationalAttention",
     "RelationalCrossAttention",
+    "RelationalOptions",
     "RelationalSymbolicAttention",
     "RelativePositionalEncoding",
     "RelativeSymbols",
@@ -63,6 +66,7 @@ __all__ = [
     "Seq2SeqDualAttnTransformer",
     "Seq2SeqTransformer",
     "SinusoidalPositionalEncoding",
+    "SymbolOptions",
     "SymbolicAttention",
     "TokenCache",
     "TransformerEncoder",

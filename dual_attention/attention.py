@@ -6,12 +6,20 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache, TokenCache
-from ._layers.continuation import Masks, Past, continue_from, continue_to_attend, transactional, visibility
+from ._layers.calls import typed_as
+from ._layers.continuation import (
+    Masks,
+    Past,
+    continue_from,
+    continue_to_attend,
+    transactional,
+    visibility,
+)
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_positive, check_sequence
 from .functional import apply_rotary, attention
@@ -196,6 +204,11 @@ class Attention(nn.Module):
         if isinstance(cache, ContextCache):
             return continue_to_attend(cache, self._kept(), key, ordered=masks.ordered or self.window is not None)
         return continue_from(cache, self._kept(), window=self.window, masks=masks)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:

@@ -20,23 +20,22 @@ Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
+from ._layers.calls import typed_as
 from ._layers.continuation import Masks, cache_parts, transactional
 from ._layers.inputs import check_sequence
+from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .functional.masks import MaskPattern, Segments, mask_pattern
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 
-__all__ = ["DualAttention", "DualAttentionOutput", "RelationalHeadType"]
-
-RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
+__all__ = ["AttentionOptions", "DualAttention", "DualAttentionOutput", "RelationalHeadType", "RelationalOptions"]
 
 _RELATIONAL_HEADS = {
     "relational_attention": RelationalAttention,
@@ -76,6 +75,9 @@ class DualAttention(nn.Module):
         share_attn_params: one set of attention queries and keys for both kinds; needs as many heads of both.
         ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
             :mod:`dual_attention.relational_attention`.
+
+    Raises:
+        ValueError: if heads are of no number or kind that goes, or their arguments have another name.
     """
 
     def __init__(
@@ -84,8 +86,8 @@ class DualAttention(nn.Module):
         n_heads_sa: int,
         n_heads_ra: int,
         dropout: float = 0.0,
-        sa_kwargs: Mapping[str, Any] | None = None,
-        ra_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: AttentionOptions | None = None,
+        ra_kwargs: RelationalOptions | None = None,
         share_attn_params: bool = False,
         ra_type: RelationalHeadType = "relational_attention",
     ) -> None:
@@ -106,10 +108,12 @@ class DualAttention(nn.Module):
         self.self_attention = None
         self.relational_attention = None
         if n_heads_sa:
-            self.self_attention = Attention(n_heads=n_heads_sa, **{**common, **(sa_kwargs or {})})
+            own = checked_options("sa_kwargs", sa_kwargs, Attention, taken=("n_heads",))
+            self.self_attention = Attention(n_heads=n_heads_sa, **{**common, **own})
         if n_heads_ra:
             heads = _RELATIONAL_HEADS[ra_type]
-            self.relational_attention = heads(n_heads=n_heads_ra, **{**common, **(ra_kwargs or {})})
+            own = checked_options("ra_kwargs", ra_kwargs, heads, taken=("n_heads",))
+            self.relational_attention = heads(n_heads=n_heads_ra, **{**common, **own})
         if share_attn_params:
             self._share_attention_parameters()
 
@@ -216,3 +220,8 @@ class DualAttention(nn.Module):
         heads = self.n_heads_sa or self.n_heads_ra
         sizes = {"batch": batch, "heads": heads, "n": n, "m": earlier + n}
         return mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -5,20 +5,38 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
 from ._layers.continuation import cache_parts, transactional
+from ._layers.options import (
+    AttentionOptions,
+    DualAttnDecoderBlockOptions,
+    DualAttnEncoderBlockOptions,
+    NormType,
+    RelationalHeadType,
+    RelationalOptions,
+    checked_options,
+)
 from ._layers.symbols import Symbols
 from .attention import Attention
-from .dual_attention import DualAttention, DualAttentionOutput, RelationalHeadType
+from .dual_attention import DualAttention, DualAttentionOutput
 from .functional.masks import MaskPattern, Segments
-from .transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
+from .transformer_blocks import Block, FeedForwardBlock, create_norm
 
-__all__ = ["DualAttnDecoderBlock", "DualAttnEncoderBlock"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._layers.calls import CrossAttentionCall, SelfAttentionCall
+
+__all__ = [
+    "DualAttnDecoderBlock",
+    "DualAttnDecoderBlockOptions",
+    "DualAttnEncoderBlock",
+    "DualAttnEncoderBlockOptions",
+]
 
 
 class DualAttnEncoderBlock(Block):
@@ -48,8 +66,8 @@ class DualAttnEncoderBlock(Block):
         dropout_rate: float,
         norm_first: bool,
         norm_type: NormType = "layernorm",
-        sa_kwargs: Mapping[str, Any] | None = None,
-        ra_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: AttentionOptions | None = None,
+        ra_kwargs: RelationalOptions | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         bias: bool = True,
@@ -62,10 +80,44 @@ class DualAttnEncoderBlock(Block):
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
         self.dual_attn = DualAttention(
-            d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, share_attn_params, ra_type
+            d_model,
+            n_heads_sa,
+            n_heads_ra,
+            dropout=dropout_rate,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            share_attn_params=share_attn_params,
+            ra_type=ra_type,
         )
         self.norm2 = create_norm(d_model, norm_type)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    @property
+    def attention(self) -> DualAttention:
+        """The attention of the tokens to each other."""
+        return self.dual_attn
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[SelfAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[True],
+            **more: Unpack[SelfAttentionCall],
+        ) -> tuple[Tensor, DualAttentionOutput]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
@@ -134,9 +186,9 @@ class DualAttnDecoderBlock(Block):
         dropout_rate: float,
         norm_first: bool,
         norm_type: NormType = "layernorm",
-        sa_kwargs: Mapping[str, Any] | None = None,
-        ra_kwargs: Mapping[str, Any] | None = None,
-        cross_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: AttentionOptions | None = None,
+        ra_kwargs: RelationalOptions | None = None,
+        cross_kwargs: AttentionOptions | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         bias: bool = True,
@@ -149,12 +201,44 @@ class DualAttnDecoderBlock(Block):
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
         self.dual_attn = DualAttention(
-            d_model, n_heads_sa, n_heads_ra, dropout_rate, sa_kwargs, ra_kwargs, share_attn_params, ra_type
+            d_model,
+            n_heads_sa,
+            n_heads_ra,
+            dropout=dropout_rate,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            share_attn_params=share_attn_params,
+            ra_type=ra_type,
         )
         self.norm2 = create_norm(d_model, norm_type)
-        self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **(cross_kwargs or {})})
+        cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})
         self.norm3 = create_norm(d_model, norm_type)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[CrossAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            symbols: Symbols,
+            *tables: Tensor | None,
+            need_weights: Literal[True],
+            **more: Unpack[CrossAttentionCall],
+        ) -> tuple[Tensor, DualAttentionOutput, Tensor | None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""

@@ -15,21 +15,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._layers.inputs import check_positive
+from ._layers.config import SequenceSymbolRetrieval, arguments_for, config_of
+from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
 from ._models.passing import Trace
 from ._models.retrievers import (
-    SequenceSymbolRetrieval,
     check_symbol_width,
     check_symbols_fit,
     create_symbol_retriever,
     retrieve_symbols,
 )
-from ._models.token_model import PositionEncoding, rotary_width
-from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
-from .transformer_blocks import EncoderBlock, NormType
+from .transformer_blocks import EncoderBlock
 
 __all__ = [
     "DualAttnTransformerEncoder",
@@ -57,7 +56,7 @@ class TransformerEncoder(EncoderModel):
         attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
         n_token_types: kinds of tokens, such as those of the first and the second sentence, with an embedding each.
         embedding_norm: normalise embeddings, as BERT does.
-        final_norm: normalise the output; by default with pre-norm alone.
+        final_norm: normalise the output; by default with pre-norm only.
         rope_theta: base of RoPE's frequencies.
 
     Raises:
@@ -77,36 +76,19 @@ class TransformerEncoder(EncoderModel):
         max_block_size: int,
         norm_type: NormType = "layernorm",
         bias: bool = True,
-        pos_enc_type: PositionEncoding = "pos_emb",
+        pos_enc_type: TokenPositions = "pos_emb",
         *,
-        attn_kwargs: Mapping[str, Any] | None = None,
+        attn_kwargs: AttentionOptions | None = None,
         n_token_types: int = 0,
         embedding_norm: bool = True,
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
-        check_positive(n_layers=n_layers)
-        blocks = [
-            EncoderBlock(
-                d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias, attn_kwargs=attn_kwargs
-            )
-            for _ in range(n_layers)
-        ]
-        super().__init__(
-            blocks,
-            rotary_dim=rotary_width(blocks[0].self_attn, pos_enc_type),
-            vocab_size=vocab_size,
-            d_model=d_model,
-            dropout_rate=dropout_rate,
-            norm_type=norm_type,
-            max_block_size=max_block_size,
-            pos_enc_type=pos_enc_type,
-            n_token_types=n_token_types,
-            embedding_norm=embedding_norm,
-            final_norm=norm_first if final_norm is None else final_norm,
-            rope_theta=rope_theta,
-        )
+        super().__init__(config_of(EncoderConfig, locals()))
         self.init_weights()
+
+    def _create_block(self, config: EncoderConfig) -> EncoderBlock:
+        return EncoderBlock(**arguments_for(EncoderBlock, config))
 
 
 class DualAttnTransformerEncoder(EncoderModel):
@@ -138,19 +120,19 @@ class DualAttnTransformerEncoder(EncoderModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         dff: int | None,
         dropout_rate: float,
         activation: str,
         norm_first: bool,
         max_block_size: int,
         norm_type: NormType = "layernorm",
-        sa_kwargs: Mapping[str, Any] | None = None,
-        ra_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: AttentionOptions | None = None,
+        ra_kwargs: RelationalOptions | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
-        pos_enc_type: PositionEncoding = "pos_emb",
+        pos_enc_type: TokenPositions = "pos_emb",
         bias: bool = True,
         *,
         shared_symbol_retriever: bool = True,
@@ -160,42 +142,10 @@ class DualAttnTransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
-        check_positive(n_layers=n_layers)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         if not (shared_symbol_retriever or update_symbols_each_layer):
             raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
-        blocks = [
-            DualAttnEncoderBlock(
-                d_model,
-                n_heads_sa,
-                n_heads_ra,
-                dff,
-                activation,
-                dropout_rate,
-                norm_first,
-                norm_type,
-                sa_kwargs,
-                ra_kwargs,
-                ra_type,
-                share_attn_params,
-                bias,
-            )
-            for _ in range(n_layers)
-        ]
-        super().__init__(
-            blocks,
-            rotary_dim=rotary_width(blocks[0].dual_attn, pos_enc_type),
-            vocab_size=vocab_size,
-            d_model=d_model,
-            dropout_rate=dropout_rate,
-            norm_type=norm_type,
-            max_block_size=max_block_size,
-            pos_enc_type=pos_enc_type,
-            n_token_types=n_token_types,
-            embedding_norm=embedding_norm,
-            final_norm=norm_first if final_norm is None else final_norm,
-            rope_theta=rope_theta,
-        )
+        super().__init__(config_of(EncoderConfig, locals()))
         self.n_heads_ra = n_heads_ra
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retrievers = nn.ModuleList()
@@ -204,6 +154,9 @@ class DualAttnTransformerEncoder(EncoderModel):
                 self.symbol_retrievers.append(create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs))
                 check_symbol_width(self.symbol_retrievers[-1], d_model)
         self.init_weights()
+
+    def _create_block(self, config: EncoderConfig) -> DualAttnEncoderBlock:
+        return DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config))
 
     def _block(
         self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]

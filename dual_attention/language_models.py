@@ -1,34 +1,42 @@
 """Language models: the Dual Attention Transformer, and the Transformer beside it.
 
-Both are decoder-only and predict each next token. Their common base is :class:`LanguageModel`: ``forward``, ``loss``,
-``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
+Both are decoder-only and predict each next token. Their common methods are in :class:`LanguageModel`: ``forward``,
+``loss``, ``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.inputs import check_positive
+from ._layers.config import SequenceSymbolRetrieval, arguments_for, config_of
+from ._layers.options import (
+    AttentionOptions,
+    BlockOptions,
+    NormType,
+    RelationalHeadType,
+    RelationalOptions,
+    RetrieverOptions,
+    SymbolOptions,
+    checked_options,
+)
+from ._models.config import LanguageConfig, TokenPositions
 from ._models.language import BlockInputs, LanguageModel, LanguageModelOutput, on_device
 from ._models.passing import Trace
 from ._models.retrievers import (
-    SequenceSymbolRetrieval,
     check_symbols_fit,
     create_retrievers,
     retrieve_symbols,
-    retriever_config,
+    retriever_options,
     tie_symbol_libraries,
 )
-from ._models.token_model import PositionEncoding, rotary_width
-from .dual_attention import RelationalHeadType
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .relational_attention import Symbols
-from .transformer_blocks import EncoderBlock, NormType
+from .transformer_blocks import EncoderBlock
 
 __all__ = [
     "DualAttnTransformerLM",
@@ -74,9 +82,9 @@ class TransformerLM(LanguageModel):
         max_block_size: int,
         norm_type: NormType = "layernorm",
         bias: bool = True,
-        pos_enc_type: PositionEncoding = "pos_emb",
+        pos_enc_type: TokenPositions = "pos_emb",
         use_flash_attention: bool = True,
-        block_kwargs: Mapping[str, Any] | None = None,
+        block_kwargs: BlockOptions | None = None,
         *,
         tie_weights: bool = True,
         final_norm: bool = True,
@@ -85,46 +93,16 @@ class TransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_positive(n_layers=n_layers)
         with on_device(device):
-            blocks = [
-                EncoderBlock(
-                    d_model,
-                    n_heads,
-                    dff,
-                    dropout_rate,
-                    activation,
-                    norm_first,
-                    norm_type,
-                    bias,
-                    causal=True,
-                    **(block_kwargs or {}),
-                )
-                for _ in range(n_layers)
-            ]
-            super().__init__(
-                blocks,
-                (),
-                rotary_dim=rotary_width(blocks[0].self_attn, pos_enc_type),
-                vocab_size=vocab_size,
-                d_model=d_model,
-                dropout_rate=dropout_rate,
-                norm_type=norm_type,
-                max_block_size=max_block_size,
-                pos_enc_type=pos_enc_type,
-                tie_weights=tie_weights,
-                final_norm=final_norm,
-                output_bias=output_bias,
-                rope_theta=rope_theta,
-            )
+            super().__init__(config_of(LanguageConfig, locals()))
         self.n_heads = n_heads
-        self.dff = dff
-        self.activation = activation
-        self.norm_first = norm_first
-        self.bias = bias
         self.use_flash_attention = use_flash_attention
-        self.block_kwargs = dict(block_kwargs or {})
         self._finish(dtype)
+
+    def _create_block(self, config: LanguageConfig) -> EncoderBlock:
+        fields = arguments_for(EncoderBlock, config)
+        own = checked_options("block_kwargs", config.block_kwargs, EncoderBlock, taken=("causal", *fields))
+        return EncoderBlock(**fields, causal=True, **own)
 
     def _block(
         self,
@@ -171,24 +149,24 @@ class DualAttnTransformerLM(LanguageModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         dff: int | None,
         dropout_rate: float,
         activation: str,
         norm_first: bool,
         max_block_size: int,
         norm_type: NormType = "layernorm",
-        sa_kwargs: Mapping[str, Any] | None = None,
-        ra_kwargs: Mapping[str, Any] | None = None,
+        sa_kwargs: AttentionOptions | None = None,
+        ra_kwargs: RelationalOptions | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
-        symbol_retriever_config: Mapping[str, bool] | None = None,
-        pos_enc_type: PositionEncoding = "pos_emb",
+        symbol_retriever_config: RetrieverOptions | None = None,
+        pos_enc_type: TokenPositions = "pos_emb",
         bias: bool = True,
         *,
         ff_bias: bool | None = True,
-        block_kwargs: Mapping[str, Any] | None = None,
+        block_kwargs: BlockOptions | None = None,
         update_symbols_each_layer: bool = True,
         tie_weights: bool = True,
         final_norm: bool = True,
@@ -197,65 +175,33 @@ class DualAttnTransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_positive(n_layers=n_layers)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        config = retriever_config(symbol_retriever_config)
-        if not (update_symbols_each_layer or config["shared_symbol_retriever"]):
+        options = retriever_options(symbol_retriever_config)
+        if not (update_symbols_each_layer or options["shared_symbol_retriever"]):
             raise ValueError(
                 "update_symbols_each_layer: symbols that are retrieved once need "
                 "symbol_retriever_config={'shared_symbol_retriever': True}"
             )
         with on_device(device):
-            retrievers = create_retrievers(symbol_retrieval, symbol_retrieval_kwargs, config, n_layers, d_model)
-            blocks = [
-                DualAttnEncoderBlock(
-                    d_model,
-                    n_heads_sa,
-                    n_heads_ra,
-                    dff,
-                    activation,
-                    dropout_rate,
-                    norm_first,
-                    norm_type,
-                    sa_kwargs,
-                    ra_kwargs,
-                    ra_type,
-                    share_attn_params,
-                    bias=bias if ff_bias is None else ff_bias,
-                    causal=True,
-                    **(block_kwargs or {}),
-                )
-                for _ in range(n_layers)
-            ]
-            super().__init__(
-                blocks,
-                retrievers,
-                rotary_dim=rotary_width(blocks[0].dual_attn, pos_enc_type),
-                vocab_size=vocab_size,
-                d_model=d_model,
-                dropout_rate=dropout_rate,
-                norm_type=norm_type,
-                max_block_size=max_block_size,
-                pos_enc_type=pos_enc_type,
-                tie_weights=tie_weights,
-                final_norm=final_norm,
-                output_bias=output_bias,
-                rope_theta=rope_theta,
-            )
-        self.symbol_retriever_config = config
+            super().__init__(config_of(LanguageConfig, locals()))
+        self.symbol_retriever_config = options
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra
         self.n_heads = n_heads_sa + n_heads_ra
-        self.dff = dff
-        self.activation = activation
-        self.norm_first = norm_first
-        self.bias = bias
         self.ra_type = ra_type
         self.share_attn_params = share_attn_params
-        self.block_kwargs = dict(block_kwargs or {})
         self.symbol_retriever = symbol_retrieval  # its name, as in the published class
         self.update_symbols_each_layer = update_symbols_each_layer
         self._finish(dtype)
+
+    def _create_block(self, config: LanguageConfig) -> DualAttnEncoderBlock:
+        fields = arguments_for(DualAttnEncoderBlock, config)
+        fields["bias"] = config.bias if config.ff_bias is None else config.ff_bias
+        own = checked_options("block_kwargs", config.block_kwargs, DualAttnEncoderBlock, taken=("causal", *fields))
+        return DualAttnEncoderBlock(**fields, causal=True, **own)
+
+    def _create_retrievers(self, config: LanguageConfig) -> list[nn.Module]:
+        return create_retrievers(config)
 
     def _tie(self) -> None:
         super()._tie()
@@ -288,7 +234,7 @@ class DualAttnTransformerLM(LanguageModel):
 def configure_optimizers(
     model: nn.Module, weight_decay: float, learning_rate: float, betas: tuple[float, float], device_type: str
 ) -> torch.optim.AdamW:
-    """AdamW as the paper's language models were trained with: decay only of tensors with two or more axes.
+    """AdamW as the paper's language models were trained with: weight decay only of tensors with two or more axes.
 
     Args:
         model: its frozen parameters are left out.

@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal
 
 import torch
 
-from ._models.retrievers import SequenceSymbolRetrieval
-from ._models.token_model import PositionEncoding
-from .dual_attention import RelationalHeadType
+from ._layers.config import arguments_for, check_types
+from ._layers.options import parameters_of
+from ._models.config import LanguageConfig
 from .language_models import DualAttnTransformerLM, TransformerLM
-from .transformer_blocks import NormType
 
 __all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]
 
-Kwargs = dict[str, Any]
-
-_OF_DAT = {"models": ("dat",)}
-_OF_TRANSFORMER = {"models": ("transformer",)}
+_CLASSES = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelConfig:
+class LanguageModelConfig(LanguageConfig):
     """All that builds a language model: the arguments of its class, under their names and with their defaults.
 
     Attributes:
@@ -38,65 +34,30 @@ class LanguageModelConfig:
     """
 
     model: Literal["dat", "transformer"]
-    vocab_size: int
-    d_model: int
-    n_layers: int
-    n_heads: int | None = field(default=None, metadata=_OF_TRANSFORMER)
-    n_heads_sa: int | None = field(default=None, metadata=_OF_DAT)
-    n_heads_ra: int | None = field(default=None, metadata=_OF_DAT)
-    symbol_retrieval_kwargs: Kwargs | None = field(default=None, metadata=_OF_DAT)
-    dff: int | None
-    dropout_rate: float
-    activation: str
-    norm_first: bool
-    max_block_size: int
-    norm_type: NormType = "layernorm"
-    sa_kwargs: Kwargs | None = field(default=None, metadata=_OF_DAT)
-    ra_kwargs: Kwargs | None = field(default=None, metadata=_OF_DAT)
-    ra_type: RelationalHeadType = field(default="relational_attention", metadata=_OF_DAT)
-    share_attn_params: bool = field(default=False, metadata=_OF_DAT)
-    symbol_retrieval: SequenceSymbolRetrieval = field(default="symbolic_attention", metadata=_OF_DAT)
-    symbol_retriever_config: Kwargs | None = field(default=None, metadata=_OF_DAT)
-    pos_enc_type: PositionEncoding = "pos_emb"
-    bias: bool = True
-    use_flash_attention: bool = field(default=True, metadata=_OF_TRANSFORMER)
-    block_kwargs: Kwargs | None = None
-    ff_bias: bool | None = field(default=True, metadata=_OF_DAT)
-    update_symbols_each_layer: bool = field(default=True, metadata=_OF_DAT)
-    tie_weights: bool = True
-    final_norm: bool = True
-    output_bias: bool = False
-    rope_theta: float = 10000.0
+    """Dual Attention Transformer or Transformer."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for about in fields(self):
-            value = getattr(self, about.name)
-            if not _fits(value, hints[about.name]):
-                raise TypeError(f"{about.name}: expected {_described(hints[about.name])}, got {value!r}")
-            if isinstance(value, Mapping):  # a copy: the caller's may change, this may not
-                object.__setattr__(self, about.name, dict(value))
-            if self.model not in about.metadata.get("models", (self.model,)) and value != about.default:
-                raise ValueError(f"{about.name}: is no argument of model={self.model!r}, got {value!r}")
-        needed = {"dat": ("n_heads_sa", "n_heads_ra", "symbol_retrieval_kwargs"), "transformer": ("n_heads",)}
-        missing = [name for name in needed[self.model] if getattr(self, name) is None]
+        super().__post_init__()
+        check_types(self)
+        own = self.arguments()
+        for name, default in _defaults().items():
+            value = getattr(self, name)
+            if name not in (*own, "model") and value != default:
+                raise ValueError(f"{name}: is no argument of model={self.model!r}, got {value!r}")
+        needed = ("n_heads_sa", "n_heads_ra", "symbol_retrieval_kwargs", "n_heads")
+        missing = [name for name in needed if name in own and own[name] is None]
         if missing:
             raise ValueError(f"{', '.join(missing)}: needed with model={self.model!r}, got None")
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the model's class, all of them."""
-        return {
-            about.name: getattr(self, about.name)
-            for about in fields(self)
-            if about.name != "model" and self.model in about.metadata.get("models", (self.model,))
-        }
+        return arguments_for(_CLASSES[self.model], self)
 
     def build(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> DualAttnTransformerLM | TransformerLM:
         """The model with freshly drawn weights."""
-        kind = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}[self.model]
-        return kind(**self.arguments(), device=device, dtype=dtype)
+        return _CLASSES[self.model](**self.arguments(), device=device, dtype=dtype)
 
     def to_dict(self) -> dict[str, Any]:
         """A dict for JSON, of the model's name and all its arguments.
@@ -120,40 +81,21 @@ class LanguageModelConfig:
             ValueError: if there are unknown keys, or one without default is missing.
             TypeError, ValueError: as the constructor.
         """
-        known = {about.name: about for about in fields(cls)}
+        known = _defaults()
         unknown = [name for name in values if name not in known]
         if unknown:
             raise ValueError(f"unknown keys: {', '.join(map(repr, unknown))}; expected some of {', '.join(known)}")
-        missing = [name for name, about in known.items() if about.default is MISSING and name not in values]
+        missing = [name for name, default in known.items() if default is MISSING and name not in values]
         if missing:
             raise ValueError(f"missing keys: {', '.join(missing)}")
         return cls(**values)
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type that an attribute is annotated with."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, choice) for choice in get_args(hint))
-    if origin is Literal:
-        return isinstance(value, str) and value in get_args(hint)
-    if origin is dict:
-        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
-    if hint is float:
-        return isinstance(value, float | int) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def _described(hint: Any) -> str:
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(_described(choice) for choice in get_args(hint))
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(map(repr, get_args(hint)))}"
-    if get_origin(hint) is dict:
-        return "a mapping of strings"
-    return "None" if hint is type(None) else hint.__name__
+def _defaults() -> dict[str, Any]:
+    """The default of each field, or MISSING, in the order of the published constructors."""
+    defaults = {about.name: about.default for about in fields(LanguageModelConfig)}
+    names = ["model", *(name for kind in _CLASSES.values() for name in parameters_of(kind))]
+    return {name: defaults[name] for name in names if name in defaults}
 
 
 # FineWeb-Edu, section 4.4 and Table 5 of the paper: pre-norm, GELU, rotary positions, the 50,257 tokens of GPT-2 padded

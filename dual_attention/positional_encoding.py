@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from ._layers.calls import typed_as
 from ._layers.inputs import check_dropout, check_sequence
 from .functional.checks import is_readable
 from .functional.rotary import apply_rotary, rotary_tables
@@ -114,6 +116,11 @@ class SinusoidalPositionalEncoding(nn.Module):
         check_sequence("x", x, self.d_model)
         return self.dropout(self.scale * x + rows_at(self.pe, x, positions, limit="max_len"))
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class LearnedPositionalEmbeddings(nn.Module):
     """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`."""
@@ -131,6 +138,11 @@ class LearnedPositionalEmbeddings(nn.Module):
         check_sequence("x", x, self.d_model)
         rows = rows_at(self.position_embeddings.weight, x, positions, limit="max_len")
         return self.dropout(self.scale * x + rows)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class RelativePositionalEncoding(nn.Module):
@@ -187,6 +199,11 @@ class RelativePositionalEncoding(nn.Module):
         products = q @ self.rel_pos_embeddings.transpose(0, 1)
         index = self.index(q.shape[-2], length_k, offset=offset)
         return products.gather(-1, index.expand(*q.shape[:-1], length_k))
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class RotaryPositionalEncoding(nn.Module):
@@ -246,3 +263,8 @@ class RotaryPositionalEncoding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Rotate queries or keys, ``(B, H, L, dim) -> (B, H, L, dim)``."""
         return apply_rotary(x, *self.tables(x.shape[-2]))
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -6,12 +6,13 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relati
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
+from ._layers.calls import typed_as
 from ._layers.continuation import Masks, transactional
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_positive
@@ -214,3 +215,8 @@ class RelationalAttention(RelationalHeads):
     def _relation_heads(self, x: Tensor) -> Tensor:
         """``(B, L, R * p) -> (B, L, R, p)``."""
         return x.unflatten(-1, (self.n_relations, self.rel_proj_dim))
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -6,10 +6,12 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
+from ._layers.calls import typed_as
 from ._layers.continuation import Masks, transactional
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_dropout
@@ -106,6 +108,11 @@ class RelationalCrossAttention(RelationalHeads):
         output = self.resid_dropout(self.wo(merge_heads(attended)))
         return AttentionOutput(output, weights)
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class DisentangledRelationalCrossAttention(RelationalHeads):
     """Disentangled RCA: attention selects, and one relation for each head scales the symbol that is carried.
@@ -193,3 +200,8 @@ class DisentangledRelationalCrossAttention(RelationalHeads):
         )
         output = self.resid_dropout(self.wo(merge_heads(attended)))
         return RelationalAttentionOutput(output, weights, relations)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -8,15 +8,24 @@ from typing import Any
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
+from ._layers.config import SequenceSymbolRetrieval, config_of
+from ._layers.options import (
+    DecoderBlockOptions,
+    DualAttnDecoderBlockOptions,
+    DualAttnEncoderBlockOptions,
+    EncoderBlockOptions,
+    SymbolOptions,
+    checked_options,
+)
 from ._layers.symbols import Symbols
+from ._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from ._models.retrievers import (
-    SequenceSymbolRetrieval,
     check_symbol_width,
     check_symbols_fit,
     create_symbol_retriever,
     retrieve_symbols,
 )
-from ._models.seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel, Side
+from ._models.seq2seq import Seq2SeqModel, Side
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .language_models import configure_optimizers
 from .symbol_retrieval import RelationalSymbolicAttention
@@ -65,36 +74,27 @@ class Seq2SeqTransformer(Seq2SeqModel):
         out_dim: int,
         n_layers_enc: int,
         n_layers_dec: int,
-        encoder_kwargs: Mapping[str, Any],
-        decoder_kwargs: Mapping[str, Any],
+        encoder_kwargs: EncoderBlockOptions,
+        decoder_kwargs: DecoderBlockOptions,
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool = True,
         loss_ignore_idx: int = -1,
         *,
         loss_type: LossType | None = None,
-        pos_enc: PositionEncoding = "sinusoidal",
+        pos_enc: PairPositions = "sinusoidal",
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
     ) -> None:
-        super().__init__(
-            input_spec,
-            output_spec,
-            d_model,
-            out_dim,
-            [EncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
-            [DecoderBlock(d_model, **{"causal": True, **decoder_kwargs}) for _ in range(n_layers_dec)],
-            encoder_kwargs,
-            decoder_kwargs,
-            in_block_size,
-            out_block_size,
-            tie_weights,
-            loss_ignore_idx,
-            loss_type,
-            pos_enc,
-            embedding_dropout,
-            embedding_init,
-        )
+        super().__init__(config_of(Seq2SeqConfig, locals()))
+
+    def _create_encoder_block(self, config: Seq2SeqConfig) -> EncoderBlock:
+        options = checked_options("encoder_kwargs", config.encoder_kwargs, EncoderBlock, taken=("d_model",))
+        return EncoderBlock(config.d_model, **options)
+
+    def _create_decoder_block(self, config: Seq2SeqConfig) -> DecoderBlock:
+        options = checked_options("decoder_kwargs", config.decoder_kwargs, DecoderBlock, taken=("d_model",))
+        return DecoderBlock(config.d_model, **{"causal": True, **options})
 
 
 class Seq2SeqDualAttnTransformer(Seq2SeqModel):
@@ -129,44 +129,27 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         input_spec: Mapping[str, Any],
         output_spec: Mapping[str, Any],
         symbol_retrieval: SequenceSymbolRetrieval,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         d_model: int,
         out_dim: int,
         n_layers_enc: int,
         n_layers_dec: int,
-        encoder_kwargs: Mapping[str, Any],
-        decoder_kwargs: Mapping[str, Any],
+        encoder_kwargs: DualAttnEncoderBlockOptions,
+        decoder_kwargs: DualAttnDecoderBlockOptions,
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool = True,
         loss_ignore_idx: int = -1,
         *,
         loss_type: LossType | None = None,
-        pos_enc: PositionEncoding = "sinusoidal",
+        pos_enc: PairPositions = "sinusoidal",
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
         decoder_symbol_retrieval: SequenceSymbolRetrieval | None = None,
-        decoder_symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
+        decoder_symbol_retrieval_kwargs: SymbolOptions | None = None,
         update_symbols_each_layer: bool = True,
     ) -> None:
-        super().__init__(
-            input_spec,
-            output_spec,
-            d_model,
-            out_dim,
-            [DualAttnEncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
-            [DualAttnDecoderBlock(d_model, **decoder_kwargs) for _ in range(n_layers_dec)],
-            encoder_kwargs,
-            decoder_kwargs,
-            in_block_size,
-            out_block_size,
-            tie_weights,
-            loss_ignore_idx,
-            loss_type,
-            pos_enc,
-            embedding_dropout,
-            embedding_init,
-        )
+        super().__init__(config_of(Seq2SeqConfig, locals()))
         self.update_symbols_each_layer = update_symbols_each_layer
         shared = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs)
         check_symbol_width(shared, d_model)
@@ -175,8 +158,9 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         of_decoder = symbol_retrieval
         if decoder_symbol_retrieval is not None:
             of_decoder = decoder_symbol_retrieval
-            own = create_symbol_retriever(of_decoder, decoder_symbol_retrieval_kwargs or {})
-            check_symbol_width(own, d_model, "decoder_symbol_retrieval_kwargs")
+            name = "decoder_symbol_retrieval_kwargs"
+            own = create_symbol_retriever(of_decoder, decoder_symbol_retrieval_kwargs, name=name)
+            check_symbol_width(own, d_model, name)
             self.layers["decoder_symbol_retriever"] = own
             self._retrievers["decoder"] = "decoder_symbol_retriever"
         elif decoder_symbol_retrieval_kwargs is not None:
@@ -192,6 +176,14 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
                 "symbol_retrieval_kwargs: with causal_nbhd=False a symbol of the causal decoder would depend on later "
                 "tokens; decoder_symbol_retrieval gives the decoder another retriever"
             )
+
+    def _create_encoder_block(self, config: Seq2SeqConfig) -> DualAttnEncoderBlock:
+        options = checked_options("encoder_kwargs", config.encoder_kwargs, DualAttnEncoderBlock, taken=("d_model",))
+        return DualAttnEncoderBlock(config.d_model, **options)
+
+    def _create_decoder_block(self, config: Seq2SeqConfig) -> DualAttnDecoderBlock:
+        options = checked_options("decoder_kwargs", config.decoder_kwargs, DualAttnDecoderBlock, taken=("d_model",))
+        return DualAttnDecoderBlock(config.d_model, **options)
 
     def _retrieves(self, side: Side, number: int) -> bool:
         """Whether symbols are retrieved for block ``number``, not taken from the one before."""

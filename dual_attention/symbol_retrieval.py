@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
+from ._layers.calls import typed_as
 from ._layers.continuation import Past, continue_from, transactional
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_positive, check_sequence
@@ -122,6 +124,11 @@ class SymbolicAttention(nn.Module):
         )
         return merge_heads(symbols).view_as(x), weights
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class PositionalSymbolRetriever(nn.Module):
     """Symbols by position.
@@ -173,6 +180,11 @@ class PositionalSymbolRetriever(nn.Module):
         symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
         return symbols.expand(*x.shape[:2], self.symbol_dim)
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class PositionRelativeSymbolRetriever(nn.Module):
     """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
@@ -214,6 +226,11 @@ class PositionRelativeSymbolRetriever(nn.Module):
         seen = _count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
         return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):
@@ -271,6 +288,11 @@ class PositionRelativeSymbolRetriever2D(nn.Module):
             )
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class RelationalSymbolicAttention(nn.Module):
     """Symbols by role: an object is described by its relations with its neighbours, and retrieves a symbol with that.
@@ -302,6 +324,7 @@ class RelationalSymbolicAttention(nn.Module):
         dropout: float = 0.0,
         rel_scale: float | None = None,
         symbolic_attn_scale: float | None = None,
+        *,
         trainable_symbols: bool = True,
     ) -> None:
         super().__init__()
@@ -315,7 +338,12 @@ class RelationalSymbolicAttention(nn.Module):
         self.normalize_rels = normalize_rels
         self.rel_scale = 1 / math.sqrt(width) if rel_scale is None else rel_scale
         self.symbolic_attention = SymbolicAttention(
-            d_model, symbolic_attn_n_heads, n_symbols, dropout, symbolic_attn_scale, trainable_symbols
+            d_model,
+            symbolic_attn_n_heads,
+            n_symbols,
+            dropout=dropout,
+            scale=symbolic_attn_scale,
+            trainable_symbols=trainable_symbols,
         )
         self.q_proj = nn.Linear(d_model, d_model)
         self.k_proj = nn.Linear(d_model, d_model)
@@ -383,3 +411,8 @@ class RelationalSymbolicAttention(nn.Module):
         if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
         return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -5,23 +5,36 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup, TokenCache
+from ._layers.calls import typed_as
 from ._layers.continuation import cache_parts, transactional
 from ._layers.inputs import check_dropout, check_sequence
+from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
 from .functional.masks import MaskPattern, Segments
 
-__all__ = ["DecoderBlock", "EncoderBlock", "FeedForwardBlock", "NormType", "RMSNorm", "create_norm"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-NormType = Literal["layernorm", "rmsnorm", "none"]
+    from ._layers.calls import CrossAttentionCall, SelfAttentionCall
+
+__all__ = [
+    "DecoderBlock",
+    "DecoderBlockOptions",
+    "EncoderBlock",
+    "EncoderBlockOptions",
+    "FeedForwardBlock",
+    "NormType",
+    "RMSNorm",
+    "create_norm",
+]
 
 
 class FeedForwardBlock(nn.Module):
@@ -56,9 +69,17 @@ class FeedForwardBlock(nn.Module):
             hidden = hidden * self.linear3(x)
         return self.linear2(hidden)
 
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv 1910.07467), computed in float32 or wider.
+
+    As in the published package, the result is rounded to the dtype of ``x`` before it is multiplied by the weights:
+    :class:`torch.nn.RMSNorm` rounds once, after that, so in half precision checkpoints would give other logits.
 
     Args:
         dim: width of the last axis.
@@ -79,6 +100,11 @@ class RMSNorm(nn.Module):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
         return normed.type_as(x) * self.weight
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
@@ -145,7 +171,7 @@ class EncoderBlock(Block):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: Mapping[str, Any] | None = None,
+        attn_kwargs: AttentionOptions | None = None,
         *,
         post_norm_dropout: bool = True,
     ) -> None:
@@ -153,10 +179,32 @@ class EncoderBlock(Block):
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias, **(attn_kwargs or {})}
-        self.self_attn = Attention(d_model, n_heads, **attn)
+        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
+        own = checked_options("attn_kwargs", attn_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.self_attn = Attention(d_model, n_heads, **{**attn, **own})
         self.norm2 = create_norm(d_model, norm_type)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    @property
+    def attention(self) -> Attention:
+        """The attention of the tokens to each other."""
+        return self.self_attn
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[SelfAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self, x: Tensor, *tables: Tensor | None, need_weights: Literal[True], **more: Unpack[SelfAttentionCall]
+        ) -> tuple[Tensor, Tensor | None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
@@ -226,9 +274,9 @@ class DecoderBlock(Block):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: Mapping[str, Any] | None = None,
-        cross_kwargs: Mapping[str, Any] | None = None,
         *,
+        attn_kwargs: AttentionOptions | None = None,
+        cross_kwargs: AttentionOptions | None = None,
         ff_dropout: bool = False,
     ) -> None:
         super().__init__(dropout_rate, norm_first)
@@ -236,11 +284,35 @@ class DecoderBlock(Block):
         self.ff_dropout = ff_dropout
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
         self.norm1 = create_norm(d_model, norm_type)
-        self.self_attn = Attention(d_model, n_heads, **{**attn, **(attn_kwargs or {})})
+        own = checked_options("attn_kwargs", attn_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.self_attn = Attention(d_model, n_heads, **{**attn, **own})
         self.norm2 = create_norm(d_model, norm_type)
-        self.cross_attn = Attention(d_model, n_heads_cross, **{**attn, **(cross_kwargs or {})})
+        own = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
+        self.cross_attn = Attention(d_model, n_heads_cross, **{**attn, **own})
         self.norm3 = create_norm(d_model, norm_type)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            *tables: Tensor | None,
+            need_weights: Literal[False] = False,
+            **more: Unpack[CrossAttentionCall],
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self,
+            x: Tensor,
+            context: Tensor,
+            *tables: Tensor | None,
+            need_weights: Literal[True],
+            **more: Unpack[CrossAttentionCall],
+        ) -> tuple[Tensor, Tensor | None, Tensor | None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""

@@ -7,28 +7,29 @@ of the model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
+from ._layers.calls import typed_as
+from ._layers.config import SymbolRetrieval, arguments_for, config_of
 from ._layers.inputs import check_dropout
+from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._models.config import PatchPositions, Pool, VisionConfig
 from ._models.passing import Step, apply_blocks, trace_blocks
-from ._models.retrievers import SymbolRetrieval, check_symbols_fit, create_symbol_retriever
-from .dual_attention import DualAttentionOutput, RelationalHeadType
+from ._models.retrievers import check_symbols_fit, create_symbol_retriever
+from .dual_attention import DualAttentionOutput
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .functional import MaskPattern
+from .language_models import configure_optimizers
 from .relational_attention import Symbols
 from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
-from .transformer_blocks import EncoderBlock, NormType, create_norm
+from .transformer_blocks import EncoderBlock, create_norm
 
-__all__ = ["VisionDualAttnTransformer", "VisionTrace", "VisionTransformer"]
-
-Pool = Literal["cls", "mean"]
-PositionEncoding = Literal["learned", "interpolated", "none"]
+__all__ = ["VisionDualAttnTransformer", "VisionModel", "VisionTrace", "VisionTransformer", "configure_optimizers"]
 
 
 def patch_embedding(height: int, width: int, channels: int, d_model: int) -> nn.Sequential:
@@ -53,7 +54,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
 
 
 class VisionTrace(NamedTuple):
-    """Record of a pass through the L blocks.
+    """Everything that passed through the L blocks of an image classifier.
 
     Attributes:
         scores: of the classes, ``(B, num_classes)``.
@@ -76,7 +77,7 @@ class GridInputs(NamedTuple):
     pattern: MaskPattern
 
 
-class _VisionModel(nn.Module):
+class VisionModel(nn.Module):
     """Patches, class token and positions before the blocks; pooling and classifier after them.
 
     Subclasses fill ``encoder_blocks`` and say how one is applied.
@@ -85,38 +86,30 @@ class _VisionModel(nn.Module):
     gradient_checkpointing: bool = False
     """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
-    def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        patch_size: tuple[int, int],
-        num_classes: int,
-        d_model: int,
-        dropout_rate: float,
-        norm_type: NormType,
-        pool: Pool,
-        final_norm: bool,
-        pos_enc: PositionEncoding,
-    ) -> None:
+    def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        self.image_channels, image_width, image_height = image_shape
-        self.patch_width, self.patch_height = patch_size
+        width, pool, pos_enc = config.d_model, config.pool, config.pos_enc
+        self.image_channels, image_width, image_height = config.image_shape
+        self.patch_width, self.patch_height = config.patch_size
         if pool not in ("cls", "mean"):
             raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
         if pos_enc not in ("learned", "interpolated", "none"):
             raise ValueError(f"pos_enc: expected 'learned', 'interpolated' or 'none', got {pos_enc!r}")
         self.pool = pool
         self.pos_enc = pos_enc
-        self.d_model = d_model
+        self.d_model = width
         self.grid_size = self._grid_of(image_height, image_width)
-        self.to_patch_embedding = patch_embedding(self.patch_height, self.patch_width, self.image_channels, d_model)
+        self.to_patch_embedding = patch_embedding(
+            self.patch_height, self.patch_width, channels=self.image_channels, d_model=width
+        )
         self.pos_embedding = None
         if pos_enc != "none":
-            self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, d_model))
-        self.cls_token = nn.Parameter(torch.randn(1, 1, d_model))
-        self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
+            self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
+        self.cls_token = nn.Parameter(torch.randn(1, 1, width))
+        self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks = nn.ModuleList()
-        self.norm = create_norm(d_model, norm_type if final_norm else "none")
-        self.final_out = nn.Linear(d_model, num_classes)
+        self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
+        self.final_out = nn.Linear(width, config.num_classes)
 
     @abstractmethod
     def _block(
@@ -191,8 +184,13 @@ class _VisionModel(nn.Module):
             positions = torch.cat((positions[:, :1], grid.flatten(2).transpose(1, 2)), dim=1)
         return x + positions
 
+    if TYPE_CHECKING:
 
-class VisionTransformer(_VisionModel):
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class VisionTransformer(VisionModel):
     """Vision Transformer (Dosovitskiy et al. 2021, arXiv 2010.11929).
 
     Args:
@@ -204,7 +202,7 @@ class VisionTransformer(_VisionModel):
             :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
         pool: classify the class token (``"cls"``) or the mean of all tokens, the class token included (``"mean"``).
         final_norm: normalise before pooling. The published package does not; the paper's CIFAR runs did.
-        pos_enc: ``"learned"`` positions, for images of ``image_shape`` alone; ``"interpolated"``: learned, resized
+        pos_enc: ``"learned"`` positions, for images of ``image_shape`` only; ``"interpolated"``: learned, resized
             (bicubic) for other sizes; ``"none"``.
     """
 
@@ -225,15 +223,12 @@ class VisionTransformer(_VisionModel):
         pool: Pool = "cls",
         *,
         final_norm: bool = False,
-        pos_enc: PositionEncoding = "learned",
+        pos_enc: PatchPositions = "learned",
     ) -> None:
-        super().__init__(
-            image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
-        )
+        config = config_of(VisionConfig, locals())
+        super().__init__(config)
         for _ in range(n_layers):
-            self.encoder_blocks.append(
-                EncoderBlock(d_model, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias)
-            )
+            self.encoder_blocks.append(EncoderBlock(**arguments_for(EncoderBlock, config)))
 
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, inputs: GridInputs, need_weights: bool = False
@@ -241,7 +236,7 @@ class VisionTransformer(_VisionModel):
         return self.encoder_blocks[number](x, need_weights=need_weights, attn_mask=inputs.pattern), None
 
 
-class VisionDualAttnTransformer(_VisionModel):
+class VisionDualAttnTransformer(VisionModel):
     """Vision Dual Attention Transformer (arXiv 2405.16727, section 4.3).
 
     Symbols are retrieved by one retriever, from the tokens as they enter a block.
@@ -274,41 +269,25 @@ class VisionDualAttnTransformer(_VisionModel):
         activation: str,
         norm_first: bool,
         symbol_retrieval: SymbolRetrieval,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         ra_type: RelationalHeadType = "relational_attention",
-        ra_kwargs: Mapping[str, Any] | None = None,
-        sa_kwargs: Mapping[str, Any] | None = None,
+        ra_kwargs: RelationalOptions | None = None,
+        sa_kwargs: AttentionOptions | None = None,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pool: Pool = "cls",
         *,
         final_norm: bool = False,
-        pos_enc: PositionEncoding = "learned",
+        pos_enc: PatchPositions = "learned",
         update_symbols_each_layer: bool = True,
     ) -> None:
-        super().__init__(
-            image_shape, patch_size, num_classes, d_model, dropout_rate, norm_type, pool, final_norm, pos_enc
-        )
+        config = config_of(VisionConfig, locals())
+        super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         for _ in range(n_layers):
-            self.encoder_blocks.append(
-                DualAttnEncoderBlock(
-                    d_model,
-                    n_heads_sa,
-                    n_heads_ra,
-                    dff,
-                    activation,
-                    dropout_rate,
-                    norm_first,
-                    norm_type,
-                    sa_kwargs,
-                    ra_kwargs,
-                    ra_type,
-                    bias=bias,
-                )
-            )
+            self.encoder_blocks.append(DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config)))
 
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, inputs: GridInputs, need_weights: bool = False

@@ -1,65 +1,54 @@
-"""Base of the bidirectional encoders: embeddings, positions, and passing tokens through the blocks.
+"""Base of the bidirectional encoders: embeddings, positions, and the pass through the blocks.
 
 Shapes: B batch, L length, d width of the model, K layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import typed_as
+from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..positional_encoding import rows_at
-from ..transformer_blocks import NormType, create_norm
+from ..transformer_blocks import EncoderBlock, create_norm
+from .config import EncoderConfig
 from .inputs import check_token_ids, place_tokens
 from .passing import Step, Trace, apply_blocks, are_causal, trace_blocks
-from .token_model import PositionEncoding, TokenModel
+from .token_model import TokenModel, rotary_encoding
 
 
 class EncoderModel(TokenModel):
-    """A bidirectional encoder around given blocks.
+    """A bidirectional encoder; its subclasses make the blocks."""
 
-    Args:
-        blocks: K of them, not causal.
-        rotary_dim: width of the queries and keys that RoPE turns.
-        vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type, n_token_types, embedding_norm,
-        final_norm, rope_theta: as :class:`~dual_attention.encoder_models.TransformerEncoder`.
-    """
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        if config.n_token_types < 0:
+            raise ValueError(f"n_token_types: expected zero or more, got {config.n_token_types}")
+        self.n_token_types = config.n_token_types
 
-    def __init__(
-        self,
-        blocks: Sequence[nn.Module],
-        *,
-        rotary_dim: int,
-        vocab_size: int,
-        d_model: int,
-        dropout_rate: float,
-        norm_type: NormType,
-        max_block_size: int,
-        pos_enc_type: PositionEncoding,
-        n_token_types: int,
-        embedding_norm: bool,
-        final_norm: bool,
-        rope_theta: float,
-    ) -> None:
-        super().__init__(len(blocks), vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type)
-        if n_token_types < 0:
-            raise ValueError(f"n_token_types: expected zero or more, got {n_token_types}")
-        self.n_token_types = n_token_types
-
-        self.token_embedder = nn.Embedding(vocab_size, d_model)
+        width = config.d_model
+        blocks = [self._create_block(config) for _ in range(config.n_layers)]
+        self.token_embedder = nn.Embedding(config.vocab_size, width)
         self.positional_embedder = self.token_type_embedder = None
-        if pos_enc_type == "pos_emb":
-            self.positional_embedder = nn.Embedding(max_block_size, d_model)
-        self.rope = self._rotary_encoding(rotary_dim, rope_theta)
-        if n_token_types:
-            self.token_type_embedder = nn.Embedding(n_token_types, d_model)
-        self.embedding_norm = create_norm(d_model, norm_type if embedding_norm else "none")
-        self.dropout = nn.Dropout(dropout_rate)
+        if config.pos_enc_type == "pos_emb":
+            self.positional_embedder = nn.Embedding(config.max_block_size, width)
+        self.rope = rotary_encoding(blocks[0].attention, config)
+        if config.n_token_types:
+            self.token_type_embedder = nn.Embedding(config.n_token_types, width)
+        self.embedding_norm = create_norm(width, config.norm_type if config.embedding_norm else "none")
+        self.dropout = nn.Dropout(config.dropout_rate)
         self.blocks = nn.ModuleList(blocks)
-        self.norm = create_norm(d_model, norm_type if final_norm else "none")
+        final_norm = config.norm_first if config.final_norm is None else config.final_norm
+        self.norm = create_norm(width, config.norm_type if final_norm else "none")
+
+    @abstractmethod
+    def _create_block(self, config: EncoderConfig) -> EncoderBlock | DualAttnEncoderBlock:
+        """One of the blocks, not causal."""
 
     def get_num_params(self) -> int:
         """Number of parameters."""
@@ -157,3 +146,8 @@ class EncoderModel(TokenModel):
         elif token_types is not None:
             raise ValueError("token_types: this model has none, build it with n_token_types")
         return self.dropout(self.embedding_norm(embedded)), positions, arguments
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

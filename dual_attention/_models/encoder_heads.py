@@ -5,12 +5,13 @@ Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C c
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._layers.calls import typed_as
 from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
@@ -101,7 +102,7 @@ class EncoderForMaskedLM(TiesWeights):
             raise ValueError("loss_only: needs targets")
         hidden = self.encoder(x, padding_mask=padding_mask, segments=segments, token_types=token_types)
         if targets is None:
-            return EncoderHeadOutput(self._logits(hidden))
+            return EncoderHeadOutput(self.logits(hidden))
         if targets.shape != x.shape:
             raise ValueError(f"targets: expected the shape of x, {tuple(x.shape)}, got {tuple(targets.shape)}")
         if padding_mask is not None:
@@ -109,12 +110,18 @@ class EncoderForMaskedLM(TiesWeights):
         if loss_only:
             scored = targets != self.ignore_index
             hidden, targets = hidden[scored], targets[scored]
-        logits = self._logits(hidden)
+        logits = self.logits(hidden)
         loss = cross_entropy(logits, targets, ignore_index=self.ignore_index)
         return EncoderHeadOutput(None if loss_only else logits, loss)
 
-    def _logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits ``(..., V)`` of the output ``(..., d)`` of the encoder."""
         return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class EncoderForSequenceClassification(nn.Module):
@@ -196,6 +203,11 @@ class EncoderForSequenceClassification(nn.Module):
             raise ValueError(f"targets: expected shape {tuple(logits.shape)}, got {tuple(targets.shape)}")
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor:

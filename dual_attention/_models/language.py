@@ -1,4 +1,4 @@
-"""Base of the language models: embeddings, positions, passing tokens through the blocks, output layer, loss, cache.
+"""Base of the language models: everything except the blocks.
 
 Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, V size of the
 vocabulary, L layers.
@@ -9,22 +9,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.calls import typed_as
 from .._layers.continuation import cache_parts, transactional
+from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..functional import cross_entropy, linear_cross_entropy
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
 from ..relational_attention import Symbols
-from ..transformer_blocks import NormType, create_norm
+from ..transformer_blocks import EncoderBlock, create_norm
+from .config import LanguageConfig
 from .flops import LanguageArithmetic
 from .inputs import IGNORED, check_targets, place_tokens
 from .passing import Step, Trace, apply_blocks, are_causal, trace_blocks
-from .token_model import PositionEncoding, TokenModel
+from .token_model import TokenModel, rotary_encoding
 from .weights import TiesWeights, tie
 
 __all__ = ["LanguageModel", "LanguageModelOutput"]
@@ -72,49 +75,41 @@ def on_device(device: torch.device | str | None) -> Iterator[None]:
 
 
 class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
-    """A decoder-only language model around given blocks.
+    """A decoder-only language model; its subclasses make the blocks, and symbol retrievers if they have any."""
 
-    Args:
-        blocks: L of them, causal.
-        symbol_retrievers: one for each block, or none at all.
-        rotary_dim: width of the queries and keys that RoPE turns.
-        vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type, tie_weights, final_norm,
-        output_bias, rope_theta: as :class:`~dual_attention.language_models.TransformerLM`.
-    """
+    def __init__(self, config: LanguageConfig) -> None:
+        super().__init__(config)
+        self.tie_weights = config.tie_weights
+        self.dff = config.dff
+        self.activation = config.activation
+        self.norm_first = config.norm_first
+        self.bias = config.bias
+        self.block_kwargs = dict(config.block_kwargs or {})
 
-    def __init__(
-        self,
-        blocks: Sequence[nn.Module],
-        symbol_retrievers: Sequence[nn.Module],
-        *,
-        rotary_dim: int,
-        vocab_size: int,
-        d_model: int,
-        dropout_rate: float,
-        norm_type: NormType,
-        max_block_size: int,
-        pos_enc_type: PositionEncoding,
-        tie_weights: bool,
-        final_norm: bool,
-        output_bias: bool,
-        rope_theta: float,
-    ) -> None:
-        super().__init__(len(blocks), vocab_size, d_model, dropout_rate, norm_type, max_block_size, pos_enc_type)
-        self.tie_weights = tie_weights
-
+        width, vocab_size = config.d_model, config.vocab_size
+        symbol_retrievers = self._create_retrievers(config)
+        blocks = [self._create_block(config) for _ in range(config.n_layers)]
         layers: dict[str, nn.Module] = {
-            "token_embedder": nn.Embedding(vocab_size, d_model),
-            "dropout": nn.Dropout(dropout_rate),
+            "token_embedder": nn.Embedding(vocab_size, width),
+            "dropout": nn.Dropout(config.dropout_rate),
             "blocks": nn.ModuleList(blocks),
-            "norm": create_norm(d_model, norm_type if final_norm else "none"),
-            "final_out": nn.Linear(d_model, vocab_size, bias=output_bias),
+            "norm": create_norm(width, config.norm_type if config.final_norm else "none"),
+            "final_out": nn.Linear(width, vocab_size, bias=config.output_bias),
         }
         if symbol_retrievers:
             layers["symbol_retrievers"] = nn.ModuleList(symbol_retrievers)
-        if pos_enc_type == "pos_emb":
-            layers["positional_embedder"] = nn.Embedding(max_block_size, d_model)
+        if config.pos_enc_type == "pos_emb":
+            layers["positional_embedder"] = nn.Embedding(config.max_block_size, width)
         self.layers = Layers(layers)
-        self.rope = self._rotary_encoding(rotary_dim, rope_theta)
+        self.rope = rotary_encoding(blocks[0].attention, config)
+
+    @abstractmethod
+    def _create_block(self, config: LanguageConfig) -> EncoderBlock | DualAttnEncoderBlock:
+        """One of the blocks, causal."""
+
+    def _create_retrievers(self, config: LanguageConfig) -> Sequence[nn.Module]:
+        """A symbol retriever for each block, or none at all."""
+        return ()
 
     # ---- parameters
 
@@ -193,7 +188,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         if targets is not None:
             if padding_mask is not None:
                 targets = targets.masked_fill(~padding_mask[:, start:], IGNORED)
-            loss = self._loss(hidden, logits if all_logits else None, targets)
+            loss = self.loss_from_hidden(hidden, targets, logits if all_logits else None)
         return LanguageModelOutput(logits, loss)
 
     def loss(self, x: Tensor, targets: Tensor, **arguments: Any) -> Tensor:
@@ -201,7 +196,9 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
 
         A wrapper that compiles or distributes a model knows only its call: ``wrapped(x, targets, loss_only=True)``.
         """
-        return self(x, targets, loss_only=True, **arguments)[1]
+        loss = self(x, targets, loss_only=True, **arguments)[1]
+        assert loss is not None
+        return loss
 
     @transactional
     def hidden(
@@ -333,10 +330,22 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         cos, sin = (nn.functional.pad(table[where], (0, 0, start, 0)) for table in (rope.freqs_cos, rope.freqs_sin))
         return cos, sin
 
-    def _loss(self, hidden: Tensor, logits: Tensor | None, targets: Tensor) -> Tensor:
+    def loss_from_hidden(self, hidden: Tensor, targets: Tensor, logits: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy of targets in nats, from what :meth:`hidden` returns.
+
+        Args:
+            hidden: ``(B, N, d)``.
+            targets: integers ``(B, N)``; -1 is not scored.
+            logits: ``(B, N, V)`` of all positions if they are there; otherwise not all are held at once.
+        """
         if logits is not None:
             return cross_entropy(logits, targets, ignore_index=IGNORED)
         out = self.layers.final_out
         if type(out) is not nn.Linear:  # an adapter or a quantised layer, say: what it computes is what counts
             return cross_entropy(out(hidden), targets, ignore_index=IGNORED)
         return linear_cross_entropy(hidden, out.weight, targets, out.bias, ignore_index=IGNORED)
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

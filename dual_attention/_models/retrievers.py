@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
 from .._layers.cache import Cache
+from .._layers.config import SequenceSymbolRetrieval
+from .._layers.options import RelationalOptions, RetrieverOptions, SymbolOptions, checked_options
 from .._layers.symbols import Symbols
 from ..symbol_retrieval import (
     PositionalSymbolRetriever,
@@ -16,12 +18,7 @@ from ..symbol_retrieval import (
     RelationalSymbolicAttention,
     SymbolicAttention,
 )
-
-# Those of sequences, and those of images.
-SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative"]
-SymbolRetrieval = Literal[
-    "symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative", "position_relative_2d"
-]
+from .config import LanguageConfig
 
 _CLASSES = {
     "symbolic_attention": SymbolicAttention,
@@ -33,16 +30,26 @@ _CLASSES = {
 
 
 def create_symbol_retriever(
-    symbol_retrieval: str, kwargs: Mapping[str, Any], choices: Any = SequenceSymbolRetrieval
+    symbol_retrieval: str,
+    kwargs: SymbolOptions | None,
+    choices: Any = SequenceSymbolRetrieval,
+    *,
+    name: str = "symbol_retrieval_kwargs",
 ) -> nn.Module:
-    """The symbol retriever of that name, built with ``kwargs``; ``choices`` is the Literal of the names allowed."""
+    """The symbol retriever of that name, built with ``kwargs``.
+
+    Args:
+        choices: the Literal of the names allowed.
+        name: the argument that is ``kwargs``.
+    """
     if symbol_retrieval not in get_args(choices):
         raise ValueError(f"symbol_retrieval: expected one of {', '.join(get_args(choices))}, got {symbol_retrieval!r}")
-    return _CLASSES[symbol_retrieval](**kwargs)
+    kind = _CLASSES[symbol_retrieval]
+    return kind(**checked_options(name, kwargs, kind))
 
 
 def check_symbols_fit(
-    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: Mapping[str, Any] | None, name: str = "ra_kwargs"
+    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: RelationalOptions | None, name: str = "ra_kwargs"
 ) -> None:
     """Check that relational heads, if there are any, expect the kind of symbols that will be retrieved.
 
@@ -56,42 +63,40 @@ def check_symbols_fit(
         )
 
 
-def retriever_config(config: Mapping[str, bool] | None) -> dict[str, bool]:
+def retriever_options(options: RetrieverOptions | None) -> dict[str, bool]:
     """``symbol_retriever_config`` with its defaults, as a new dict.
 
     Raises:
         ValueError: for a key that is unknown.
     """
     defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False}
-    unknown = sorted(set(config or {}) - set(defaults))
+    given: dict[str, Any] = dict(options or {})
+    unknown = sorted(set(given) - set(defaults))
     if unknown:
         raise ValueError(
             f"symbol_retriever_config: expected the keys {', '.join(defaults)}, got {', '.join(map(repr, unknown))}"
         )
-    return defaults | dict(config or {})
+    return defaults | given
 
 
-def create_retrievers(
-    symbol_retrieval: SequenceSymbolRetrieval,
-    kwargs: Mapping[str, Any],
-    config: Mapping[str, bool],
-    n_layers: int,
-    d_model: int,
-) -> list[nn.Module]:
+def create_retrievers(config: LanguageConfig) -> list[nn.Module]:
     """A symbol retriever for each layer of a causal model, or the same for all.
 
     Raises:
         ValueError: if it would see later tokens, or its symbols have another width than the model.
     """
-    shared = config["shared_symbol_retriever"]
-    retrievers = [create_symbol_retriever(symbol_retrieval, kwargs) for _ in range(1 if shared else n_layers)]
+    shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
+    retrievers = [
+        create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
+        for _ in range(1 if shared else config.n_layers)
+    ]
     first = retrievers[0]
     if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
         raise ValueError(
             "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
         )
-    check_symbol_width(first, d_model)
-    return retrievers * n_layers if shared else retrievers
+    check_symbol_width(first, config.d_model)
+    return retrievers * config.n_layers if shared else retrievers
 
 
 def tie_symbol_libraries(retrievers: Sequence[nn.Module]) -> None:

@@ -6,13 +6,15 @@ model, V classes, or width of a vector output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.calls import typed_as
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_dropout, check_positive
 from .._layers.symbols import Symbols
@@ -20,14 +22,12 @@ from ..functional import MaskPattern, cross_entropy
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
+from .config import LossType, PairPositions, Seq2SeqConfig
 from .flops import Seq2SeqArithmetic
 from .inputs import check_padding, check_specified, count_positions
 from .passing import apply_blocks, are_causal
 from .weights import TiesWeights, fill_tied, move_prefix, tie, untie, untied_message
 
-PositionEncoding = Literal["sinusoidal", "learned", "none"]
-LossType = Literal["cross_entropy", "mse"]
-EmbeddingInit = Literal["published", "scaled"]
 Side = Literal["encoder", "decoder"]
 
 # How the two kinds of input name their size.
@@ -40,7 +40,7 @@ _PUBLISHED = "layers.target_embedder.weights."
 
 
 class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
-    """Sequence-to-sequence model around given blocks; subclasses choose their kind, and the symbols they are given.
+    """A sequence-to-sequence model; its subclasses make the blocks and retrieve their symbols.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
     """
@@ -51,72 +51,48 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     encoder_is_optional: bool = False
     """Whether a model of this kind may have no encoder blocks."""
 
-    def __init__(
-        self,
-        input_spec: Mapping[str, Any],
-        output_spec: Mapping[str, Any],
-        d_model: int,
-        out_dim: int,
-        encoder_blocks: Sequence[nn.Module],
-        decoder_blocks: Sequence[nn.Module],
-        encoder_kwargs: Mapping[str, Any],
-        decoder_kwargs: Mapping[str, Any],
-        in_block_size: int,
-        out_block_size: int,
-        tie_weights: bool,
-        loss_ignore_idx: int,
-        loss_type: LossType | None,
-        pos_enc: PositionEncoding,
-        embedding_dropout: float,
-        embedding_init: EmbeddingInit | None,
-    ) -> None:
+    def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
-        check_positive(d_model=d_model, out_dim=out_dim, in_block_size=in_block_size, out_block_size=out_block_size)
-        check_positive(n_layers_dec=len(decoder_blocks))
-        if not self.encoder_is_optional:
-            check_positive(n_layers_enc=len(encoder_blocks))
-        if pos_enc not in (*_POSITIONS, "none"):
-            raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {pos_enc!r}")
-        if loss_type not in (None, "cross_entropy", "mse"):
-            raise ValueError(f"loss_type: expected 'cross_entropy', 'mse' or None, got {loss_type!r}")
-        if embedding_init not in (None, "published", "scaled"):
-            raise ValueError(f"embedding_init: expected 'published', 'scaled' or None, got {embedding_init!r}")
-        self.input_spec = _checked_spec("input_spec", input_spec)
-        self.output_spec = _checked_spec("output_spec", output_spec)
+        width, kind = config.d_model, config.pos_enc
+        _check_names_and_sizes(config, encoder_is_optional=self.encoder_is_optional)
+        self.input_spec = _checked_spec("input_spec", config.input_spec)
+        self.output_spec = _checked_spec("output_spec", config.output_spec)
         of_tokens = self.output_spec["type"] == "token"
-        self.d_model = d_model
-        self.out_dim = out_dim
-        self.n_layers_enc = len(encoder_blocks)
-        self.n_layers_dec = len(decoder_blocks)
-        self.encoder_kwargs = dict(encoder_kwargs)
-        self.decoder_kwargs = dict(decoder_kwargs)
-        self.in_block_size = in_block_size
-        self.out_block_size = out_block_size
-        self.loss_ignore_idx = loss_ignore_idx
-        self.loss_type: LossType = loss_type or ("cross_entropy" if of_tokens else "mse")
-        self.pos_enc = pos_enc
-        self.tie_weights = tie_weights and of_tokens
+        self.d_model = width
+        self.out_dim = config.out_dim
+        self.n_layers_enc = config.n_layers_enc
+        self.n_layers_dec = config.n_layers_dec
+        self.encoder_kwargs = dict(config.encoder_kwargs)
+        self.decoder_kwargs = dict(config.decoder_kwargs)
+        self.in_block_size = config.in_block_size
+        self.out_block_size = config.out_block_size
+        self.loss_ignore_idx = config.loss_ignore_idx
+        self.loss_type: LossType = config.loss_type or ("cross_entropy" if of_tokens else "mse")
+        self.pos_enc: PairPositions = kind
+        self.tie_weights = config.tie_weights and of_tokens
 
         def positions(longest: int) -> nn.Module:
-            if pos_enc == "none":
-                return nn.Dropout(check_dropout("embedding_dropout", embedding_dropout))
-            return _POSITIONS[pos_enc](d_model, dropout=embedding_dropout, max_len=longest)
+            if kind == "none":
+                return nn.Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
+            return _POSITIONS[kind](width, dropout=config.embedding_dropout, max_len=longest)
 
+        encoder_blocks = [self._create_encoder_block(config) for _ in range(config.n_layers_enc)]
+        decoder_blocks = [self._create_decoder_block(config) for _ in range(config.n_layers_dec)]
         self.layers = nn.ModuleDict(
             {
-                "source_embedder": _embedder(self.input_spec, d_model),
-                "target_embedder": _embedder(self.output_spec, d_model),
-                "source_pos_embedder": positions(in_block_size),
-                "target_pos_embedder": positions(out_block_size),
+                "source_embedder": _embedder(self.input_spec, width),
+                "target_embedder": _embedder(self.output_spec, width),
+                "source_pos_embedder": positions(config.in_block_size),
+                "target_pos_embedder": positions(config.out_block_size),
                 "encoder_blocks": nn.ModuleList(encoder_blocks),
                 "decoder_blocks": nn.ModuleList(decoder_blocks),
-                "final_out": nn.Linear(d_model, out_dim),
+                "final_out": nn.Linear(width, config.out_dim),
             }
         )
-        if embedding_init == "scaled" or (embedding_init is None and self.tie_weights):
+        if config.embedding_init == "scaled" or (config.embedding_init is None and self.tie_weights):
             for embedding in (self.layers["source_embedder"], self.layers["target_embedder"]):
                 if isinstance(embedding, nn.Embedding):
-                    nn.init.normal_(embedding.weight, std=d_model**-0.5)
+                    nn.init.normal_(embedding.weight, std=width**-0.5)
         if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
             raise ValueError(
                 f"tie_weights: needs out_dim to be the vocab_size of output_spec, got out_dim={self.out_dim} and "
@@ -124,6 +100,14 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
             )
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
+
+    @abstractmethod
+    def _create_encoder_block(self, config: Any) -> nn.Module:
+        """One of the encoder's blocks; ``config`` is of the subclass."""
+
+    @abstractmethod
+    def _create_decoder_block(self, config: Any) -> nn.Module:
+        """One of the decoder's blocks; ``config`` is of the subclass."""
 
     def _tie(self) -> None:
         if self.tie_weights:
@@ -317,6 +301,29 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     ) -> tuple[Symbols, ...]:
         """Arguments of block ``number`` beside ``x`` and the context; ``earlier``: those of the block before."""
         return ()
+
+    if TYPE_CHECKING:
+
+        @typed_as(forward)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
+    check_positive(
+        d_model=config.d_model,
+        out_dim=config.out_dim,
+        in_block_size=config.in_block_size,
+        out_block_size=config.out_block_size,
+        n_layers_dec=config.n_layers_dec,
+    )
+    if not encoder_is_optional:
+        check_positive(n_layers_enc=config.n_layers_enc)
+    if config.pos_enc not in (*_POSITIONS, "none"):
+        raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {config.pos_enc!r}")
+    if config.loss_type not in (None, "cross_entropy", "mse"):
+        raise ValueError(f"loss_type: expected 'cross_entropy', 'mse' or None, got {config.loss_type!r}")
+    if config.embedding_init not in (None, "published", "scaled"):
+        raise ValueError(f"embedding_init: expected 'published', 'scaled' or None, got {config.embedding_init!r}")
 
 
 def _checked_spec(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,55 +1,37 @@
-"""Base of the models of tokens with one stack of blocks: their sizes and their initialisation."""
+"""Base of the models of tokens with one stack of blocks: sizes and initialisation."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 from torch import nn
 
 from .._layers.inputs import check_dropout, check_positive
+from .._layers.options import NormType
 from ..attention import Attention
 from ..dual_attention import DualAttention
 from ..positional_encoding import RotaryPositionalEncoding
-from ..transformer_blocks import NormType
+from .config import TokenPositions, TokensConfig
 from .weights import init_weights
-
-PositionEncoding = Literal["pos_emb", "RoPE", "none"]
 
 
 class TokenModel(nn.Module):
-    """A model of tokens. Subclasses register its parts, under the names of their state dicts.
-
-    Arguments as :class:`~dual_attention.language_models.TransformerLM`.
-    """
+    """A model of tokens. Subclasses register its parts, under the names of their state dicts."""
 
     gradient_checkpointing: bool = False
     """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
-    def __init__(
-        self,
-        n_layers: int,
-        vocab_size: int,
-        d_model: int,
-        dropout_rate: float,
-        norm_type: NormType,
-        max_block_size: int,
-        pos_enc_type: PositionEncoding,
-    ) -> None:
+    def __init__(self, config: TokensConfig) -> None:
         super().__init__()
-        check_positive(vocab_size=vocab_size, n_layers=n_layers, max_block_size=max_block_size)
-        if pos_enc_type not in ("pos_emb", "RoPE", "none"):
-            raise ValueError(f"pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got {pos_enc_type!r}")
-        self.vocab_size = vocab_size
-        self.d_model = d_model
-        self.n_layers = n_layers
-        self.dropout_rate = check_dropout("dropout_rate", dropout_rate)
-        self.norm_type: NormType = norm_type
-        self.block_size = max_block_size
-        self.pos_enc_type: PositionEncoding = pos_enc_type
-
-    def _rotary_encoding(self, width: int, theta: float) -> RotaryPositionalEncoding | None:
-        """RoPE of that width, if the model has it."""
-        return RotaryPositionalEncoding(width, self.block_size, theta) if self.pos_enc_type == "RoPE" else None
+        kind = config.pos_enc_type
+        check_positive(vocab_size=config.vocab_size, n_layers=config.n_layers, max_block_size=config.max_block_size)
+        if kind not in ("pos_emb", "RoPE", "none"):
+            raise ValueError(f"pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got {kind!r}")
+        self.vocab_size = config.vocab_size
+        self.d_model = config.d_model
+        self.n_layers = config.n_layers
+        self.dropout_rate = check_dropout("dropout_rate", config.dropout_rate)
+        self.norm_type: NormType = config.norm_type
+        self.block_size = config.max_block_size
+        self.pos_enc_type: TokenPositions = kind
 
     def init_weights(self) -> None:
         """Draw all parameters anew, as the paper's language models are initialised.
@@ -61,18 +43,20 @@ class TokenModel(nn.Module):
         init_weights(self, n_layers=self.n_layers)
 
 
-def rotary_width(attention: Attention | DualAttention, pos_enc_type: str) -> int:
-    """The width of queries and keys that RoPE turns; it needs to be the same in all heads.
+def rotary_encoding(attention: Attention | DualAttention, config: TokensConfig) -> RotaryPositionalEncoding | None:
+    """RoPE of the width of the queries and keys, if the model has it.
 
     Raises:
-        ValueError: if it is not, and there is RoPE.
+        ValueError: if the width is not the same in all heads.
     """
+    if config.pos_enc_type != "RoPE":
+        return None
     kinds = (
         [attention] if isinstance(attention, Attention) else [attention.self_attention, attention.relational_attention]
     )
     widths = [getattr(heads, "key_dim", heads.head_dim) for heads in kinds if heads is not None]
-    if pos_enc_type == "RoPE" and len(set(widths)) > 1:
+    if len(set(widths)) > 1:
         raise ValueError(
             f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in both kinds of head, got {widths}"
         )
-    return widths[0]
+    return RotaryPositionalEncoding(widths[0], config.max_block_size, config.rope_theta)

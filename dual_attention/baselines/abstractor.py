@@ -5,26 +5,43 @@ Shapes: B batch, N objects, d width of objects and symbols.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive, check_sequence
+from .._layers.options import NormType, SymbolOptions
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..functional import MaskPattern, mask_pattern, positions_from_padding
 from ..functional.activations import Activation
 from ..functional.masks import Segments
-from ..transformer_blocks import NormType
 from .abstractor_blocks import AbstractorBlock, AbstractorMaps, ObjectStreamAbstractorBlock
 
-__all__ = ["Abstractor", "AbstractorSymbols", "ResidualStream"]
+__all__ = ["Abstractor", "AbstractorOptions", "AbstractorSymbols", "ResidualStream"]
 
 AbstractorSymbols = Literal["positional_symbols", "symbolic_attention", "rel_sym_attn"]
 """Symbol mechanisms that give each object one symbol, which can then be a residual stream."""
 
 ResidualStream = Literal["symbols", "objects"]
-"""Stream to which the residual steps of relational cross-attention add."""
+"""The stream to which the residual steps of relational cross-attention add."""
+
+
+class AbstractorOptions(TypedDict, total=False):
+    """Arguments of :class:`Abstractor` without ``d_model``: ``abstractor_kwargs``."""
+
+    n_layers: int
+    n_heads: int
+    dff: int | None
+    dropout_rate: float
+    activation: str
+    norm_first: bool
+    norm_type: NormType
+    bias: bool
+    symbol_retrieval: AbstractorSymbols
+    symbol_retrieval_kwargs: SymbolOptions
+    symbol_self_attn: bool
+    rel_activation: str | Activation
+    residual: ResidualStream
 
 
 class Abstractor(nn.Module):
@@ -54,7 +71,7 @@ class Abstractor(nn.Module):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         *,
@@ -74,12 +91,12 @@ class Abstractor(nn.Module):
             kind(
                 d_model,
                 n_heads,
-                dff,
-                dropout_rate,
-                activation,
-                norm_first,
-                norm_type,
-                bias,
+                dff=dff,
+                dropout_rate=dropout_rate,
+                activation=activation,
+                norm_first=norm_first,
+                norm_type=norm_type,
+                bias=bias,
                 symbol_self_attn=symbol_self_attn,
                 rel_activation=rel_activation,
             )

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from .._layers.inputs import check_sequence
+from .._layers.options import NormType
 from ..attention import Attention
 from ..functional.activations import Activation
 from ..functional.masks import MaskPattern, Segments, mask_pattern
 from ..relational_cross_attention import RelationalCrossAttention
-from ..transformer_blocks import Block, FeedForwardBlock, NormType, create_norm
+from ..transformer_blocks import Block, FeedForwardBlock, create_norm
 
 __all__ = ["AbstractorBlock", "AbstractorMaps", "ObjectStreamAbstractorBlock"]
 
@@ -24,11 +25,11 @@ class AbstractorMaps(NamedTuple):
     """The attention maps of one layer, ``(B, H, N, N)``.
 
     Attributes:
-        relations: of relational cross-attention: how objects compare.
+        relations: of relational cross-attention: how objects compare; None unless asked for.
         symbol_weights: of the self-attention among symbols, or None.
     """
 
-    relations: Tensor
+    relations: Tensor | None
     symbol_weights: Tensor | None
 
 
@@ -54,7 +55,7 @@ class _AbstractorBlock(Block, ABC):
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
         self.self_attn = Attention(d_model, n_heads, **attn) if symbol_self_attn else None
         self.rel_attn = RelationalCrossAttention(d_model, n_heads, activation=rel_activation, **attn)
-        self.ff_block = FeedForwardBlock(d_model, dff, activation, bias)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
         self._add_norms(norm_type)
 
     @abstractmethod

@@ -5,7 +5,6 @@ Shapes: B batch, N length of the source, L length of the target, d width of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
@@ -13,10 +12,11 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_positive, check_sequence
+from .._layers.options import NormType, SymbolOptions, checked_options
 from .._models.inputs import check_padding
 from ..functional import MaskPattern
-from ..transformer_blocks import DecoderBlock, EncoderBlock, NormType
-from .abstractor import Abstractor, AbstractorSymbols
+from ..transformer_blocks import DecoderBlock, EncoderBlock
+from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 
 __all__ = ["EncoderAbstractorDecoder", "SourceContext"]
 
@@ -67,7 +67,7 @@ class EncoderAbstractorDecoder(nn.Module):
     Args:
         d_model: d.
         n_layers_enc, n_layers_abs, n_layers_dec: layers of encoder, abstractor and decoder; ``n_layers_enc`` is 0 in
-            only arrangement (a).
+            arrangement (a) only.
         n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of all layers, see
             :class:`~dual_attention.transformer_blocks.EncoderBlock`.
         symbol_retrieval, symbol_retrieval_kwargs: of the abstractor, see
@@ -87,13 +87,13 @@ class EncoderAbstractorDecoder(nn.Module):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         *,
         abstractor_reads: Literal["source", "encoder"] = "encoder",
         decoder_reads: Literal["abstractor", "both"] = "both",
-        abstractor_kwargs: Mapping[str, Any] | None = None,
+        abstractor_kwargs: AbstractorOptions | None = None,
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, n_layers_abs=n_layers_abs, n_layers_dec=n_layers_dec)
@@ -112,8 +112,8 @@ class EncoderAbstractorDecoder(nn.Module):
         }
         self.encoder_blocks = nn.ModuleList(EncoderBlock(d_model, **layer) for _ in range(n_layers_enc))
         symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}
-        abstractor = {"n_layers": n_layers_abs, **layer, **symbols, **(abstractor_kwargs or {})}
-        self.abstractor = Abstractor(d_model, **abstractor)
+        own = checked_options("abstractor_kwargs", abstractor_kwargs, Abstractor, taken=("d_model",))
+        self.abstractor = Abstractor(d_model, **{"n_layers": n_layers_abs, **layer, **symbols, **own})
         n_contexts = 2 if decoder_reads == "both" else 1
         self.decoder_layers = nn.ModuleList(
             nn.ModuleList(DecoderBlock(d_model, n_heads_cross=n_heads, causal=True, **layer) for _ in range(n_contexts))

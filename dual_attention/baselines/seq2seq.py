@@ -6,22 +6,34 @@ Shapes: B batch, S length of the source, T length of the target, d width of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.config import config_of
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_positive
+from .._layers.options import DecoderBlockOptions, EncoderBlockOptions, SymbolOptions, checked_options
+from .._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .._models.retrievers import check_symbol_width
-from .._models.seq2seq import EmbeddingInit, LossType, PositionEncoding, Seq2SeqModel
+from .._models.seq2seq import Seq2SeqModel
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
-from .abstractor import Abstractor, AbstractorSymbols
+from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 from .encoder_abstractor_decoder import check_arrangement
 
 __all__ = ["Seq2SeqAbstractor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqAbstractorConfig(Seq2SeqConfig):
+    """A sequence-to-sequence model with an abstractor."""
+
+    decoder_reads: Literal["abstractor", "both"] = "both"
+    """The abstractor only, or both, encoder first."""
 
 
 class Seq2SeqAbstractor(Seq2SeqModel):
@@ -57,15 +69,15 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         input_spec: Mapping[str, Any],
         output_spec: Mapping[str, Any],
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: Mapping[str, Any],
+        symbol_retrieval_kwargs: SymbolOptions,
         d_model: int,
         out_dim: int,
         n_layers_enc: int,
         n_layers_abs: int,
         n_layers_dec: int,
-        encoder_kwargs: Mapping[str, Any],
-        abstractor_kwargs: Mapping[str, Any],
-        decoder_kwargs: Mapping[str, Any],
+        encoder_kwargs: EncoderBlockOptions,
+        abstractor_kwargs: AbstractorOptions,
+        decoder_kwargs: DecoderBlockOptions,
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool = True,
@@ -74,42 +86,29 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         abstractor_reads: Literal["source", "encoder"] = "encoder",
         decoder_reads: Literal["abstractor", "both"] = "both",
         loss_type: LossType | None = None,
-        pos_enc: PositionEncoding = "sinusoidal",
+        pos_enc: PairPositions = "sinusoidal",
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
     ) -> None:
         check_positive(n_layers_abs=n_layers_abs)
         check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
-        contexts = 2 if decoder_reads == "both" else 1
-        super().__init__(
-            input_spec,
-            output_spec,
-            d_model,
-            out_dim,
-            [EncoderBlock(d_model, **encoder_kwargs) for _ in range(n_layers_enc)],
-            [_DecoderLayer(d_model, contexts, decoder_kwargs) for _ in range(n_layers_dec)],
-            encoder_kwargs,
-            decoder_kwargs,
-            in_block_size,
-            out_block_size,
-            tie_weights,
-            loss_ignore_idx,
-            loss_type,
-            pos_enc,
-            embedding_dropout,
-            embedding_init,
-        )
+        super().__init__(config_of(Seq2SeqAbstractorConfig, locals()))
         self.abstractor_reads = abstractor_reads
         self.decoder_reads = decoder_reads
-        abstractor = Abstractor(
-            d_model,
-            n_layers_abs,
-            symbol_retrieval=symbol_retrieval,
-            symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-            **abstractor_kwargs,
-        )
+        symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}
+        taken = ("d_model", "n_layers", *symbols)
+        options = checked_options("abstractor_kwargs", abstractor_kwargs, Abstractor, taken=taken)
+        abstractor = Abstractor(d_model, n_layers_abs, **symbols, **options)
         check_symbol_width(abstractor.symbol_retriever, d_model)
         self.layers["abstractor"] = abstractor
+
+    def _create_encoder_block(self, config: Seq2SeqAbstractorConfig) -> EncoderBlock:
+        options = checked_options("encoder_kwargs", config.encoder_kwargs, EncoderBlock, taken=("d_model",))
+        return EncoderBlock(config.d_model, **options)
+
+    def _create_decoder_block(self, config: Seq2SeqAbstractorConfig) -> _DecoderLayer:
+        options = checked_options("decoder_kwargs", config.decoder_kwargs, DecoderBlock, taken=("d_model",))
+        return _DecoderLayer(config.d_model, 2 if config.decoder_reads == "both" else 1, options)
 
     @property
     def memory_dim(self) -> int:

@@ -8,12 +8,12 @@ Shapes: B batch, C channels, height and width of the image in pixels, N patches,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from .._layers.options import SymbolOptions
 from ..functional.activations import Activation
 from ..vision_models import patch_embedding, patch_grid
 from .abstractor import Abstractor, AbstractorSymbols
@@ -43,7 +43,7 @@ class _ObjectClassifier(nn.Module, ABC):
         self.d_model = d_model
         self.grid_size = patch_grid(height, width, self.patch_height, self.patch_width)
         self.n_objects = self.grid_size[0] * self.grid_size[1]
-        self.patch_embedding = patch_embedding(self.patch_height, self.patch_width, channels, d_model)
+        self.patch_embedding = patch_embedding(self.patch_height, self.patch_width, channels=channels, d_model=d_model)
 
     def objects(self, images: Tensor) -> Tensor:
         """Patches of the images, row by row, as vectors ``(B, N, d)``."""
@@ -105,7 +105,7 @@ class VisionAbstractor(_ObjectClassifier):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols = "positional_symbols",
-        symbol_retrieval_kwargs: Mapping[str, Any] | None = None,
+        symbol_retrieval_kwargs: SymbolOptions | None = None,
         **abstractor_kwargs: Any,
     ) -> None:
         super().__init__(image_shape, patch_size, d_model)
@@ -117,12 +117,12 @@ class VisionAbstractor(_ObjectClassifier):
             d_model,
             n_layers,
             n_heads,
-            dff,
-            dropout_rate,
-            activation,
-            norm_first,
-            symbol_retrieval,
-            symbol_retrieval_kwargs,
+            dff=dff,
+            dropout_rate=dropout_rate,
+            activation=activation,
+            norm_first=norm_first,
+            symbol_retrieval=symbol_retrieval,
+            symbol_retrieval_kwargs=symbol_retrieval_kwargs,
             **abstractor_kwargs,
         )
         self.classifier = two_layers(d_model, d_model, num_classes)
@@ -161,7 +161,9 @@ class VisionPrediNet(_ObjectClassifier):
             raise ValueError(f"positions: expected 'index', 'grid' or 'none', got {positions!r}")
         self.positions = positions
         width = {"index": 1, "grid": 2, "none": 0}[positions]
-        self.predinet = PrediNet(d_model, self.n_objects, n_heads, n_relations, key_dim, position_dim=width)
+        self.predinet = PrediNet(
+            d_model, self.n_objects, n_heads, n_relations=n_relations, key_dim=key_dim, position_dim=width
+        )
         self.classifier = two_layers(self.predinet.out_features, d_model, num_classes)
 
     def summary(self, objects: Tensor) -> Tensor:
@@ -196,7 +198,12 @@ class VisionCoRelNet(_ObjectClassifier):
     ) -> None:
         super().__init__(image_shape, patch_size, d_model)
         self.corelnet = CoRelNet(
-            d_model, self.n_objects, dff, activation, symmetric_rels=symmetric_rels, context_norm=context_norm
+            d_model,
+            self.n_objects,
+            dff,
+            activation=activation,
+            symmetric_rels=symmetric_rels,
+            context_norm=context_norm,
         )
         # As in the published runs there is no activation between the last two layers.
         self.classifier = nn.Sequential(

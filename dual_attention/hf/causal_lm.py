@@ -148,7 +148,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
     ) -> Tensor:
         targets = labels.to(hidden.device).masked_fill(labels.to(hidden.device) == NO_LABEL, IGNORED)
         check_targets(targets, input_ids)
-        loss = self.model._loss(hidden, logits, targets)
+        loss = self.model.loss_from_hidden(hidden, targets, logits)
         if num_items is None:
             return loss
         if isinstance(num_items, Tensor):

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 from torch import nn
 from transformers import PreTrainedConfig
 
+from .._layers.config import FieldsConfig
+from .._layers.options import parameters_of
+from .._models.config import EncoderConfig, LanguageConfig, VisionConfig
 from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
@@ -22,21 +26,28 @@ from .remote import WritesLoader
 __all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig"]
 
 Kind = Literal["dat", "transformer"]
-Kwargs = dict[str, Any]
 
 # Their names in transformers.
 _SIZES = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "intermediate_size": "dff"}
 
 
 class ModelConfig(WritesLoader, PreTrainedConfig):
-    """What the configurations share; the arguments are those of the class that ``model`` names.
+    """Base of the configurations; the arguments are those of the class that ``model`` names.
 
-    Arguments of the other class are not read, and not saved.
+    Arguments of the other class are not read, and not saved. A subclass names the configuration of this library whose
+    fields it has, as far as its classes take them, and its own defaults of them.
     """
 
     classes: ClassVar[Mapping[str, type[nn.Module]]] = {}
 
     model: Kind = "dat"
+
+    def __init_subclass__(
+        cls, fields_of: type[FieldsConfig] | None = None, defaults: Mapping[str, Any] | None = None, **arguments: Any
+    ) -> None:
+        if fields_of is not None:
+            _add_fields(cls, fields_of, defaults or {})
+        super().__init_subclass__(**arguments)
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.model not in ("dat", "transformer"):
@@ -45,18 +56,21 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
         if self.model == "dat" and self.classes:
             self._fill_in()
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A field of the subclass."""
+
     def _fill_in(self) -> None:
-        """Arguments of symbols that were left out."""
-        width = getattr(self, "d_model")  # noqa: B009 (the attributes are those of subclasses)
-        retrieval: str = getattr(self, "symbol_retrieval")  # noqa: B009
-        relative = retrieval.startswith("position_relative")
-        if getattr(self, "ra_kwargs") is None and relative:  # noqa: B009
+        """Set arguments of symbols that were left out."""
+        relative = self.symbol_retrieval.startswith("position_relative")
+        if self.ra_kwargs is None and relative:
             self.ra_kwargs = {"use_relative_positional_symbols": True}
-        if getattr(self, "symbol_retrieval_kwargs") is None:  # noqa: B009
+        if self.symbol_retrieval_kwargs is None:
             if relative:
-                self.symbol_retrieval_kwargs = {"symbol_dim": width, "max_rel_pos": 64}
-            elif retrieval == "symbolic_attention":
-                symbols = {"d_model": width, "n_heads": 8, "n_symbols": 1024, "trainable_symbols": False}
+                self.symbol_retrieval_kwargs = {"symbol_dim": self.d_model, "max_rel_pos": 64}
+            elif self.symbol_retrieval == "symbolic_attention":
+                symbols = {"d_model": self.d_model, "n_heads": 8, "n_symbols": 1024, "trainable_symbols": False}
                 self.symbol_retrieval_kwargs = symbols
 
     @property
@@ -89,10 +103,42 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
     @classmethod
     def _names(cls, kind: str) -> list[str]:
         own = cls.__dataclass_fields__.keys() - PreTrainedConfig.__dataclass_fields__.keys()  # that has a `dtype`, too
-        return [name for name in inspect.signature(cls.classes[kind]).parameters if name in own]
+        return [name for name in parameters_of(cls.classes[kind]) if name in own]
 
 
-class DualAttnConfig(ModelConfig):
+def _add_fields(cls: type[ModelConfig], source: type[FieldsConfig], defaults: Mapping[str, Any]) -> None:
+    """Declare the fields of ``source`` that are arguments of one of the classes, before ``cls`` becomes a dataclass.
+
+    Those without a default are left out.
+    """
+    taken = {name for kind in cls.classes.values() for name in parameters_of(kind)}
+    found = {about.name: defaults.get(about.name, about.default) for about in fields(source) if about.name in taken}
+    found = {name: default for name, default in found.items() if default is not MISSING}
+    hints = get_type_hints(source)
+    cls.__annotations__ = {**{name: hints[name] for name in found}, **inspect.get_annotations(cls)}
+    for name, default in found.items():
+        setattr(cls, name, default)
+
+
+class DualAttnConfig(
+    ModelConfig,
+    fields_of=LanguageConfig,
+    defaults={
+        "vocab_size": 50304,
+        "d_model": 1024,
+        "n_layers": 24,
+        "n_heads": 16,
+        "n_heads_sa": 8,
+        "n_heads_ra": 8,
+        "dff": None,
+        "dropout_rate": 0.0,
+        "activation": "gelu",
+        "norm_first": True,
+        "max_block_size": 1024,
+        "pos_enc_type": "RoPE",
+        "bias": False,
+    },
+):
     """Of a causal language model, see :mod:`dual_attention.language_models`.
 
     The defaults are the sizes of the paper's models of about 350 million parameters.
@@ -111,44 +157,19 @@ class DualAttnConfig(ModelConfig):
 
     model_type = "dual_attn"
     classes: ClassVar[Mapping[str, type[nn.Module]]] = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (transformers adds it to a list)
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
         **_SIZES,
         "max_position_embeddings": "max_block_size",
         "tie_word_embeddings": "tie_weights",
     }
 
-    vocab_size: int = 50304
-    d_model: int = 1024
-    n_layers: int = 24
-    n_heads: int | None = 16
-    n_heads_sa: int | None = 8
-    n_heads_ra: int | None = 8
-    symbol_retrieval_kwargs: Kwargs | None = None
-    dff: int | None = None
-    dropout_rate: float = 0.0
-    activation: str = "gelu"
-    norm_first: bool = True
-    max_block_size: int = 1024
-    norm_type: str = "layernorm"
-    sa_kwargs: Kwargs | None = None
-    ra_kwargs: Kwargs | None = None
-    ra_type: str = "relational_attention"
-    share_attn_params: bool = False
-    symbol_retrieval: str = "symbolic_attention"
-    symbol_retriever_config: Kwargs | None = None
-    pos_enc_type: str = "RoPE"
-    bias: bool = False
-    use_flash_attention: bool = True
-    block_kwargs: Kwargs | None = None
-    ff_bias: bool | None = True
-    update_symbols_each_layer: bool = True
-    tie_weights: bool = True
-    final_norm: bool = True
-    output_bias: bool = False
-    rope_theta: float = 10000.0
     use_cache: bool = True
     skip_logits_in_training: bool = False
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **arguments: Any) -> None: ...
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
@@ -171,7 +192,24 @@ class DualAttnConfig(ModelConfig):
         return cls(**config.to_dict(), **more)
 
 
-class DualAttnEncoderConfig(ModelConfig):
+class DualAttnEncoderConfig(
+    ModelConfig,
+    fields_of=EncoderConfig,
+    defaults={
+        "vocab_size": 30522,
+        "d_model": 768,
+        "n_layers": 12,
+        "n_heads": 12,
+        "n_heads_sa": 6,
+        "n_heads_ra": 6,
+        "dff": None,
+        "dropout_rate": 0.1,
+        "activation": "gelu",
+        "norm_first": True,
+        "max_block_size": 512,
+        "n_token_types": 2,
+    },
+):
     """Of a bidirectional encoder and its heads, see :mod:`dual_attention.encoder_models`.
 
     The defaults are the sizes of BERT base.
@@ -198,40 +236,36 @@ class DualAttnEncoderConfig(ModelConfig):
         "type_vocab_size": "n_token_types",
     }
 
-    vocab_size: int = 30522
-    d_model: int = 768
-    n_layers: int = 12
-    n_heads: int | None = 12
-    n_heads_sa: int | None = 6
-    n_heads_ra: int | None = 6
-    symbol_retrieval_kwargs: Kwargs | None = None
-    dff: int | None = None
-    dropout_rate: float = 0.1
-    activation: str = "gelu"
-    norm_first: bool = True
-    max_block_size: int = 512
-    norm_type: str = "layernorm"
-    attn_kwargs: Kwargs | None = None
-    sa_kwargs: Kwargs | None = None
-    ra_kwargs: Kwargs | None = None
-    ra_type: str = "relational_attention"
-    share_attn_params: bool = False
-    symbol_retrieval: str = "symbolic_attention"
-    pos_enc_type: str = "pos_emb"
-    bias: bool = True
-    shared_symbol_retriever: bool = True
-    update_symbols_each_layer: bool = True
-    n_token_types: int = 2
-    embedding_norm: bool = True
-    final_norm: bool | None = None
-    rope_theta: float = 10000.0
     tie_weights: bool = True
     head_activation: str = "gelu"
     classifier_pool: str = "cls"
     classifier_dropout: float | None = None
 
+    if TYPE_CHECKING:
 
-class DualAttnVisionConfig(ModelConfig):
+        def __init__(self, **arguments: Any) -> None: ...
+
+
+class DualAttnVisionConfig(
+    ModelConfig,
+    fields_of=VisionConfig,
+    defaults={
+        "image_shape": (3, 32, 32),
+        "patch_size": (4, 4),
+        "d_model": 384,
+        "n_layers": 8,
+        "n_heads": 12,
+        "n_heads_sa": 6,
+        "n_heads_ra": 6,
+        "dff": 384,
+        "dropout_rate": 0.0,
+        "activation": "gelu",
+        "norm_first": True,
+        "symbol_retrieval": "position_relative",
+        "pool": "mean",
+        "final_norm": True,
+    },
+):
     """Of an image classifier, see :mod:`dual_attention.vision_models`.
 
     The defaults are the sizes of the paper's models of CIFAR images. ``num_labels`` is the number of classes.
@@ -252,28 +286,9 @@ class DualAttnVisionConfig(ModelConfig):
     }
     attribute_map: ClassVar[dict[str, str]] = dict(_SIZES)
 
-    image_shape: list[int] | tuple[int, ...] = (3, 32, 32)
-    patch_size: list[int] | tuple[int, ...] = (4, 4)
-    d_model: int = 384
-    n_layers: int = 8
-    n_heads: int | None = 12
-    n_heads_sa: int | None = 6
-    n_heads_ra: int | None = 6
-    dff: int | None = 384
-    dropout_rate: float = 0.0
-    activation: str = "gelu"
-    norm_first: bool = True
-    symbol_retrieval: str = "position_relative"
-    symbol_retrieval_kwargs: Kwargs | None = None
-    ra_type: str = "relational_attention"
-    ra_kwargs: Kwargs | None = None
-    sa_kwargs: Kwargs | None = None
-    norm_type: str = "layernorm"
-    bias: bool = True
-    pool: str = "mean"
-    final_norm: bool = True
-    pos_enc: str = "learned"
-    update_symbols_each_layer: bool = True
+    if TYPE_CHECKING:
+
+        def __init__(self, **arguments: Any) -> None: ...
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the model's class."""

@@ -121,7 +121,7 @@ class DualAttnForMaskedLM(_Encoder):
         hidden, more = self._encode(
             input_ids, mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
         )
-        logits = self.model._logits(hidden)
+        logits = self.model.logits(hidden)
         loss = None
         if labels is not None:
             loss = self.loss_function(

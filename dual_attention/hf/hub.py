@@ -34,7 +34,7 @@ class HubLanguageModel(
     pipeline_tag="text-generation",
     tags=["dual-attention"],
 ):
-    """A language model of the hub, with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
+    """A language model with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
 
     _kind: Literal["dat", "transformer"]
 
@@ -52,7 +52,7 @@ class HubLanguageModel(
 
     @property
     def hub_config(self) -> dict[str, Any]:
-        """Contents of ``config.json``: all arguments of the published class, and ours that differ from their defaults.
+        """Contents of ``config.json``: the published class's arguments, and ours that are not at their default.
 
         The published package can read it as long as none of ours do.
 

@@ -157,7 +157,7 @@ def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor
 
 
 def states_of(trace: Any) -> tuple[Tensor, ...]:
-    """Inputs of the blocks, and last, as in transformers, the output of the final normalisation."""
+    """Inputs of the blocks and, last, as transformers has it, the output of the model's last normalisation."""
     return (*trace.states[:-1], trace.hidden)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..._layers.options import BlockOptions, RelationalOptions, RetrieverOptions, SymbolOptions
 from ...language_presets import LanguageModelConfig, language_preset
 from ...training.configs import check
 
@@ -119,11 +120,13 @@ class LanguageModelKeys:
             "rope_theta": self.rope_theta,
         }
         if not self.relational:
-            grouped = {} if self.n_kv_heads is None else {"attn_kwargs": {"n_kv_heads": self.n_kv_heads}}
+            grouped: BlockOptions = {}
+            if self.n_kv_heads is not None:
+                grouped["attn_kwargs"] = {"n_kv_heads": self.n_kv_heads}
             return LanguageModelConfig(
                 model="transformer", n_heads=self.n_heads_sa, block_kwargs=grouped or None, **common
             )
-        own = {"shared_symbol_retriever": self.shared_symbol_retriever}
+        own: RetrieverOptions = {"shared_symbol_retriever": self.shared_symbol_retriever}
         if self.weight_tie_symbol_library:
             own["weight_tie_symbol_library"] = True
         return LanguageModelConfig(
@@ -141,7 +144,7 @@ class LanguageModelKeys:
             **common,
         )
 
-    def _symbol_arguments(self) -> dict[str, Any]:
+    def _symbol_arguments(self) -> SymbolOptions:
         if self.symbols == "positional_symbols":
             return {"symbol_dim": self.d_model, "max_length": self.context}
         if self.symbols == "position_relative":
@@ -153,8 +156,8 @@ class LanguageModelKeys:
             "trainable_symbols": self.trainable_symbols,
         }
 
-    def _relational_arguments(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"n_kv_heads": self.n_kv_heads}
+    def _relational_arguments(self) -> RelationalOptions:
+        arguments: RelationalOptions = {"n_kv_heads": self.n_kv_heads}
         if self.ra_type != "relational_attention":
             fits = self.symbols != "position_relative"
             check(fits, "model.symbols", f"another with model.ra_type={self.ra_type}", self.symbols)
@@ -163,13 +166,14 @@ class LanguageModelKeys:
         heads_width = self.d_model // (self.n_heads_sa + self.n_heads_ra) * self.n_heads_ra
         arguments["n_relations"] = relations
         arguments["rel_proj_dim"] = heads_width // relations if self.rel_proj_dim is None else self.rel_proj_dim
-        settings = {
-            "symmetric_rels": (self.symmetric_rels, False),
-            "rel_activation": (self.rel_activation, "identity"),
-            "wr_init": (self.wr_init, "published"),
-            "use_relative_positional_symbols": (self.symbols == "position_relative", False),
-        }
-        arguments.update({name: value for name, (value, usual) in settings.items() if value != usual})
+        if self.symmetric_rels:
+            arguments["symmetric_rels"] = True
+        if self.rel_activation != "identity":
+            arguments["rel_activation"] = self.rel_activation
+        if self.wr_init != "published":
+            arguments["wr_init"] = self.wr_init
+        if self.symbols == "position_relative":
+            arguments["use_relative_positional_symbols"] = True
         return arguments
 
 
@@ -185,7 +189,8 @@ def model_preset(name: str) -> LanguageModelKeys:
     }
     if source.model == "transformer":
         return LanguageModelKeys(n_heads_sa=source.n_heads or 0, n_heads_ra=0, n_kv_heads=None, **common)
-    relational, symbols = source.ra_kwargs or {}, source.symbol_retrieval_kwargs or {}
+    given = source.to_dict()
+    relational, symbols = given["ra_kwargs"], given["symbol_retrieval_kwargs"]
     return LanguageModelKeys(
         n_heads_sa=source.n_heads_sa or 0,
         n_heads_ra=source.n_heads_ra or 0,

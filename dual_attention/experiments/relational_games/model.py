@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..._layers.options import RelationalOptions, SymbolOptions
 from ...baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 from ...training.seeding import derive_seed
 from ...vision_models import VisionDualAttnTransformer, VisionTransformer
@@ -16,7 +17,7 @@ IMAGE_SHAPE = (3, 36, 36)
 """Channels, width and height of every image."""
 
 
-def symbol_arguments(config: GamesModelConfig) -> dict[str, Any]:
+def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
     """Arguments of the symbol retriever for the patches of an image and, in a DAT, a class token."""
     rows, columns = (side // patch for side, patch in zip(IMAGE_SHAPE[1:], config.patch_size, strict=True))
     n_tokens = rows * columns + (config.architecture == "dat")
@@ -38,18 +39,16 @@ def symbol_arguments(config: GamesModelConfig) -> dict[str, Any]:
     return {"d_model": config.d_model, "n_heads": config.symbol_heads, "n_symbols": config.n_symbols}
 
 
-def relational_arguments(config: GamesModelConfig) -> dict[str, Any]:
+def relational_arguments(config: GamesModelConfig) -> RelationalOptions:
     """Arguments of the relational heads."""
-    arguments: dict[str, Any] = {"n_kv_heads": config.n_kv_heads}
+    arguments: RelationalOptions = {"n_kv_heads": config.n_kv_heads}
     if config.ra_type == "relational_attention":
-        arguments.update(
-            n_relations=config.n_relations,
-            rel_proj_dim=config.rel_proj_dim,
-            symmetric_rels=config.symmetric_rels,
-            rel_activation=config.rel_activation,
-            use_relative_positional_symbols=config.symbols.startswith("position_relative"),
-            wr_init=config.wr_init,
-        )
+        arguments["n_relations"] = config.n_relations
+        arguments["rel_proj_dim"] = config.rel_proj_dim
+        arguments["symmetric_rels"] = config.symmetric_rels
+        arguments["rel_activation"] = config.rel_activation
+        arguments["use_relative_positional_symbols"] = config.symbols.startswith("position_relative")
+        arguments["wr_init"] = config.wr_init
     elif config.symbols.startswith("position_relative"):
         raise ValueError(f"model.symbols: {config.symbols} needs ra_type relational_attention, not {config.ra_type}")
     return arguments

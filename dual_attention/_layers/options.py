@@ -1,0 +1,183 @@
+"""Further arguments of layers and blocks, as the published constructors take them: in dicts.
+
+They are TypedDicts, so that a type checker and an editor complete and check the keys; :func:`checked_options` does at
+run time. None of the keys is required.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Literal, TypedDict
+
+from ..functional.activations import Activation
+
+NormType = Literal["layernorm", "rmsnorm", "none"]
+RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
+
+
+class AttentionOptions(TypedDict, total=False):
+    """Further arguments of :class:`~dual_attention.attention.Attention`: ``sa_kwargs``, ``attn_kwargs``."""
+
+    dropout: float
+    key_dim: int | None
+    n_kv_heads: int | None
+    add_bias_kv: bool
+    add_bias_out: bool
+    total_n_heads: int | None
+    attn_scale: float | None
+    out_dropout: float | None
+    shaw_max_rel_pos: int | None
+    shaw_values: bool
+    window: int | None
+
+
+class RelationalOptions(TypedDict, total=False):
+    """Further arguments of relational heads, ``ra_kwargs``.
+
+    All are those of :class:`~dual_attention.relational_attention.RelationalAttention`, except for ``activation``, which
+    is that of :class:`~dual_attention.relational_cross_attention.RelationalCrossAttention`. The two forms of relational
+    cross-attention have fewer.
+    """
+
+    n_relations: int | None
+    dropout: float
+    key_dim: int | None
+    n_kv_heads: int | None
+    activation: str | Activation
+    rel_activation: str | Activation
+    rel_proj_dim: int | None
+    add_bias_kv: bool
+    add_bias_out: bool
+    total_n_heads: int | None
+    symmetric_rels: bool
+    use_relative_positional_symbols: bool
+    wr_init: Literal["published", "large"]
+    attn_scale: float | None
+    out_dropout: float | None
+    shaw_max_rel_pos: int | None
+    window: int | None
+
+
+class SymbolOptions(TypedDict, total=False):
+    """Arguments of the classes of :mod:`dual_attention.symbol_retrieval`, ``symbol_retrieval_kwargs``."""
+
+    d_model: int
+    n_heads: int
+    n_symbols: int
+    dropout: float
+    scale: float | None
+    trainable_symbols: bool
+    symbol_dim: int
+    max_length: int
+    sinusoidal: bool
+    max_rel_pos: int | tuple[int, int]
+    n_prefix_tokens: int
+    rel_n_heads: int
+    symbolic_attn_n_heads: int
+    nbhd_delta: int
+    causal_nbhd: bool
+    include_self: bool
+    normalize_rels: bool
+    rel_scale: float | None
+    symbolic_attn_scale: float | None
+
+
+class RetrieverOptions(TypedDict, total=False):
+    """Symbols that layers share, ``symbol_retriever_config``."""
+
+    shared_symbol_retriever: bool
+    weight_tie_symbol_library: bool
+
+
+class BlockOptions(TypedDict, total=False):
+    """Further arguments of a language model's blocks, ``block_kwargs``; those of dual attention take no attn_kwargs."""
+
+    attn_kwargs: AttentionOptions | None
+    post_norm_dropout: bool
+
+
+class _ResidualOptions(TypedDict, total=False):
+    dff: int | None
+    dropout_rate: float
+    activation: str
+    norm_first: bool
+    norm_type: NormType
+    bias: bool
+    causal: bool
+
+
+class EncoderBlockOptions(_ResidualOptions, total=False):
+    """Arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` without ``d_model``."""
+
+    n_heads: int
+    attn_kwargs: AttentionOptions | None
+    post_norm_dropout: bool
+
+
+class DecoderBlockOptions(_ResidualOptions, total=False):
+    """Arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` without ``d_model``."""
+
+    n_heads: int
+    n_heads_cross: int
+    attn_kwargs: AttentionOptions | None
+    cross_kwargs: AttentionOptions | None
+    ff_dropout: bool
+
+
+class _DualOptions(_ResidualOptions, total=False):
+    n_heads_sa: int
+    n_heads_ra: int
+    sa_kwargs: AttentionOptions | None
+    ra_kwargs: RelationalOptions | None
+    ra_type: RelationalHeadType
+    share_attn_params: bool
+
+
+class DualAttnEncoderBlockOptions(_DualOptions, total=False):
+    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnEncoderBlock` without ``d_model``."""
+
+    post_norm_dropout: bool
+
+
+class DualAttnDecoderBlockOptions(_DualOptions, total=False):
+    """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` without ``d_model``."""
+
+    n_heads_cross: int
+    cross_kwargs: AttentionOptions | None
+    ff_dropout: bool
+
+
+@lru_cache
+def parameters_of(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Parameters of a class's constructor by name, in its order."""
+    return inspect.signature(build).parameters
+
+
+def checked_options(
+    name: str, options: Mapping[str, Any] | None, build: Callable[..., Any], *, taken: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Copy the further arguments of a class, after checking that it has parameters of their names.
+
+    Args:
+        name: the argument that holds them.
+        build: the class.
+        taken: parameters that are set elsewhere.
+
+    Raises:
+        TypeError: if it is not a mapping.
+        ValueError: for the first key that is unknown, with the names that come close to it.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise TypeError(f"{name}: expected a mapping or None, got {options!r}")
+    known = [parameter for parameter in parameters_of(build) if parameter not in taken]
+    for key in options:
+        if key not in known:
+            close = get_close_matches(str(key), known)
+            meant = f" (did you mean {' or '.join(map(repr, close))}?)" if close else f", which are {', '.join(known)}"
+            raise ValueError(f"{name}: expected arguments of {build.__name__}, got {key!r}{meant}")
+    return dict(options)
