@@ -65,11 +65,11 @@ def place_tokens(
     check_segments(segments, batch, n)
     if positions is None and segments is None and earlier + n > context:
         raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than the context, max_block_size={context}")
-    if positions is not None or (segments is not None and n > context):
-        positions = count_positions(padding_mask, segments) if positions is None else positions
-        check_positions(positions, batch, n, context - 1, f"the context, max_block_size={context}")
-    elif padding_mask is not None or segments is not None:
+    may_exceed = positions is not None or n > context
+    if positions is None:
         positions = count_positions(padding_mask, segments, earlier=earlier)
+    if may_exceed and positions is not None:
+        check_positions(positions, batch, n, context - 1, f"the context, max_block_size={context}")
     pattern = MaskPattern(n, earlier + n, None, padding_mask, segments, segments, is_causal, offset=earlier)
     return Placed(earlier, positions, pattern)
 
