@@ -43,4 +43,5 @@ class SelfAttentionCall(TypedDict, total=False):
 class CrossAttentionCall(SelfAttentionCall, total=False):
     """Further inputs of blocks with cross-attention."""
 
+    context_mask: Tensor | MaskPattern | None
     context_padding_mask: Tensor | None
