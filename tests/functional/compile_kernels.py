@@ -1,6 +1,7 @@
 """Compile the fused kernels for GPUs that need not be present, and report what became of each.
 
-``python -m tests.functional.compile_kernels [case ...]``, from the root of the checkout and without TRITON_INTERPRET.
+``python -m tests.functional.compile_kernels [case ...]``, from the root of the checkout and without TRITON_INTERPRET,
+compiles the cases that are named, every one for ``all``, and without a name the few of :data:`TELLING`.
 The first line printed is a JSON list of the package's kernels; then comes one object for each launch: its ``case`` and
 ``kernel``, the bytes of shared memory it needs (``shared``) and may have (``limit``), or else its ``error``.
 """
@@ -125,6 +126,16 @@ CASES = {
     "little shared memory, width 256, relative": Case(**WIDE, gpu=ADA, window=9, relative=True),
 }
 
+TELLING = (
+    "every mask, shared, many relations",
+    "step, relative",
+    "width 256, relative",
+    "uneven widths, window, shared",
+    "fp32, every mask, relative",
+    "little shared memory, packed, relative",
+)
+"""Cases that between them compile every kernel with every option, in both precisions, on both GPUs."""
+
 
 class CompileOnly:
     """A kernel whose launches are compiled and reported in place of being run."""
@@ -166,7 +177,7 @@ def main(chosen: list[str]) -> None:
         print(json.dumps({**case_of, **what}), flush=True)
 
     print(json.dumps(replace_kernels(report)))
-    for name in chosen or CASES:
+    for name in CASES if chosen == ["all"] else chosen or TELLING:
         case = CASES[name]
         case_of.update(case=name, limit=case.gpu.shared_memory)
         torch.set_float32_matmul_precision(case.precision)
