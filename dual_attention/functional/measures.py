@@ -17,17 +17,6 @@ from torch import Tensor
 
 from .masks import require_boolean
 
-__all__ = [
-    "alignment_error_rate",
-    "attention_correctness",
-    "attention_entropy",
-    "coverage_loss",
-    "doubly_stochastic_penalty",
-    "rank_correlation",
-    "structured_attention_penalty",
-    "supervised_attention_loss",
-]
-
 Supervision = Literal["cross_entropy", "mse"]
 
 

@@ -25,8 +25,6 @@ from .padding import zero_padding
 from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
 from .symbols import RelativeSymbols, check_index, symbol_table
 
-__all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
-
 Tensors = tuple[Tensor, ...]
 
 LARGEST_WHOLE = 256 * 256

@@ -17,19 +17,6 @@ from torch import Tensor
 
 from .activations import Activation
 
-__all__ = [
-    "additive_score",
-    "cosine_score",
-    "dot_score",
-    "euclidean_score",
-    "general_score",
-    "key_score",
-    "location_features",
-    "location_score",
-    "product_score",
-    "trilinear_score",
-]
-
 
 def dot_score(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
     """(Scaled) multiplicative score.

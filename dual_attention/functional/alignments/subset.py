@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..masks import require_boolean
-from ._common import check_broadcast
+from .common import check_broadcast
 
 
 def bernoulli_subset(
