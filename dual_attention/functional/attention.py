@@ -17,10 +17,11 @@ from .checks import (
     check_key_heads,
     check_same_device,
     check_same_dtype,
+    check_shapes,
     is_autocast,
     is_open,
 )
-from .masks import MaskPattern, pattern_and_bias
+from .masks import MaskPattern, block_of, pattern_and_bias
 from .padding import zero_padding
 
 LARGEST_MASK = 2**22
@@ -66,17 +67,17 @@ def attention(
     if not is_autocast(q):  # which casts them to one type
         check_same_dtype(q=q, k=k, v=v)
     check_dropout("dropout", dropout)
-    n, m = q.shape[2], k.shape[2]
-    _check_senders(q, k, v)
+    (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
+    check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
+    check_key_heads(heads, groups)
     mask, bias = pattern_and_bias(mask, bias, q=q, m=m)
     k, v = zero_padding(mask, k, v)
     if need_weights:
         return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
 
     value_width = v.shape[-1]
-    wide = max(q.shape[-1], value_width)
-    if q.shape[-1] != value_width:  # fused kernels want one width; zeros change neither scores nor values
-        q, k, v = (F.pad(t, (0, wide - t.shape[-1])) for t in (q, k, v))
+    if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
+        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
     if mask.only_causal and bias is None:
         out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
@@ -91,24 +92,10 @@ def attention(
             rows = slice(start, min(start + BLOCK, n))
             columns = slice(*mask.senders(rows.start, rows.stop))
             part = mask.block(rows, columns, q.device)
-            part_bias = None if bias is None else narrow(bias, rows, columns)
+            part_bias = None if bias is None else block_of(bias, rows, columns)
             outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], part, part_bias, scale, dropout))
         out = torch.cat(outs, dim=2)
     return out[..., :value_width], None
-
-
-def narrow(x: Tensor, rows: slice, columns: slice) -> Tensor:
-    """Rows and columns of a tensor broadcastable to ``(B, H, N, M)``."""
-    return x[:, :, rows if x.shape[2] > 1 else slice(None), columns if x.shape[3] > 1 else slice(None)]
-
-
-def _check_senders(q: Tensor, k: Tensor, v: Tensor) -> None:
-    batch, heads, _, width = q.shape
-    groups, m = k.shape[1:3]
-    for name, tensor, shape in (("k", k, (batch, groups, m, width)), ("v", v, (batch, groups, m, v.shape[3]))):
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
-    check_key_heads(heads, groups)
 
 
 def _fused(
@@ -123,10 +110,7 @@ def _fused(
     opened: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Library attention; ``opened``: what :func:`_opened` makes of the mask, if that is known."""
-    if bias is not None:
-        allowed = bias != -torch.inf
-        mask = allowed if mask is None else mask & allowed
-    nothing = None
+    mask, nothing = reference.without_hidden(mask, bias), None
     if mask is not None:
         mask, nothing = _opened(mask) if opened is None else opened
         if bias is not None:

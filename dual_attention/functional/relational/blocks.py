@@ -18,8 +18,7 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from ..attention import narrow
-from ..masks import MaskPattern
+from ..masks import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
 from .relative_symbols import summed_by_symbol
@@ -114,7 +113,7 @@ class Blocks:
         scores = scores.to(self.wide)
         by_example = scores.transpose(0, 1)
         if self.bias is not None:
-            by_example += narrow(self.bias, rows, columns)
+            by_example += block_of(self.bias, rows, columns)
         self.pattern.hide_(by_example, rows, columns)
         if scores.dtype == self.q.dtype:
             alpha = torch.softmax(scores, dim=-1, out=self.memory("weights", rows, columns))
@@ -234,7 +233,7 @@ def by_group(table: Tensor) -> Tensor:
 def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:
     """Add a block ``(B, H, C, J)`` to a tensor that broadcasts to ``(B, H, N, M)``, summed where it broadcasts."""
     over = [axis for axis in range(4) if total.shape[axis] == 1]
-    narrow(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
+    block_of(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
 
 
 @overload
