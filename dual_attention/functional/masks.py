@@ -129,6 +129,12 @@ class MaskPattern:
     offset: int = 0
     _built: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def parts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, bool, int | None, int]:
+        """All fields but the lengths: tensors, then order."""
+        tensors = (self.attn_mask, self.padding, self.receiver_segments, self.sender_segments)
+        return *tensors, self.causal, self.window, self.offset
+
     def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
         """The result of ``build``, kept under ``key`` for later calls."""
         if key in self._built:
