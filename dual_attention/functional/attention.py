@@ -79,21 +79,22 @@ def attention(
     if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
     if mask.only_causal and bias is None:
-        out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
+        out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
-        opened = None
-        if whole is not None and bias is None:  # the same in every layer that the pattern serves
+        if bias is None:  # the same in every layer that the pattern serves
             opened = mask.once(("opened", q.device), lambda: _opened(whole))
-        out = _fused(q, k, v, whole, bias, scale, dropout, opened=opened)
+        else:
+            opened = _opened(whole, bias)
+        out = _fused(q, k, v, opened, bias, scale, dropout)
     else:
         outs = []
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             columns = slice(*mask.senders(rows.start, rows.stop))
-            part = mask.block(rows, columns, q.device)
             part_bias = None if bias is None else block_of(bias, rows, columns)
-            outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], part, part_bias, scale, dropout))
+            opened = _opened(mask.block(rows, columns, q.device), part_bias)
+            outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, part_bias, scale, dropout))
         out = torch.cat(outs, dim=2)
     return out[..., :value_width], None
 
@@ -102,20 +103,17 @@ def _fused(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None,
+    opened: tuple[Tensor | None, Tensor | None],
     bias: Tensor | None,
     scale: float,
     dropout: float,
     is_causal: bool = False,
-    opened: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Library attention; ``opened``: what :func:`_opened` makes of the mask, if that is known."""
-    mask, nothing = reference.without_hidden(mask, bias), None
-    if mask is not None:
-        mask, nothing = _opened(mask) if opened is None else opened
-        if bias is not None:
-            bias = bias.masked_fill(bias == -torch.inf, 0.0)
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf) + bias.to(q.dtype)
+    """Library attention, given what :func:`_opened` makes of mask and bias."""
+    mask, nothing = opened
+    if mask is not None and bias is not None:
+        bias = bias.masked_fill(bias == -torch.inf, 0.0)
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf) + bias.to(q.dtype)
     out = F.scaled_dot_product_attention(
         q,
         k,
@@ -129,10 +127,13 @@ def _fused(
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 
 
-def _opened(mask: Tensor) -> tuple[Tensor, Tensor]:
+def _opened(mask: Tensor | None, bias: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
     """The mask with the rows that have nothing to attend opened to all senders, and which rows those are.
 
     For such a row a fused kernel may return NaN, or NaN gradients: let it attend everything and drop what it receives.
     """
+    mask = reference.without_hidden(mask, bias)
+    if mask is None:
+        return None, None
     nothing = ~mask.any(dim=-1, keepdim=True)
     return mask | nothing, nothing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -57,7 +59,7 @@ def check_broadcast(name: str, x: Tensor, like: Tensor) -> None:
         raise ValueError(f"{name}: expected a shape that broadcasts to {want}, got {have}")
 
 
-def check_shapes(q: Tensor, **expected: tuple[Tensor, tuple[int, ...]]) -> None:
+def check_shapes(q: Tensor, /, **expected: tuple[Any, tuple[int, ...]]) -> None:
     """Raise ``ValueError`` for the first tensor without the shape given beside it, which follows from the queries'."""
     for name, (tensor, shape) in expected.items():
         if tuple(tensor.shape) != shape:

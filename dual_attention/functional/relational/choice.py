@@ -69,7 +69,8 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
         return _named(x, impl)
     not_fused = ""
     if preferred(x.q):
-        against = _against_kernels(x)
+        a_step = x.pattern.offset and x.n < FEWEST_RECEIVERS
+        against = "in a step of decoding one program for each head would walk all senders" if a_step else obstacle(x)
         if against is None:
             return Choice("triton", "fused kernels suit bfloat16 and float16 on CUDA")
         not_fused = f" (not triton: {against})"
@@ -117,13 +118,6 @@ def _refusal(x: RelationalInputs, impl: Implementation) -> str | None:
         against = obstacle(x)
         return None if against is None else f"cannot compute this: {against}"
     return None
-
-
-def _against_kernels(x: RelationalInputs) -> str | None:
-    """Why fused kernels, where they are preferred, are not taken; None if they are."""
-    if x.pattern.offset and x.n < FEWEST_RECEIVERS:
-        return "in a step of decoding one program for each head would walk all senders"
-    return obstacle(x)
 
 
 def _library_can(x: RelationalInputs) -> bool:
