@@ -1,7 +1,6 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
-Shapes: B batch, H heads, G key/value heads, N receivers (queries), M senders (keys), D width of a query or key head,
-d_h width of a value head.
+Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 RCA under softmax is an attention whose values are symbols, so fused attention computes it. The rest, which has no such
 form, is computed for a block of receivers at a time, and again in the backward pass (checkpointing).
 
-Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
-relative symbols.
+Shapes: as in :mod:`.reference`.
 """
 
 from __future__ import annotations
@@ -75,14 +74,11 @@ def relational_cross_attention(
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
-    symbol_per_pair = has_symbol_per_pair(symbols, q.shape[2], k.shape[2])
-
-    def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
-        (q,), (k,) = queries, keys
+    def weigh(q: Tensor, k: Tensor, **masks: Tensor | None) -> Tensors:
         weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
-        return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), weights
+        return weights, weights
 
-    attended, weights = _attend(attend, (q,), (k,), symbols, mask, bias, need_weights)[:2]
+    attended, weights = _attend(weigh, (q,), (k,), symbols, mask, bias, need_weights)[:2]
     return attended, weights if need_weights else None
 
 
@@ -115,15 +111,12 @@ def disentangled_relational_cross_attention(
     """
     mask, bias = _checked((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
 
-    symbol_per_pair = has_symbol_per_pair(symbols, q.shape[2], k.shape[2])
-
-    def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
-        (q, q_rel), (k, k_rel) = queries, keys
+    def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
         r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
-        return attend_to_symbols(F.dropout(alpha * r, dropout), symbols, symbol_per_pair=symbol_per_pair), alpha, r
+        return F.dropout(alpha * r, dropout), alpha, r
 
-    attended, weights, relations = _attend(attend, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
+    attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
     return (attended, weights, relations) if need_weights else (attended, None, None)
 
 
@@ -155,7 +148,7 @@ def _checked(
 
 
 def _attend(
-    attend: Callable[..., Tensors],
+    weigh: Callable[..., Tensors],
     queries: Tensors,
     keys: Tensors,
     symbols: Tensor | RelativeSymbols,
@@ -163,23 +156,29 @@ def _attend(
     bias: Tensor | None,
     need_weights: bool,
 ) -> tuple[Any, ...]:
-    """Results of ``attend``; of many pairs only the first, ``(B, H, N, d_h)``, a block of receivers at a time."""
+    """Symbols under the first weights of ``weigh``, ``(B, H, N, d_h)``, and its other results.
+
+    Of many pairs the symbols only, a block of receivers at a time.
+    """
     keys = zero_padding(pattern, *keys)
     if isinstance(symbols, Tensor):
         (symbols,) = zero_padding(pattern, symbols)
     table, n, m = symbol_table(symbols), queries[0].shape[2], keys[0].shape[2]
+    symbol_per_pair = has_symbol_per_pair(symbols, n, m)
     if need_weights or is_open(n, m) or n * m <= LARGEST_WHOLE:
-        return attend(queries, keys, symbols, mask=pattern.dense(table.device), bias=bias)
+        weights, *maps = weigh(*queries, *keys, mask=pattern.dense(table.device), bias=bias)
+        return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), *maps
 
     def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:
         columns = slice(*pattern.senders(rows.start, rows.stop))
-        return attend(
-            tuple(query[:, :, rows] for query in queries),
-            tuple(key[:, :, columns] for key in keys),
-            symbols_of_block(symbols, table, rows, columns),
+        weights, *_ = weigh(
+            *(query[:, :, rows] for query in queries),
+            *(key[:, :, columns] for key in keys),
             mask=pattern.block(rows, columns, table.device),
             bias=None if bias is None else block_of(bias, rows, columns),
-        )[0]
+        )
+        of_block = symbols_of_block(symbols, table, rows, columns)
+        return attend_to_symbols(weights, of_block, symbol_per_pair=symbol_per_pair)
 
     blocks = [
         checkpoint(block, slice(start, min(start + BLOCK, n)), queries, keys, table, bias, use_reentrant=False)

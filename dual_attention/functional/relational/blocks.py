@@ -7,7 +7,7 @@
         2 C        | block     |
         .          +-----------+
 
-Shapes: as in :mod:`.inputs`; in a block: C receivers, J senders.
+Shapes: as in :mod:`..reference`; in a block: C receivers, J senders.
 """
 
 from __future__ import annotations

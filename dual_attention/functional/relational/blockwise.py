@@ -4,7 +4,7 @@ An activation keeps the sum over senders from moving inside the relation, so rel
 of receivers, contracted with that block's weights at once, and built again in the backward pass (checkpointing). Memory
 grows with the length of a block times M times R.
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations

@@ -58,12 +58,9 @@ class Choice(NamedTuple):
 
 
 def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
-    """The implementation of a call.
+    """The implementation of a call; ``ValueError`` for one that is unknown or cannot compute it.
 
     Reasons are made of constants: a compiler walks through here too, and sizes may be symbols.
-
-    Raises:
-        ValueError: if ``impl`` is unknown or cannot compute this.
     """
     if impl != "auto":
         return _named(x, impl)
@@ -77,7 +74,8 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
     few = _reason_for_dense(x)
     if few is not None:
         return Choice("dense", few + not_fused)
-    if _fits_library(x):
+    causal_at_most = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
+    if causal_at_most and preferred(x.q) and _library_can(x) and not is_open(x.n, x.m):
         return Choice("sdpa", "the library has fused kernels for no mask but the causal one" + not_fused)
     if is_open(x.n, x.m):
         return Choice("linear", "an export leaves lengths open, and linear suits long ones" + not_fused)
@@ -123,12 +121,6 @@ def _refusal(x: RelationalInputs, impl: Implementation) -> str | None:
 def _library_can(x: RelationalInputs) -> bool:
     """Whether library attention can compute this at all."""
     return not (x.need_weights or x.dropout or x.activated or isinstance(x.symbols, RelativeSymbols))
-
-
-def _fits_library(x: RelationalInputs) -> bool:
-    """Whether library attention has a fused kernel for this, the values of :mod:`.sdpa` included."""
-    fused = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
-    return preferred(x.q) and _library_can(x) and fused and not is_open(x.n, x.m)
 
 
 def _reason_for_dense(x: RelationalInputs) -> str | None:

@@ -1,8 +1,6 @@
 """Inputs of one call of relational attention, checked once, as every implementation takes them; and its output.
 
-Shapes: B batch, H heads, G key/value heads (H a multiple of G), N receivers, M senders, D width of an attention query
-or key, d_h width of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library
-of relative symbols.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations

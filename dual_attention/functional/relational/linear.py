@@ -6,7 +6,7 @@ N x M x R, outlives a block.
 
 Math: a^h_i = sum_j alpha^h_ij r_ij, and sum_j alpha^h_ij s_j W_s^h beside it
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations

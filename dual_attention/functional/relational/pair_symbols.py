@@ -3,8 +3,7 @@
 Examples then share one product for each receiver. Where it takes more, the weights of the senders that share a symbol
 are summed instead.
 
-Shapes: B batch, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of relative
-symbols; in a block: C receivers, J senders.
+Shapes: as in :mod:`..reference`; in a block: C receivers, J senders.
 """
 
 from __future__ import annotations

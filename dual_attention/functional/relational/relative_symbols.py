@@ -1,7 +1,6 @@
 """Relative symbols under weights, without a symbol for every pair.
 
-Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
-relative symbols.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations

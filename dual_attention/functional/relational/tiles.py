@@ -14,8 +14,7 @@ in large products.
 
 Math: r_ij,l = <u_i^l, w_j^l>,   a^h_i,l = sum_j alpha^h_ij r_ij,l = <u_i^l, sum_j alpha^h_ij w_j^l>
 
-Shapes: B batch, H heads, N receivers, M senders, R relations, p width of one relation's query or key; in a block: C
-receivers, J senders; in a tile: b examples, c receivers, j senders.
+Shapes: as in :mod:`..reference`; in a block: C receivers, J senders; in a tile: b examples, c receivers, j senders.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """One call of the fused operation: the arguments and the results of its kernels.
 
-Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
-key, d_h width of a head, R relations, p width of one relation's query or key, K = 2 P + 1 rows of a library of symbols
-of clipped offsets.
+Shapes: as in :mod:`..reference`, with H = G * rep, and K = 2 P + 1 rows of a library of symbols of clipped offsets.
 """
 
 from __future__ import annotations
@@ -27,14 +25,11 @@ INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
 
 
 class KernelArguments(NamedTuple):
-    """Arguments of the registered operation, flat as ``torch.library`` takes them.
+    """Arguments of the registered operation, as :class:`..relational.blocks.LinearArguments`.
 
     Attributes:
-        q, k, u, w: as in :class:`.RelationalInputs`.
-        table: shared symbols, or the library of clipped offsets' symbols.
         max_offset, symbol_offset: of :class:`.OffsetSymbols`, P and the place of the first receiver; None and 0 with
             shared symbols.
-        padding, receiver_segments, sender_segments, causal, window, offset: of a :class:`.MaskPattern`.
         sizes: :meth:`.Tuning.numbers`; by default those for the device.
     """
 

@@ -1,6 +1,6 @@
 """The fused operation, registered with its gradient and its shapes, which torch.compile and torch.export rely on.
 
-Shapes: as in :mod:`..relational.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from .tuning import Tuning
 
 
 def fused_relational_attention(x: RelationalInputs, sizes: Tuning | None = None) -> RelationalAttentionOutput:
-    """Relational attention for inputs in which :func:`.support.obstacle` sees none.
+    """Relational attention for inputs in which :func:`.support.obstacle` sees none, in tiles of given or default sizes.
 
     Rows with nothing to attend are zero, and so are their gradients. Asking for a second derivative raises
     ``RuntimeError``.
-
-    Args:
-        sizes: of the kernels' tiles; by default those of :func:`.tuning.tuning` for the device.
     """
     symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)

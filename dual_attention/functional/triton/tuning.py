@@ -31,11 +31,7 @@ class Tile(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """Sizes of every kernel, and how many programs fill the device.
-
-    Attributes:
-        programs: the sum over heads in dw is split until there are about as many programs.
-    """
+    """Sizes of every kernel, and how many programs fill the device: the sum over heads in dw is split into as many."""
 
     forward: Tile
     queries: Tile
@@ -67,14 +63,10 @@ class Tuning(NamedTuple):
 
 
 def tuning(width: int, columns: int, relative: bool, dtype: torch.dtype, shared_memory: int | None) -> Tuning:
-    """Default sizes.
+    """Default sizes for the wider of a query and a symbol, and for R p columns of relation keys, with p padded.
 
-    Args:
-        width: the larger of the widths of a query and of a symbol.
-        columns: relation keys of a sender, R times p with p padded to a power of two.
-        relative: whether symbols belong to offsets, of which a tile reads twice as many as of shared ones.
-        dtype: of the tensors.
-        shared_memory: bytes that one program may have; None off the GPU, in the interpreter.
+    A tile reads twice as many ``relative`` symbols, those of offsets, as shared ones. One program may have
+    ``shared_memory`` bytes; None off the GPU, in the interpreter.
     """
     if shared_memory is None:
         return INTERPRETER
