@@ -169,11 +169,11 @@ def test_the_last_receivers_see_what_they_see_among_all(causal, window, n):
     assert torch.equal(last.last_senders(6).dense(None), every[:, :, 6 - n :])
     near = last.last_senders(n)
     assert (near.m, near.offset) == (n, 0) and torch.equal(near.dense(None), every[:, :, 6 - n :, 6 - n :])
-    assert not last.causal_alone and not last.hides_nothing
+    assert not last.only_causal and not last.hides_nothing
 
 
 def test_order_after_earlier_senders_is_more_than_the_causal_flag():
-    assert MaskPattern(3, 3, causal=True).causal_alone and not MaskPattern(3, 5, causal=True, offset=2).causal_alone
+    assert MaskPattern(3, 3, causal=True).only_causal and not MaskPattern(3, 5, causal=True, offset=2).only_causal
     assert MaskPattern(1, 5, causal=True, offset=4).dense(None) is None  # one new token sees all
 
 

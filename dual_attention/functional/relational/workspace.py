@@ -25,7 +25,7 @@ class Workspace:
     def __init__(self, like: Tensor) -> None:
         self.like = like
         self.taken: dict[str, Tensor] = {}
-        self.kept = vars(_OF_THREAD).setdefault(like.dtype, {}) if like.is_cpu else self.taken
+        self.kept = vars(_OF_THREAD).setdefault(str(like.dtype), {}) if like.is_cpu else self.taken
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A contiguous tensor of that shape."""
