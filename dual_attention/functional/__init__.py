@@ -2,22 +2,13 @@
 
 from . import reference
 from .activations import ACTIVATIONS, activation_function
-from .alignments import (
-    Alignment,
-    bernoulli_subset,
-    entmax,
-    hard_alignment,
-    local_window,
-    log_gaussian,
-    masked_activation,
-    masked_softmax,
-    monotonic_centre,
-    predicted_position,
-    reinforce_loss,
-    sigmoid_alignment,
-    sparsemax,
-    uniform_alignment,
-)
+from .alignments.common import Alignment
+from .alignments.elementwise import masked_activation, sigmoid_alignment
+from .alignments.hard import hard_alignment, reinforce_loss
+from .alignments.local import local_window, log_gaussian, monotonic_centre, predicted_position
+from .alignments.soft import masked_softmax, uniform_alignment
+from .alignments.sparse import entmax, sparsemax
+from .alignments.subset import bernoulli_subset
 from .attention import attention
 from .combination import combine, masked_mean
 from .losses import cross_entropy, linear_cross_entropy
@@ -33,13 +24,10 @@ from .measures import (
     supervised_attention_loss,
 )
 from .positions import positions_from_padding, positions_from_segments, segments_from_lengths
-from .relational import (
-    Choice,
-    RelationalAttentionOutput,
-    explain_relational_attention,
-    free_workspace,
-    relational_attention,
-)
+from .relational.api import explain_relational_attention, relational_attention
+from .relational.choice import Choice
+from .relational.inputs import RelationalAttentionOutput
+from .relational.workspace import free_workspace
 from .relational_cross import disentangled_relational_cross_attention, relational_cross_attention
 from .rotary import apply_rotary, rotary_tables
 from .scores import (

@@ -1,7 +1,6 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
-Shapes: B batch, H heads, G key/value heads, N receivers (queries), M senders (keys), D width of a query or key head,
-d_h width of a value head.
+Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from .checks import (
     check_key_heads,
     check_same_device,
     check_same_dtype,
+    check_shapes,
     is_autocast,
     is_open,
 )
-from .masks import MaskPattern, pattern_and_bias
+from .masks import MaskPattern, block_of, pattern_and_bias
 from .padding import zero_padding
 
 LARGEST_MASK = 2**22
@@ -66,72 +66,53 @@ def attention(
     if not is_autocast(q):  # which casts them to one type
         check_same_dtype(q=q, k=k, v=v)
     check_dropout("dropout", dropout)
-    n, m = q.shape[2], k.shape[2]
-    _check_senders(q, k, v)
+    (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
+    check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
+    check_key_heads(heads, groups)
     mask, bias = pattern_and_bias(mask, bias, q=q, m=m)
     k, v = zero_padding(mask, k, v)
     if need_weights:
         return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
 
     value_width = v.shape[-1]
-    wide = max(q.shape[-1], value_width)
-    if q.shape[-1] != value_width:  # fused kernels want one width; zeros change neither scores nor values
-        q, k, v = (F.pad(t, (0, wide - t.shape[-1])) for t in (q, k, v))
+    if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
+        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
     if mask.only_causal and bias is None:
-        out = _fused(q, k, v, None, None, scale, dropout, is_causal=True)
+        out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
         whole = mask.dense(q.device)
-        opened = None
-        if whole is not None and bias is None:  # the same in every layer that the pattern serves
+        if bias is None:  # the same in every layer that the pattern serves
             opened = mask.once(("opened", q.device), lambda: _opened(whole))
-        out = _fused(q, k, v, whole, bias, scale, dropout, opened=opened)
+        else:
+            opened = _opened(whole, bias)
+        out = _fused(q, k, v, opened, bias, scale, dropout)
     else:
         outs = []
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             columns = slice(*mask.senders(rows.start, rows.stop))
-            part = mask.block(rows, columns, q.device)
-            part_bias = None if bias is None else narrow(bias, rows, columns)
-            outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], part, part_bias, scale, dropout))
+            part_bias = None if bias is None else block_of(bias, rows, columns)
+            opened = _opened(mask.block(rows, columns, q.device), part_bias)
+            outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, part_bias, scale, dropout))
         out = torch.cat(outs, dim=2)
     return out[..., :value_width], None
-
-
-def narrow(x: Tensor, rows: slice, columns: slice) -> Tensor:
-    """Rows and columns of a tensor broadcastable to ``(B, H, N, M)``."""
-    return x[:, :, rows if x.shape[2] > 1 else slice(None), columns if x.shape[3] > 1 else slice(None)]
-
-
-def _check_senders(q: Tensor, k: Tensor, v: Tensor) -> None:
-    batch, heads, _, width = q.shape
-    groups, m = k.shape[1:3]
-    for name, tensor, shape in (("k", k, (batch, groups, m, width)), ("v", v, (batch, groups, m, v.shape[3]))):
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
-    check_key_heads(heads, groups)
 
 
 def _fused(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None,
+    opened: tuple[Tensor | None, Tensor | None],
     bias: Tensor | None,
     scale: float,
     dropout: float,
     is_causal: bool = False,
-    opened: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Library attention; ``opened``: what :func:`_opened` makes of the mask, if that is known."""
-    if bias is not None:
-        allowed = bias != -torch.inf
-        mask = allowed if mask is None else mask & allowed
-    nothing = None
-    if mask is not None:
-        mask, nothing = _opened(mask) if opened is None else opened
-        if bias is not None:
-            bias = bias.masked_fill(bias == -torch.inf, 0.0)
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf) + bias.to(q.dtype)
+    """Library attention, given what :func:`_opened` makes of mask and bias."""
+    mask, nothing = opened
+    if mask is not None and bias is not None:
+        bias = bias.masked_fill(bias == -torch.inf, 0.0)
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf) + bias.to(q.dtype)
     out = F.scaled_dot_product_attention(
         q,
         k,
@@ -145,10 +126,13 @@ def _fused(
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 
 
-def _opened(mask: Tensor) -> tuple[Tensor, Tensor]:
+def _opened(mask: Tensor | None, bias: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
     """The mask with the rows that have nothing to attend opened to all senders, and which rows those are.
 
     For such a row a fused kernel may return NaN, or NaN gradients: let it attend everything and drop what it receives.
     """
+    mask = reference.without_hidden(mask, bias)
+    if mask is None:
+        return None, None
     nothing = ~mask.any(dim=-1, keepdim=True)
     return mask | nothing, nothing

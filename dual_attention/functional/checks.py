@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -48,6 +50,20 @@ def check_same_dtype(**tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype != dtype:
             raise TypeError(f"{name}: expected dtype {dtype} as {first}, got {tensor.dtype}")
+
+
+def check_broadcast(name: str, x: Tensor, like: Tensor) -> None:
+    """Raise ``ValueError`` unless ``x`` broadcasts to the shape of another tensor."""
+    have, want = tuple(x.shape), tuple(like.shape)
+    if len(have) > len(want) or any(a not in (1, b) for a, b in zip(reversed(have), reversed(want), strict=False)):
+        raise ValueError(f"{name}: expected a shape that broadcasts to {want}, got {have}")
+
+
+def check_shapes(q: Tensor, /, **expected: tuple[Any, tuple[int, ...]]) -> None:
+    """Raise ``ValueError`` for the first tensor without the shape given beside it, which follows from the queries'."""
+    for name, (tensor, shape) in expected.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
 
 
 def check_key_heads(heads: int, groups: int) -> None:

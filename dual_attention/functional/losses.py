@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import is_readable
+from .checks import is_autocast, is_readable
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -65,16 +65,12 @@ def linear_cross_entropy(
     Args:
         hidden: ``(..., d)``.
         weight: ``(V, d)``; bias: ``(V,)``.
-        targets: integers ``(...)``, 0 to V - 1 or ``ignore_index``.
-        reduction: mean over the targets that are not ignored (zero if all are), sum, or none.
+        targets, ignore_index, reduction: as :func:`cross_entropy`, like the result and the errors.
         chunk_size: tokens at a time; by default so many that their logits are 2^25 numbers.
 
-    Returns:
-        A scalar, or ``(...)`` without reduction, in float32 or wider.
-
     Raises:
-        TypeError: if targets are not integers, or dtypes differ outside autocast.
-        ValueError: if shapes disagree, a target on the CPU is out of range, or ``chunk_size`` is not positive.
+        TypeError: also if dtypes differ outside autocast.
+        ValueError: also if ``chunk_size`` is not positive.
     """
     if weight.dim() != 2 or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
@@ -96,10 +92,8 @@ def linear_cross_entropy(
 
 def _matmul_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
     """The dtype in which ``F.linear`` would multiply."""
-    kind = hidden.device.type
-    has_autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    if has_autocast and hidden.dtype != torch.float64:
-        return torch.get_autocast_dtype(kind)
+    if is_autocast(hidden) and hidden.dtype != torch.float64:
+        return torch.get_autocast_dtype(hidden.device.type)
     for name, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and tensor.dtype != hidden.dtype:
             raise TypeError(f"{name}: expected {hidden.dtype} as of hidden, got {tensor.dtype}")

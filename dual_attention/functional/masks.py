@@ -129,6 +129,12 @@ class MaskPattern:
     offset: int = 0
     _built: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def parts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, bool, int | None, int]:
+        """All fields but the lengths: tensors, then order."""
+        tensors = (self.attn_mask, self.padding, self.receiver_segments, self.sender_segments)
+        return *tensors, self.causal, self.window, self.offset
+
     def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
         """The result of ``build``, kept under ``key`` for later calls."""
         if key in self._built:
@@ -155,16 +161,29 @@ class MaskPattern:
         return min(first, last), last
 
     @property
+    def ordered(self) -> bool:
+        """Whether places hide anything."""
+        return self.causal or self.window is not None
+
+    @property
+    def only_ordered(self) -> bool:
+        """Whether nothing but places hides anything."""
+        return self.attn_mask is None and self.padding is None and self.receiver_segments is None
+
+    @property
     def hides_nothing(self) -> bool:
         """Whether every receiver may attend every sender."""
-        parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
-        return not self.causal and all(part is None for part in parts)
+        return self.only_ordered and not self.ordered
 
     @property
     def only_causal(self) -> bool:
         """Whether causal order is all that hides anything, and the first receiver is the first sender."""
-        parts = (self.attn_mask, self.padding, self.receiver_segments, self.window)
-        return self.causal and not self.offset and all(part is None for part in parts)
+        return self.only_ordered and self.causal and self.window is None and not self.offset
+
+    @property
+    def may_hide_all(self) -> bool:
+        """Whether there may be receivers that may attend nothing; order leaves each its own place, if it has one."""
+        return not self.only_ordered or (self.ordered and not 0 <= self.offset <= self.m - self.n)
 
     def block(self, rows: slice, columns: slice, device: torch.device | str | None) -> Tensor | None:
         """The mask of a block, broadcastable to ``(B, H, rows, columns)``; None if it hides nothing."""
@@ -174,8 +193,7 @@ class MaskPattern:
             return part if mask is None else mask & part
 
         if self.attn_mask is not None:
-            tall, wide = self.attn_mask.shape[2] > 1, self.attn_mask.shape[3] > 1
-            mask = self.attn_mask[:, :, rows if tall else slice(None), columns if wide else slice(None)]
+            mask = block_of(self.attn_mask, rows, columns)
         if self.padding is not None:
             mask = also(self.padding[:, None, None, columns])
         if self.receiver_segments is not None and self.sender_segments is not None:
@@ -189,13 +207,6 @@ class MaskPattern:
             if self.window is not None:
                 mask = also(ahead.abs() < self.window)
         return mask
-
-    @property
-    def may_hide_all(self) -> bool:
-        """Whether there may be receivers that may attend nothing; order leaves each its own place, if it has one."""
-        if any(part is not None for part in (self.attn_mask, self.padding, self.receiver_segments)):
-            return True
-        return (self.causal or self.window is not None) and not 0 <= self.offset <= self.m - self.n
 
     def hide_(self, scores: Tensor, rows: slice, columns: slice) -> None:
         """Put minus infinity in a block of scores ``(B, H, rows, columns)`` where nothing may be attended."""
@@ -211,17 +222,8 @@ class MaskPattern:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden. Built once for each device."""
         return self.once(("dense", device), lambda: self.block(slice(0, self.n), slice(0, self.m), device))
 
-    @property
-    def ordered(self) -> bool:
-        """Whether places hide anything."""
-        return self.causal or self.window is not None
-
     def narrow(self, *, causal: bool = False, window: int | None = None, offset: int = 0) -> MaskPattern:
-        """The pattern that order and a window narrow further; itself if they do not.
-
-        Args:
-            offset: place of the first receiver among the senders, for a pattern without order.
-        """
+        """The pattern that order and a window narrow further; itself if they do not. A first order has this offset."""
         causal = causal or self.causal
         if self.window is not None:
             window = self.window if window is None else min(window, self.window)
@@ -244,6 +246,11 @@ class MaskPattern:
             return replace(self, m=m, attn_mask=attn_mask, padding=padding, offset=self.offset - dropped)
 
         return self.once(("last", m), build)
+
+
+def block_of(x: Tensor, rows: slice, columns: slice) -> Tensor:
+    """Rows and columns of a tensor broadcastable to ``(B, H, N, M)``."""
+    return x[:, :, rows if x.shape[2] > 1 else slice(None), columns if x.shape[3] > 1 else slice(None)]
 
 
 def last_columns(x: Tensor | None, m: int) -> Tensor | None:
@@ -331,7 +338,10 @@ def _check_order(n: int, m: int, offset: int, **wanted: bool) -> None:
 
 def _checked_segments(segments: Segments, batch: int, n: int, m: int) -> tuple[Tensor, Tensor]:
     """Segments of receivers and of senders; ``TypeError`` or ``ValueError`` unless they are integers that fit."""
-    both = _of_both(segments)
+    both = segments if isinstance(segments, tuple) else (segments, segments)
+    if len(both) != 2 or not all(isinstance(part, Tensor) for part in both):
+        got = ", ".join(type(part).__name__ for part in (both if isinstance(segments, tuple) else both[:1]))
+        raise TypeError(f"segments: expected a tensor, or one for receivers and one for senders, got ({got})")
     for of, length in zip(both, (n, m), strict=True):
         if of.is_floating_point() or of.dtype == torch.bool or tuple(of.shape) not in ((batch, length), (1, length)):
             raise ValueError(
@@ -341,34 +351,17 @@ def _checked_segments(segments: Segments, batch: int, n: int, m: int) -> tuple[T
     return both
 
 
-def _of_both(segments: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Segments of receivers and of senders; ``TypeError`` if they are no tensors."""
-    both = segments if isinstance(segments, tuple) else (segments, segments)
-    if len(both) != 2 or not all(isinstance(part, Tensor) for part in both):
-        got = (
-            ", ".join(type(part).__name__ for part in both) if isinstance(segments, tuple) else type(segments).__name__
-        )
-        raise TypeError(f"segments: expected a tensor, or one for receivers and one for senders, got ({got})")
-    return both[0], both[1]
-
-
-def as_pattern(
-    mask: Tensor | MaskPattern | None, *, batch: int, heads: int, n: int, m: int, like: Tensor
-) -> MaskPattern:
-    """The argument ``mask`` of an operation, checked, as a pattern; masks must be where ``like``, its queries, is.
-
-    Raises:
-        TypeError: if a mask is not boolean.
-        ValueError: if it is for other sizes, or on another device.
-    """
+def _as_pattern(mask: Tensor | MaskPattern | None, q: Tensor, m: int) -> MaskPattern:
+    """The argument ``mask`` of an operation, checked, as a pattern."""
+    batch, heads, n, _ = q.shape
     shape = (batch, heads, n, m)
     if not isinstance(mask, MaskPattern):
-        check_same_device(q=like, mask=mask)
+        check_same_device(q=q, mask=mask)
         return MaskPattern(n, m, None if mask is None else _as_four_dimensional("mask", mask, shape))
     if (mask.n, mask.m) != (n, m):
         raise ValueError(f"mask: expected a pattern of (N, M) = {(n, m)}, got one of {(mask.n, mask.m)}")
     if mask.attn_mask is not None:
-        check_same_device(q=like, attn_mask=mask.attn_mask)
+        check_same_device(q=q, attn_mask=mask.attn_mask)
         _as_four_dimensional("attn_mask", mask.attn_mask, shape)
     if mask.padding is not None:
         require_boolean("padding_mask", mask.padding)
@@ -377,10 +370,8 @@ def as_pattern(
         ("segments", mask.receiver_segments, n),
         ("segments", mask.sender_segments, m),
     ):
-        if part is None:
-            continue
-        check_same_device(q=like, **{name: part})
-        if tuple(part.shape) not in ((batch, length), (1, length)):
+        check_same_device(**{"q": q, name: part})
+        if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
             raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
     return mask
 
@@ -390,16 +381,10 @@ def pattern_and_bias(
 ) -> tuple[MaskPattern, Tensor | None]:
     """The arguments ``mask`` and ``bias`` of an operation on queries ``(B, H, N, D)`` and M senders, checked.
 
-    Returns:
-        The mask as a pattern, and the bias with four dimensions, in the type of the queries.
-
-    Raises:
-        TypeError: if a mask is not boolean, or a bias not floating point.
-        ValueError: if one is for other sizes, or a mask on another device.
+    The mask comes as a pattern; the bias with four dimensions, in the type of the queries.
     """
-    batch, heads, n, _ = q.shape
-    sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
-    pattern, bias = as_pattern(mask, like=q, **sizes), check_bias(bias, **sizes, name="bias")
+    pattern, (batch, heads, n, _) = _as_pattern(mask, q, m), q.shape
+    bias = check_bias(bias, batch=batch, heads=heads, n=n, m=m, name="bias")
     return pattern, None if bias is None else bias.to(q.dtype)
 
 
@@ -409,20 +394,17 @@ def combine_masks(
     is_causal: bool = False,
     *,
     window: int | None = None,
-    segments: Tensor | tuple[Tensor, Tensor] | None = None,
+    segments: Segments | None = None,
     batch: int,
     heads: int,
     n: int,
     m: int,
     device: torch.device | str | None = None,
 ) -> Tensor | None:
-    """Check the mask arguments and build the one mask that they make together.
+    """The one mask that the arguments of :func:`mask_pattern` make together, built.
 
     Returns:
         A boolean tensor of four dimensions, broadcastable to ``(B, H, N, M)``; ``None`` if nothing is masked.
-
-    Raises:
-        TypeError, ValueError: as :func:`mask_pattern`.
     """
     sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
     return mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes).dense(device)
@@ -431,12 +413,7 @@ def combine_masks(
 def check_bias(
     bias: Tensor | None, *, batch: int, heads: int, n: int, m: int, name: str = "attn_bias"
 ) -> Tensor | None:
-    """Check an additive attention bias; returns it with four dimensions, broadcastable to ``(B, H, N, M)``.
-
-    Raises:
-        TypeError: if it is not of a floating-point type.
-        ValueError: if its shape does not broadcast.
-    """
+    """An additive attention bias, checked, with four dimensions, broadcastable to ``(B, H, N, M)``."""
     if bias is None:
         return None
     if not bias.is_floating_point():
@@ -466,9 +443,7 @@ def _broadcastable(name: str, tensor: Tensor, shape: tuple[int, int, int, int]) 
     received = tuple(tensor.shape)
     if tensor.dim() == 2:
         tensor = tensor[None, None]
-    fits = tensor.dim() == 4 and all(have in (1, want) for have, want in zip(tensor.shape[:2], shape[:2], strict=True))
-    fits = fits and tensor.shape[2] in (1, shape[2]) and tensor.shape[3] in (1, shape[3])
-    if not fits:
+    if tensor.dim() != 4 or any(have not in (1, want) for have, want in zip(tensor.shape, shape, strict=True)):
         raise ValueError(
             f"{name}: expected shape (N, M) = {shape[2:]} or broadcastable to (B, H, N, M) = {shape}, got {received}"
             + ("; a mask of padded senders is the argument `padding_mask`" if name == "attn_mask" else "")

@@ -15,18 +15,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from .checks import check_broadcast
 from .masks import require_boolean
-
-__all__ = [
-    "alignment_error_rate",
-    "attention_correctness",
-    "attention_entropy",
-    "coverage_loss",
-    "doubly_stochastic_penalty",
-    "rank_correlation",
-    "structured_attention_penalty",
-    "supervised_attention_loss",
-]
 
 Supervision = Literal["cross_entropy", "mse"]
 
@@ -73,11 +63,7 @@ def attention_entropy(weights: Tensor, mask: Tensor | None = None, *, normalise:
     entropy = -torch.xlogy(p, p).sum(-1)
     if not normalise:
         return entropy
-    if mask is None:
-        count = torch.full_like(entropy, weights.shape[-1])
-    else:
-        _require_mask("mask", mask, weights)
-        count = mask.expand(weights.shape).sum(-1).to(entropy.dtype)
+    count = _counted(mask, weights).sum(-1).to(entropy.dtype)
     return torch.where(count > 1, entropy / count.clamp_min(2).log(), 0.0)
 
 
@@ -102,8 +88,7 @@ def alignment_error_rate(weights: Tensor, sure: Tensor, possible: Tensor | None 
     possible = sure if possible is None else possible
     for name, links in (("sure", sure), ("possible", possible)):
         require_boolean(name, links)
-        if links.shape != weights.shape:
-            raise ValueError(f"{name}: expected the weights' shape {tuple(weights.shape)}, got {tuple(links.shape)}")
+        _require_shape(name, links, weights)
     if (sure & ~possible).any():
         raise ValueError("possible: expected it to hold every sure link")
     found = torch.zeros_like(sure)
@@ -129,12 +114,8 @@ def rank_correlation(weights: Tensor, human: Tensor, mask: Tensor | None = None)
         TypeError, ValueError: as :func:`attention_correctness`.
     """
     _require_weights(weights)
-    if human.shape != weights.shape:
-        raise ValueError(f"human: expected the weights' shape {tuple(weights.shape)}, got {tuple(human.shape)}")
-    counts = torch.ones_like(weights, dtype=torch.bool)
-    if mask is not None:
-        _require_mask("mask", mask, weights)
-        counts = mask.expand(weights.shape)
+    _require_shape("human", human, weights)
+    counts = _counted(mask, weights)
 
     def ranks(x: Tensor) -> Tensor:
         others = counts[..., None, :]
@@ -168,14 +149,10 @@ def supervised_attention_loss(
     Raises:
         TypeError, ValueError: if shapes do not fit or ``kind`` is unknown.
     """
-    if gold.shape != weights.shape:
-        raise ValueError(f"gold: expected the weights' shape {tuple(weights.shape)}, got {tuple(gold.shape)}")
+    _require_shape("gold", gold, weights)
     if kind not in get_args(Supervision):
         raise ValueError(f"kind: expected one of {', '.join(get_args(Supervision))}, got {kind!r}")
-    counts = torch.ones_like(weights, dtype=torch.bool)
-    if mask is not None:
-        _require_mask("mask", mask, weights)
-        counts = mask.expand(weights.shape)
+    counts = _counted(mask, weights)
     if kind == "mse":
         squares = (weights - gold).square().masked_fill(~counts, 0.0)
         return squares.sum(-1) / counts.sum(-1).clamp_min(1)
@@ -242,8 +219,19 @@ def _require_weights(weights: Tensor) -> None:
         )
 
 
+def _require_shape(name: str, x: Tensor, weights: Tensor) -> None:
+    if x.shape != weights.shape:
+        raise ValueError(f"{name}: expected the weights' shape {tuple(weights.shape)}, got {tuple(x.shape)}")
+
+
 def _require_mask(name: str, mask: Tensor, like: Tensor) -> None:
     require_boolean(name, mask)
-    have, want = tuple(mask.shape), tuple(like.shape)
-    if len(have) > len(want) or any(a not in (1, b) for a, b in zip(reversed(have), reversed(want), strict=False)):
-        raise ValueError(f"{name}: expected a shape that broadcasts to {want}, got {have}")
+    check_broadcast(name, mask, like)
+
+
+def _counted(mask: Tensor | None, weights: Tensor) -> Tensor:
+    """The mask in the shape of the weights; by default everything counts."""
+    if mask is None:
+        return torch.ones_like(weights, dtype=torch.bool)
+    _require_mask("mask", mask, weights)
+    return mask.expand(weights.shape)

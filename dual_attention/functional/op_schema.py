@@ -19,14 +19,9 @@ SCHEMA_TYPES = {
 
 
 def op_schema(arguments: type[NamedTuple], results: int, *before: str) -> str:
-    """Schema of an operation on tensors.
+    """Schema of an operation that takes the tensors ``before`` and the fields of a named tuple, and returns tensors.
 
     ``torch.library.custom_op`` would infer it from a signature that lists every argument again, forward and backward.
-
-    Args:
-        arguments: named tuple whose fields are the operation's arguments, in order.
-        results: number of tensors returned.
-        before: names of tensors that come before the arguments, such as gradients of the results.
     """
     tensors = [f"Tensor {name}" for name in before]
     fields = [f"{SCHEMA_TYPES[kind]} {name}" for name, kind in get_type_hints(arguments).items()]

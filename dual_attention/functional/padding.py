@@ -11,13 +11,9 @@ from .masks import MaskPattern
 
 
 def zero_padding(pattern: MaskPattern, *senders: Tensor, axis: int = 2) -> tuple[Tensor, ...]:
-    """Tensors of senders with zeros in place of padding; the same tensors if none are padded.
+    """Tensors with zeros for padding, where ``axis`` is that of the M senders; the same tensors if none are padded.
 
-    Args:
-        pattern: whose padding, ``(B or 1, M)``, counts.
-        senders: tensors whose first axis is B, or 1 for what serves every example: there zeros stand only where all
-            examples are padded.
-        axis: that of the M senders.
+    What serves every example, with a first axis of one, has zeros only where all examples are padded.
     """
     if pattern.padding is None:
         return senders

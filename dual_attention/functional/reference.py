@@ -25,6 +25,14 @@ def repeat_heads(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
+def without_hidden(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """The mask, less the pairs that a bias of minus infinity hides."""
+    if bias is None:
+        return mask
+    allowed = bias != -torch.inf
+    return allowed if mask is None else mask & allowed
+
+
 def softmax_over_senders(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN."""
     if mask is None:
@@ -50,9 +58,7 @@ def attention_weights(
     scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
     if bias is not None:
         scores = scores + bias
-        allowed = bias != -torch.inf
-        mask = allowed if mask is None else mask & allowed
-    return softmax_over_senders(scores, mask)
+    return softmax_over_senders(scores, without_hidden(mask, bias))
 
 
 def attention(
@@ -207,10 +213,9 @@ def activated_scores(
         return attention_weights(q, k, scale=scale, mask=mask, bias=bias)
     scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
     if bias is not None:
-        scores = scores + bias
-        allowed = bias != -torch.inf
-        mask = allowed if mask is None else mask & allowed
-        scores = scores.masked_fill(~allowed, 0.0)  # not every activation of minus infinity has a gradient
+        # Not every activation of minus infinity has a gradient.
+        scores = (scores + bias).masked_fill(bias == -torch.inf, 0.0)
+        mask = without_hidden(mask, bias)
     weights = activation_function(activation)(scores)
     return weights if mask is None else weights.masked_fill(~mask, 0.0)
 
@@ -257,7 +262,4 @@ def relations_of_heads(
     scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
     if activation != "softmax":
         return activation_function(activation)(scores)
-    if bias is not None:
-        allowed = bias != -torch.inf
-        mask = allowed if mask is None else mask & allowed
-    return softmax_over_senders(scores, mask)
+    return softmax_over_senders(scores, without_hidden(mask, bias))

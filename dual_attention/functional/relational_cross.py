@@ -3,13 +3,13 @@
 RCA under softmax is an attention whose values are symbols, so fused attention computes it. The rest, which has no such
 form, is computed for a block of receivers at a time, and again in the backward pass (checkpointing).
 
-Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
-relative symbols.
+Shapes: as in :mod:`.reference`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,14 +18,20 @@ from torch.utils.checkpoint import checkpoint
 
 from . import reference
 from .activations import Activation
-from .attention import attention, narrow
-from .checks import check_axes, check_dropout, check_key_heads, check_same_device, check_same_dtype, is_open
-from .masks import MaskPattern, pattern_and_bias
+from .attention import attention
+from .checks import (
+    check_axes,
+    check_dropout,
+    check_key_heads,
+    check_same_device,
+    check_same_dtype,
+    check_shapes,
+    is_open,
+)
+from .masks import MaskPattern, block_of, pattern_and_bias
 from .padding import zero_padding
 from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
 from .symbols import RelativeSymbols, check_index, symbol_table
-
-__all__ = ["disentangled_relational_cross_attention", "relational_cross_attention"]
 
 Tensors = tuple[Tensor, ...]
 
@@ -68,18 +74,12 @@ def relational_cross_attention(
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
-    symbol_per_pair = has_symbol_per_pair(symbols, q.shape[2], k.shape[2])
-
-    def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
-        (q,), (k,) = queries, keys
+    def weigh(q: Tensor, k: Tensor, **masks: Tensor | None) -> Tensors:
         weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
-        return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), weights
+        return weights, weights
 
-    (k,), symbols = _without_padding(mask, (k,), symbols)
-    if need_weights or _is_whole(q, k):
-        attended, weights = attend((q,), (k,), symbols, mask=mask.dense(q.device), bias=bias)
-        return attended, weights if need_weights else None
-    return _in_blocks(attend, (q,), (k,), symbols, mask, bias), None
+    attended, weights = _attend(weigh, (q,), (k,), symbols, mask, bias, need_weights)[:2]
+    return attended, weights if need_weights else None
 
 
 def disentangled_relational_cross_attention(
@@ -111,33 +111,13 @@ def disentangled_relational_cross_attention(
     """
     mask, bias = _checked((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
 
-    symbol_per_pair = has_symbol_per_pair(symbols, q.shape[2], k.shape[2])
-
-    def attend(queries: Tensors, keys: Tensors, symbols: Tensor | RelativeSymbols, **masks: Tensor | None):
-        (q, q_rel), (k, k_rel) = queries, keys
+    def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
         r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
-        return attend_to_symbols(F.dropout(alpha * r, dropout), symbols, symbol_per_pair=symbol_per_pair), alpha, r
+        return F.dropout(alpha * r, dropout), alpha, r
 
-    queries = (q, q_rel)
-    keys, symbols = _without_padding(mask, (k, k_rel), symbols)
-    if need_weights or _is_whole(q, k):
-        attended, weights, relations = attend(queries, keys, symbols, mask=mask.dense(q.device), bias=bias)
-        return (attended, weights, relations) if need_weights else (attended, None, None)
-    return _in_blocks(attend, queries, keys, symbols, mask, bias), None, None
-
-
-def _is_whole(q: Tensor, k: Tensor) -> bool:
-    """Whether all weights are built at once."""
-    n, m = q.shape[2], k.shape[2]
-    return is_open(n, m) or n * m <= LARGEST_WHOLE
-
-
-def _without_padding(
-    mask: MaskPattern, keys: Tensors, symbols: Tensor | RelativeSymbols
-) -> tuple[Tensors, Tensor | RelativeSymbols]:
-    """Keys and symbols with zeros for padded senders."""
-    return zero_padding(mask, *keys), zero_padding(mask, symbols)[0] if isinstance(symbols, Tensor) else symbols
+    attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
+    return (attended, weights, relations) if need_weights else (attended, None, None)
 
 
 def _checked(
@@ -151,18 +131,14 @@ def _checked(
     """The mask and the bias, in the type of the queries, after all arguments have been checked."""
     table = symbol_table(symbols)
     tensors = dict(zip(("q", "q_rel"), queries, strict=False)) | dict(zip(("k", "k_rel"), keys, strict=False))
-    for name, tensor in tensors.items():
-        check_axes(**{name: (tensor, 4)})
+    check_axes(**{name: (tensor, 4) for name, tensor in tensors.items()})
     q, k = queries[0], keys[0]
     (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
-    expected = {"q": q.shape, "q_rel": q.shape, "k": (batch, groups, m, width), "k_rel": (batch, groups, m, width)}
-    if isinstance(symbols, RelativeSymbols):
-        expected["symbols"] = (n, m, groups, symbols.shape[-1])
-    else:
-        expected["symbols"] = (1 if symbols.shape[0] == 1 else batch, groups, m, symbols.shape[-1])
-    for name, tensor in {**tensors, "symbols": symbols}.items():
-        if tuple(tensor.shape) != tuple(expected[name]):
-            raise ValueError(f"{name}: expected shape {tuple(expected[name])}, got {tuple(tensor.shape)}")
+    shapes = {name: tuple(q.shape) if "q" in name else (batch, groups, m, width) for name in tensors}
+    of_shared = (1 if symbols.shape[0] == 1 else batch, groups, m)
+    of_symbols = (n, m, groups) if isinstance(symbols, RelativeSymbols) else of_shared
+    shapes["symbols"] = (*of_symbols, symbols.shape[-1])
+    check_shapes(q, **{name: (x, shapes[name]) for name, x in {**tensors, "symbols": symbols}.items()})
     check_key_heads(heads, groups)
     check_same_device(**tensors, symbols=table, bias=bias)
     check_index(q, symbols)
@@ -171,31 +147,41 @@ def _checked(
     return pattern_and_bias(mask, bias, q=q, m=m)
 
 
-def _in_blocks(
-    attend: Callable[..., tuple[Tensor, ...]],
+def _attend(
+    weigh: Callable[..., Tensors],
     queries: Tensors,
     keys: Tensors,
     symbols: Tensor | RelativeSymbols,
     pattern: MaskPattern,
     bias: Tensor | None,
-) -> Tensor:
-    """First result of ``attend``, ``(B, H, N, d_h)``, computed for a block of receivers at a time."""
-    table = symbol_table(symbols)
+    need_weights: bool,
+) -> tuple[Any, ...]:
+    """Symbols under the first weights of ``weigh``, ``(B, H, N, d_h)``, and its other results.
+
+    Of many pairs the symbols only, a block of receivers at a time.
+    """
+    keys = zero_padding(pattern, *keys)
+    if isinstance(symbols, Tensor):
+        (symbols,) = zero_padding(pattern, symbols)
+    table, n, m = symbol_table(symbols), queries[0].shape[2], keys[0].shape[2]
+    symbol_per_pair = has_symbol_per_pair(symbols, n, m)
+    if need_weights or is_open(n, m) or n * m <= LARGEST_WHOLE:
+        weights, *maps = weigh(*queries, *keys, mask=pattern.dense(table.device), bias=bias)
+        return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), *maps
 
     def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:
         columns = slice(*pattern.senders(rows.start, rows.stop))
-        return attend(
-            tuple(query[:, :, rows] for query in queries),
-            tuple(key[:, :, columns] for key in keys),
-            symbols_of_block(symbols, table, rows, columns),
+        weights, *_ = weigh(
+            *(query[:, :, rows] for query in queries),
+            *(key[:, :, columns] for key in keys),
             mask=pattern.block(rows, columns, table.device),
-            bias=None if bias is None else narrow(bias, rows, columns),
-        )[0]
+            bias=None if bias is None else block_of(bias, rows, columns),
+        )
+        of_block = symbols_of_block(symbols, table, rows, columns)
+        return attend_to_symbols(weights, of_block, symbol_per_pair=symbol_per_pair)
 
-    n = queries[0].shape[2]
-    starts = range(0, n, BLOCK)
     blocks = [
         checkpoint(block, slice(start, min(start + BLOCK, n)), queries, keys, table, bias, use_reentrant=False)
-        for start in starts
+        for start in range(0, n, BLOCK)
     ]
-    return torch.cat(blocks, dim=2)
+    return torch.cat(blocks, dim=2), None, None

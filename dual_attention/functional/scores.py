@@ -17,19 +17,6 @@ from torch import Tensor
 
 from .activations import Activation
 
-__all__ = [
-    "additive_score",
-    "cosine_score",
-    "dot_score",
-    "euclidean_score",
-    "general_score",
-    "key_score",
-    "location_features",
-    "location_score",
-    "product_score",
-    "trilinear_score",
-]
-
 
 def dot_score(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
     """(Scaled) multiplicative score.
@@ -79,7 +66,15 @@ def additive_score(
     hidden = _project("q", q, weight_q).unsqueeze(-2) + _project("k", k, weight_k).unsqueeze(-3)
     if bias is not None:
         hidden = hidden + bias[..., None, None, :]
-    return _read_out(activation(hidden), weight, out_bias, multidim)
+    hidden = activation(hidden)
+    if not multidim:
+        if weight is None or out_bias is not None:
+            raise ValueError(
+                "weight, out_bias: a scalar score needs a weight and takes no out_bias (use multidim=True)"
+            )
+        return (hidden @ weight[..., None, :, None]).squeeze(-1)
+    scores = hidden if weight is None else hidden @ weight.transpose(-2, -1).unsqueeze(-3)
+    return scores if out_bias is None else scores + out_bias[..., None, None, :]
 
 
 def key_score(
@@ -294,15 +289,3 @@ def _project(name: str, x: Tensor, weight: Tensor) -> Tensor:
             f"got {tuple(x.shape)}"
         )
     return x @ weight.transpose(-2, -1)
-
-
-def _read_out(hidden: Tensor, weight: Tensor | None, out_bias: Tensor | None, multidim: bool) -> Tensor:
-    """Scores from the hidden tensor ``(..., L, S, d_w)``."""
-    if not multidim:
-        if weight is None or out_bias is not None:
-            raise ValueError(
-                "weight, out_bias: a scalar score needs a weight and takes no out_bias (use multidim=True)"
-            )
-        return (hidden @ weight[..., None, :, None]).squeeze(-1)
-    scores = hidden if weight is None else hidden @ weight.transpose(-2, -1).unsqueeze(-3)
-    return scores if out_bias is None else scores + out_bias[..., None, None, :]

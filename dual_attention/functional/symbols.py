@@ -108,7 +108,6 @@ class OffsetSymbols(RelativeSymbols):
         return self.index_of(slice(0, self.receivers), slice(0, self.senders))
 
     def index_of(self, rows: slice, columns: slice) -> Tensor:
-        """The part of the index for some receivers and senders, computed without the whole."""
         return on_diagonals(self.diagonals, self.receivers, rows, columns)
 
     @property
@@ -120,15 +119,12 @@ class OffsetSymbols(RelativeSymbols):
 
     @property
     def shape(self) -> torch.Size:
-        """Shape of :meth:`dense`: ``(N, M, d)``."""
         return torch.Size((self.receivers, self.senders, *self.library.shape[1:]))
 
     def with_library(self, library: Tensor) -> OffsetSymbols:
-        """The same pairs under another library of as many rows."""
         return OffsetSymbols(library, self.receivers, self.senders, self.offset)
 
     def last_senders(self, m: int) -> OffsetSymbols:
-        """The symbols of only the last ``m`` senders."""
         return OffsetSymbols(self.library, self.receivers, m, self.offset - (self.senders - m))
 
 

@@ -19,7 +19,7 @@ from ..functional import (
     uniform_alignment,
 )
 from ..functional.activations import Activation, activation_function, activation_name
-from ..functional.alignments import Estimator
+from ..functional.alignments.hard import Estimator
 
 __all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Sparsemax", "Uniform"]
 

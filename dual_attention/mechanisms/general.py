@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .._layers.inputs import check_dropout
-from ..functional.alignments import Alignment
+from ..functional import Alignment
 from ..functional.masks import MaskPattern, require_boolean
 from .alignments import Align, Hard, Softmax
 from .fused import fused_context

@@ -142,6 +142,7 @@ class CompileOnly:
 
     def __init__(self, kernel: Any, report: Report) -> None:
         self.kernel = kernel
+        self.arg_names = kernel.arg_names
         self.report = report
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:

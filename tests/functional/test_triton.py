@@ -15,7 +15,7 @@ from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
 from dual_attention.functional import MaskPattern, RelativeSymbols, relational_attention
 from dual_attention.functional.relational import api, choice
 from dual_attention.functional.triton import support
-from dual_attention.functional.triton.tuning import Tile, Tuning, floors, tuning
+from dual_attention.functional.triton.tuning import Tile, Tuning, tuning
 
 from .fused_problems import (  # noqa: F401 (the fixture is used by every test)
     DEVICE,
@@ -294,23 +294,3 @@ def test_tiles_larger_than_the_problem(monkeypatch):
     """The sizes that are used where no test asks for others."""
     monkeypatch.setattr(launch, "tuning", tuning)
     assert_as_reference(Problem(causal=True, symbols="offsets", rep=2))
-
-
-def test_floors_by_hand():
-    sizes = {
-        "batch": 2,
-        "heads": 4,
-        "groups": 2,
-        "n": 8,
-        "m": 16,
-        "width": 4,
-        "head_width": 8,
-        "n_relations": 3,
-        "p": 2,
-    }
-    full, half = floors(**sizes), floors(**sizes, causal=True)
-    assert full.forward == 2 * (2 * 4 * 8 * 16) * (4 + 8 + 6)
-    assert full.backward == 2 * (2 * 4 * 8 * 16) * (3 * 4 + 2 * 8 + 3 * 6)
-    assert half.forward == full.forward / 2
-    q, k, s, u, w = 2 * 4 * 8 * 4, 2 * 2 * 16 * 4, 2 * 2 * 16 * 8, 2 * 8 * 6, 2 * 16 * 6
-    assert full.bytes_forward == 2 * (q + k + s + u + w + 2 * 4 * 8 * (8 + 3)) + 4 * (2 * 4 * 8)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..activations import Activation
-from ._common import finish, prepare
+from .common import finish, prepare
 
 
 def masked_activation(

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ._common import Alignment, finish, prepare, require_rate
+from .common import Alignment, finish, prepare, require_rate
 
 Estimator = Literal["reinforce", "st", "gumbel", "gumbel_st", "argmax", "expected"]
 

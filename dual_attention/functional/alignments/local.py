@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._common import require_rate
+from .common import require_rate
 
 
 def monotonic_centre(n_queries: int, lengths: Tensor, *, offset: int = 0) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._common import finish, prepare
+from .common import finish, prepare
 
 
 def masked_softmax(

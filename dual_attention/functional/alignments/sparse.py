@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._common import finish, prepare
+from .common import finish, prepare
 from .soft import masked_softmax
 
 HALVINGS = 50

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..checks import check_broadcast
 from ..masks import require_boolean
-from ._common import check_broadcast
 
 
 def bernoulli_subset(

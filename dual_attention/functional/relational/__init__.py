@@ -16,18 +16,3 @@
 Implementations take :class:`.RelationalInputs` and return :class:`.RelationalAttentionOutput`. They do not import one
 another, and :mod:`..reference` judges them all.
 """
-
-from .api import explain_relational_attention, relational_attention
-from .choice import Choice, Implementation
-from .inputs import RelationalAttentionOutput, RelationalInputs
-from .workspace import free_workspace
-
-__all__ = [
-    "Choice",
-    "Implementation",
-    "RelationalAttentionOutput",
-    "RelationalInputs",
-    "explain_relational_attention",
-    "free_workspace",
-    "relational_attention",
-]

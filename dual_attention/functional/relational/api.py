@@ -1,6 +1,6 @@
 """Relational attention as one operation: its inputs are checked, an implementation is chosen, and it runs.
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations

@@ -7,23 +7,22 @@
         2 C        | block     |
         .          +-----------+
 
-Shapes: as in :mod:`.inputs`; in a block: C receivers, J senders.
+Shapes: as in :mod:`..reference`; in a block: C receivers, J senders.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..attention import narrow
-from ..masks import MaskPattern
+from ..masks import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
 from .relative_symbols import summed_by_symbol
-from .tiles import relations_under_weights
+from .tiles import relations_under_weights, slices
 from .workspace import Workspace
 
 
@@ -66,18 +65,9 @@ class LinearArguments(NamedTuple):
 
     def of_examples(self, some: slice) -> LinearArguments:
         """The part that belongs to some examples."""
-        return self._replace(
-            q=self.q[some],
-            k=self.k[some],
-            u=self.u[some],
-            w=self.w[some],
-            table=self.table if self.symbol_index is not None else of_examples(self.table, some),
-            bias=of_examples(self.bias, some),
-            attn_mask=of_examples(self.attn_mask, some),
-            padding=of_examples(self.padding, some),
-            receiver_segments=of_examples(self.receiver_segments, some),
-            sender_segments=of_examples(self.sender_segments, some),
-        )
+        whole = {"symbol_index", "seed"} | ({"table"} if self.symbol_index is not None else set())
+        tensors = {name: x for name, x in self._asdict().items() if isinstance(x, Tensor) and name not in whole}
+        return self._replace(**{name: of_examples(x, some) for name, x in tensors.items()})
 
 
 class Blocks:
@@ -103,9 +93,8 @@ class Blocks:
 
         With a causal mask the last block is the largest, whose memory serves the others.
         """
-        starts = reversed(range(0, self.n if self.batch else 0, self.block))
-        blocks = [(start, min(start + self.block, self.n)) for start in starts]
-        return [(slice(*block), slice(*self.pattern.senders(*block))) for block in blocks]
+        blocks = reversed(slices(self.n if self.batch else 0, self.block))
+        return [(rows, slice(*self.pattern.senders(rows.start, rows.stop))) for rows in blocks]
 
     def weights(self, rows: slice, columns: slice) -> Tensor:
         """Attention weights before dropout, ``(H, B, C, J)``; zero in rows that have nothing to attend."""
@@ -114,12 +103,10 @@ class Blocks:
         scores = scores.to(self.wide)
         by_example = scores.transpose(0, 1)
         if self.bias is not None:
-            by_example += narrow(self.bias, rows, columns)
+            by_example += block_of(self.bias, rows, columns)
         self.pattern.hide_(by_example, rows, columns)
-        if scores.dtype == self.q.dtype:
-            alpha = torch.softmax(scores, dim=-1, out=self.memory("weights", rows, columns))
-        else:
-            alpha = torch.softmax(scores, dim=-1)
+        into = self.memory("weights", rows, columns) if scores.dtype == self.q.dtype else None
+        alpha = torch.softmax(scores, dim=-1, out=into)
         if self.bias is not None or self.pattern.may_hide_all:
             alpha.masked_fill_(scores.amax(dim=-1, keepdim=True) == -torch.inf, 0.0)
         return alpha
@@ -234,13 +221,9 @@ def by_group(table: Tensor) -> Tensor:
 def add_reduced(total: Tensor, part: Tensor, rows: slice, columns: slice) -> None:
     """Add a block ``(B, H, C, J)`` to a tensor that broadcasts to ``(B, H, N, M)``, summed where it broadcasts."""
     over = [axis for axis in range(4) if total.shape[axis] == 1]
-    narrow(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
+    block_of(total, rows, columns).add_(part.sum(over, keepdim=True) if over else part)
 
 
-@overload
-def of_examples(x: Tensor, some: slice) -> Tensor: ...
-@overload
-def of_examples(x: Tensor | None, some: slice) -> Tensor | None: ...
-def of_examples(x: Tensor | None, some: slice) -> Tensor | None:
+def of_examples(x: Tensor, some: slice) -> Tensor:
     """The part of a tensor that belongs to these examples; all of one that serves every example."""
-    return x if x is None or x.shape[0] == 1 else x[some]
+    return x if x.shape[0] == 1 else x[some]

@@ -4,7 +4,7 @@ An activation keeps the sum over senders from moving inside the relation, so rel
 of receivers, contracted with that block's weights at once, and built again in the backward pass (checkpointing). Memory
 grows with the length of a block times M times R.
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .. import reference
-from ..attention import narrow
+from ..masks import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .relative_symbols import attend_to_symbols, symbols_of_block
@@ -31,7 +31,7 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
         columns = slice(*x.pattern.senders(rows.start, rows.stop))
         masks: dict[str, Tensor | None] = {
             "mask": x.pattern.block(rows, columns, q.device),
-            "bias": None if bias is None else narrow(bias, rows, columns),
+            "bias": None if bias is None else block_of(bias, rows, columns),
         }
         weights = reference.attention_weights(q[:, :, rows], k[:, :, columns], scale=x.scale, **masks)
         alpha = F.dropout(weights, x.dropout)

@@ -58,25 +58,24 @@ class Choice(NamedTuple):
 
 
 def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
-    """The implementation of a call.
+    """The implementation of a call; ``ValueError`` for one that is unknown or cannot compute it.
 
     Reasons are made of constants: a compiler walks through here too, and sizes may be symbols.
-
-    Raises:
-        ValueError: if ``impl`` is unknown or cannot compute this.
     """
     if impl != "auto":
         return _named(x, impl)
     not_fused = ""
     if preferred(x.q):
-        against = _against_kernels(x)
+        a_step = x.pattern.offset and x.n < FEWEST_RECEIVERS
+        against = "in a step of decoding one program for each head would walk all senders" if a_step else obstacle(x)
         if against is None:
             return Choice("triton", "fused kernels suit bfloat16 and float16 on CUDA")
         not_fused = f" (not triton: {against})"
     few = _reason_for_dense(x)
     if few is not None:
         return Choice("dense", few + not_fused)
-    if _fits_library(x):
+    causal_at_most = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
+    if causal_at_most and preferred(x.q) and _library_can(x) and not is_open(x.n, x.m):
         return Choice("sdpa", "the library has fused kernels for no mask but the causal one" + not_fused)
     if is_open(x.n, x.m):
         return Choice("linear", "an export leaves lengths open, and linear suits long ones" + not_fused)
@@ -119,22 +118,9 @@ def _refusal(x: RelationalInputs, impl: Implementation) -> str | None:
     return None
 
 
-def _against_kernels(x: RelationalInputs) -> str | None:
-    """Why fused kernels, where they are preferred, are not taken; None if they are."""
-    if x.pattern.offset and x.n < FEWEST_RECEIVERS:
-        return "in a step of decoding one program for each head would walk all senders"
-    return obstacle(x)
-
-
 def _library_can(x: RelationalInputs) -> bool:
     """Whether library attention can compute this at all."""
     return not (x.need_weights or x.dropout or x.activated or isinstance(x.symbols, RelativeSymbols))
-
-
-def _fits_library(x: RelationalInputs) -> bool:
-    """Whether library attention has a fused kernel for this, the values of :mod:`.sdpa` included."""
-    fused = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
-    return preferred(x.q) and _library_can(x) and fused and not is_open(x.n, x.m)
 
 
 def _reason_for_dense(x: RelationalInputs) -> str | None:

@@ -1,6 +1,6 @@
 """Relational attention with all weights built at once, and relations only where they must be.
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -
 
     Math: sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, sum_j alpha^h_ij w^l_j>
 
-    Args:
-        alpha: ``(B, H, N, M)``; u: ``(B, N, R, p)``; w: ``(B, M, R, p)``.
-
-    Returns:
-        ``(B, H, N, R)``.
+    Takes ``(B, H, N, M)``, ``(B, N, R, p)`` and ``(B, M, R, p)``; returns ``(B, H, N, R)``.
     """
     batch, heads, n, _ = alpha.shape
     # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.

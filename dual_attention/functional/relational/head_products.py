@@ -13,12 +13,7 @@ from torch import Tensor
 
 
 def multiply_heads(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) -> Tensor:
-    """``into = scale * a @ b`` for each head and example.
-
-    Args:
-        a: ``(H, B, n, k)``; b: ``(G, B or 1, k, m)``.
-        into: ``(H, B, n, m)``, contiguous; what it holds is not read.
-    """
+    """Write ``scale * a @ b`` into ``(H, B, n, m)``, contiguous, from ``(H, B, n, k)`` and ``(G, B or 1, k, m)``."""
     heads, (groups, batch) = a.shape[0], b.shape[:2]
     if batch == 1:  # the heads of a group and all examples are rows of one matrix
         rows = into.view(groups, -1, into.shape[-1])
@@ -30,11 +25,9 @@ def multiply_heads(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) -> Te
 
 
 def add_head_products(a: Tensor, b: Tensor, into: Tensor, scale: float = 1.0) -> None:
-    """``into += scale * sum a^T @ b``, over the heads of a group and, where ``into`` has one for all, over examples.
+    """Add ``scale * a^T @ b``, of ``(H, B, n, k)`` and ``(H, B, n, m)``, to ``(G, B or 1, k, m)`` of a type as wide.
 
-    Args:
-        a: ``(H, B, n, k)``; b: ``(H, B, n, m)``.
-        into: ``(G, B or 1, k, m)``, of a type at least as wide.
+    It is summed over the heads of a group and, where there is one for all, over examples.
     """
     heads, (groups, batch) = a.shape[0], into.shape[:2]
     if batch == 1:

@@ -1,8 +1,6 @@
 """Inputs of one call of relational attention, checked once, as every implementation takes them; and its output.
 
-Shapes: B batch, H heads, G key/value heads (H a multiple of G), N receivers, M senders, D width of an attention query
-or key, d_h width of a head, R relations (the paper's d_r), p width of one relation's query or key, K rows of a library
-of relative symbols.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from ..checks import (
     check_key_heads,
     check_same_device,
     check_same_dtype,
+    check_shapes,
     is_autocast,
 )
 from ..masks import MaskPattern, pattern_and_bias
@@ -110,7 +109,14 @@ def check_inputs(
     need_weights: bool,
 ) -> RelationalInputs:
     """Check the arguments of :func:`.relational_attention`, and clear what padded senders hold."""
-    _check_tensors(q, k, u, w, symbols, w_r, bias)
+    table = symbol_table(symbols)
+    check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
+    check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
+    check_index(q, symbols)
+    check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
+    if w_r.dtype != q.dtype and not is_autocast(q):
+        check_same_dtype(q=q, w_r=w_r)
+    _check_shapes(q, k, u, w, symbols, w_r)
     check_dropout("dropout", dropout)
     pattern, bias = pattern_and_bias(mask, bias, q=q, m=k.shape[2])
     (k,), (w,) = zero_padding(pattern, k), zero_padding(pattern, w, axis=1)
@@ -123,45 +129,25 @@ def check_inputs(
     )
 
 
-def _check_tensors(
-    q: Tensor,
-    k: Tensor,
-    u: Tensor,
-    w: Tensor,
-    symbols: Tensor | RelativeSymbols,
-    w_r: Tensor,
-    bias: Tensor | None,
-) -> None:
-    table = symbol_table(symbols)
-    check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
-    check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
-    check_index(q, symbols)
-    check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
-    if w_r.dtype != q.dtype and not is_autocast(q):
-        check_same_dtype(q=q, w_r=w_r)
-    _check_shapes(q, k, u, w, symbols, w_r)
-
-
 def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | RelativeSymbols, w_r: Tensor) -> None:
     batch, heads, n, width = q.shape
     groups, m = k.shape[1], k.shape[2]
     n_relations, p = u.shape[2:]
     if not (n_relations and p):
         raise ValueError(f"u: expected at least one relation and one feature of it, got shape {tuple(u.shape)}")
-    expected: dict[str, tuple[Tensor, tuple[int, ...]]] = {
-        "k": (k, (batch, groups, m, width)),
-        "u": (u, (batch, n, n_relations, p)),
-        "w": (w, (batch, m, n_relations, p)),
-        "w_r": (w_r, (heads, w_r.shape[1], n_relations)),
-    }
     if isinstance(symbols, RelativeSymbols):
         if symbols.shape[:2] != (n, m):
             raise ValueError(f"symbols: expected pairs (N, M) = {(n, m)}, got {tuple(symbols.shape[:2])}")
-        expected["symbols.library"] = (symbols.library, (symbols.library.shape[0], groups, w_r.shape[1]))
+        library = symbols.library
+        of_symbols = {"symbols.library": (library, (library.shape[0], groups, w_r.shape[1]))}
     else:
-        batch_of_symbols = 1 if symbols.shape[0] == 1 else batch
-        expected["symbols"] = (symbols, (batch_of_symbols, groups, m, w_r.shape[1]))
-    for name, (tensor, shape) in expected.items():
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name}: expected shape {shape} beside q of {tuple(q.shape)}, got {tuple(tensor.shape)}")
+        of_symbols = {"symbols": (symbols, (1 if symbols.shape[0] == 1 else batch, groups, m, w_r.shape[1]))}
+    check_shapes(
+        q,
+        k=(k, (batch, groups, m, width)),
+        u=(u, (batch, n, n_relations, p)),
+        w=(w, (batch, m, n_relations, p)),
+        w_r=(w_r, (heads, w_r.shape[1], n_relations)),
+        **of_symbols,
+    )
     check_key_heads(heads, groups)

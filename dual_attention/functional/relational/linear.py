@@ -6,7 +6,7 @@ N x M x R, outlives a block.
 
 Math: a^h_i = sum_j alpha^h_ij r_ij, and sum_j alpha^h_ij s_j W_s^h beside it
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
 from .blocks import Blocks, Gradients, LinearArguments, of_examples
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .pair_symbols import PairSymbols, pair_symbols
-from .tiles import even_part, prefers_tiles, tile_size
+from .tiles import even_part, prefers_tiles, slices, tile_size
 from .workspace import Workspace
 
 BLOCK = 128
@@ -48,8 +48,7 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
     Dropout depends on a seed drawn from the global generator, and is drawn again, not kept, in the backward pass.
     Asking for a second derivative raises ``RuntimeError``.
     """
-    symbols, pattern = x.symbols, x.pattern
-    index = None
+    symbols, index = x.symbols, None
     if isinstance(symbols, RelativeSymbols):
         index = symbols.diagonals if isinstance(symbols, OffsetSymbols) else symbols.index
     arguments = LinearArguments(
@@ -61,13 +60,7 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
         index,
         x.bias,
         torch.randint(2**62, (1,)) if x.dropout else None,
-        pattern.attn_mask,
-        pattern.padding,
-        pattern.receiver_segments,
-        pattern.sender_segments,
-        pattern.causal,
-        pattern.window,
-        pattern.offset,
+        *x.pattern.parts,
         x.scale,
         x.rel_scale,
         x.dropout,
@@ -95,13 +88,11 @@ def examples_at_a_time(batch: int, heads: int, rows: int, m: int, n_relations: i
 def _some_examples_at_a_time(x: LinearArguments, pairs: PairSymbols | None) -> Iterator[tuple[slice, Blocks]]:
     """Examples, as many as fill the processor's cache, and their part of a call."""
     batch, heads, n, _ = x.q.shape
-    sizes = (batch, heads, min(n, x.block), x.k.shape[2], *x.u.shape[2:])
-    step = examples_at_a_time(*sizes, on_cpu=x.q.is_cpu)
+    step = examples_at_a_time(batch, heads, min(n, x.block), x.k.shape[2], *x.u.shape[2:], on_cpu=x.q.is_cpu)
     first, workspace = 0 if x.seed is None else int(x.seed), Workspace(x.q)
-    for start in range(0, batch, step):
-        some = slice(start, min(start + step, batch))
+    for some in slices(batch, step):
         # Receivers of other examples draw other numbers.
-        yield some, Blocks(x.of_examples(some), first + start * n, workspace, pairs)
+        yield some, Blocks(x.of_examples(some), first + some.start * n, workspace, pairs)
 
 
 def _pairs(x: LinearArguments) -> PairSymbols | None:

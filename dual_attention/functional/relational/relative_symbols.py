@@ -1,7 +1,6 @@
 """Relative symbols under weights, without a symbol for every pair.
 
-Shapes: B batch, H heads, G key/value heads, N receivers, M senders, d_h width of a head, K rows of a library of
-relative symbols.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ def attend_to_symbols(
         alpha: ``(B, H, N, M)``; symbols: projected, ``(B or 1, G, M, d_h)``, or a library ``(K, G, d_h)``.
         symbol_per_pair: whether each pair has a symbol of its own; by default :func:`has_symbol_per_pair` of these.
     """
-    if not isinstance(symbols, RelativeSymbols):
-        return reference.attend_to_symbols(alpha, symbols)
     if symbol_per_pair is None:
         symbol_per_pair = has_symbol_per_pair(symbols, *alpha.shape[2:])
-    if symbol_per_pair:
+    if symbol_per_pair or not isinstance(symbols, RelativeSymbols):
         return reference.attend_to_symbols(alpha, symbols)
     groups = symbols.library.shape[1]
     library = symbols.library.transpose(0, 1)  # (G, K, d_h)
@@ -62,12 +59,7 @@ def has_symbol_per_pair(symbols: Tensor | RelativeSymbols, n: int, m: int) -> bo
 def symbols_of_block(
     symbols: Tensor | RelativeSymbols, table: Tensor, rows: slice, columns: slice
 ) -> Tensor | RelativeSymbols:
-    """Symbols of a block of receivers and senders.
-
-    Args:
-        symbols: of all, projected.
-        table: their tensor, :func:`.symbol_table`, through which gradients go.
-    """
+    """Symbols of a block of receivers and senders, from all and their :func:`.symbol_table`, which has gradients."""
     if isinstance(symbols, RelativeSymbols):
         return RelativeSymbols(table, symbols.index_of(rows, columns))
     return table[:, :, columns]

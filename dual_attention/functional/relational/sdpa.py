@@ -6,7 +6,7 @@ so the relations are split into groups, and each group computes the weights agai
 
     values of the calls    [ symbol | w^1 w^2 ]   [ w^3 w^4 w^5 ]   [ w^6 ]
 
-Shapes: as in :mod:`.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations

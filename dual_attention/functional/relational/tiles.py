@@ -14,8 +14,7 @@ in large products.
 
 Math: r_ij,l = <u_i^l, w_j^l>,   a^h_i,l = sum_j alpha^h_ij r_ij,l = <u_i^l, sum_j alpha^h_ij w_j^l>
 
-Shapes: B batch, H heads, N receivers, M senders, R relations, p width of one relation's query or key; in a block: C
-receivers, J senders; in a tile: b examples, c receivers, j senders.
+Shapes: as in :mod:`..reference`; in a block: C receivers, J senders; in a tile: b examples, c receivers, j senders.
 """
 
 from __future__ import annotations
@@ -54,20 +53,13 @@ def prefers_tiles(heads: int, p: int) -> bool:
 
 
 def relations_under_weights(heads: int, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> Relations:
-    """Relations in the form that suits these sizes; arguments as :class:`Relations`."""
+    """Relations in the form that suits these sizes."""
     form = RelationTiles if prefers_tiles(heads, u.shape[3]) else RelationKeys
     return form(u, w, scale, workspace)
 
 
 class Relations(ABC):
-    """Relations between receivers and senders, computed where they are needed.
-
-    Args:
-        u: relation queries, ``(B, N, R, p)``.
-        w: relation keys, ``(B, M, R, p)``.
-        scale: of their inner products.
-        workspace: for what is built on the way.
-    """
+    """Relations of relation queries ``u (B, N, R, p)`` and keys ``w (B, M, R, p)``, computed where they are needed."""
 
     def __init__(self, u: Tensor, w: Tensor, scale: float, workspace: Workspace) -> None:
         self.u, self.scale, self.workspace = u, scale, workspace
@@ -80,13 +72,9 @@ class Relations(ABC):
     def backward_(
         self, grad: Tensor, alpha: Tensor, rows: slice, columns: slice, dalpha: Tensor, du: Tensor, dw: Tensor
     ) -> None:
-        """Gradients through a block's attended relations.
+        """Gradients through a block's attended relations, from that of the result of :meth:`attend`.
 
-        Args:
-            grad: of the attended relations, ``(B, C, H, R)``, contiguous.
-            alpha: ``(H, B, C, J)``, contiguous; dalpha: the same, added to.
-            du: ``(B, C, R, p)``, written.
-            dw: sum over blocks, of :meth:`sum_of_keys`, added to.
+        That of u, ``(B, C, R, p)``, is written; those of alpha and of the keys, :meth:`sum_of_keys`, are added to.
         """
 
     @abstractmethod

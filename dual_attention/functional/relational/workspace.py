@@ -16,19 +16,16 @@ LARGEST_KEPT = 2**23
 """Bytes of one tensor, at most, that are kept after a call. A thread keeps up to ten for each type that it has used."""
 
 _OF_THREAD = threading.local()
+"""Memory that each thread keeps, by type and name."""
 
 
 class Workspace:
-    """Uninitialised tensors by name, each on the memory of the last one of that name.
-
-    Args:
-        like: whose type and device they have.
-    """
+    """Uninitialised tensors by name, like a given one, each on the memory of the last of that name."""
 
     def __init__(self, like: Tensor) -> None:
         self.like = like
         self.taken: dict[str, Tensor] = {}
-        self.kept = _kept(like.dtype) if like.is_cpu else self.taken
+        self.kept = vars(_OF_THREAD).setdefault(str(like.dtype), {}) if like.is_cpu else self.taken
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A contiguous tensor of that shape."""
@@ -51,10 +48,3 @@ def free_workspace() -> None:
     :func:`torch.cuda.empty_cache`.
     """
     vars(_OF_THREAD).clear()
-
-
-def _kept(dtype: torch.dtype) -> dict[str, Tensor]:
-    """Memory that this thread keeps for tensors of that type."""
-    if not hasattr(_OF_THREAD, "memory"):
-        _OF_THREAD.memory = {}
-    return _OF_THREAD.memory.setdefault(dtype, {})

@@ -2,7 +2,7 @@
 
 ====================  ==================================================================================
 :mod:`.support`       limits of the kernels; imports no Triton
-:mod:`.tuning`        sizes of tiles for a device, a width and a dtype; the floors of a call; imports no Triton
+:mod:`.tuning`        sizes of tiles for a device, a width and a dtype; imports no Triton
 :mod:`.operation`     the registered operation and its gradient
 :mod:`.launch`        arguments and results of the kernels of a call
 :mod:`.forward`       kernel of the forward pass
@@ -14,12 +14,13 @@
 Importing this package imports no Triton; :mod:`.operation` and the kernels do. With ``TRITON_INTERPRET=1`` in the
 environment before Triton is first imported the kernels run in its interpreter, on the CPU, slowly.
 
-For whoever has a GPU next. Time against :func:`.tuning.floors`, arithmetic at the measured matrix rate and bytes at the
-measured bandwidth. Five kernels make a backward pass, because every sum has one owner: scores are computed five times
-and the gradient of the weights twice (queries, keys). Summing dq by atomics would save the second, a quarter of the
-backward arithmetic where R p is large, at the price of gradients that differ from run to run. Things to try first:
-the sizes in :mod:`.tuning` (never timed yet); tiles that need no mask in a loop of their own; the senders of a step of
-decoding, which one program of each head walks from first to last, split among several; the gathers of relative symbols
-near the diagonal (:func:`.offsets.onto_diagonals`), if they show in a profile, as a matrix product with the tile's own
-shifts; the table's loop over packed segments, whose skipped tiles keep it from being pipelined.
+For whoever has a GPU next. Time against the products of :mod:`dual_attention.estimate.least` at the measured matrix
+rate, and every tensor once at the measured bandwidth. Five kernels make a backward pass, because every sum has one
+owner: scores are computed five times and the gradient of the weights twice (queries, keys). Summing dq by atomics would
+save the second, a quarter of the backward arithmetic where R p is large, at the price of gradients that differ from run
+to run. Things to try first: the sizes in :mod:`.tuning` (never timed yet); tiles that need no mask in a loop of their
+own; the senders of a step of decoding, which one program of each head walks from first to last, split among several;
+the gathers of relative symbols near the diagonal (:func:`.offsets.onto_diagonals`), if they show in a profile, as a
+matrix product with the tile's own shifts; the table's loop over packed segments, whose skipped tiles keep it from being
+pipelined.
 """

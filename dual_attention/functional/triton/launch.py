@@ -1,14 +1,13 @@
 """One call of the fused operation: the arguments and the results of its kernels.
 
-Shapes: B batch, H heads, G key/value heads (H = G * rep), N receivers, M senders, D width of an attention query or
-key, d_h width of a head, R relations, p width of one relation's query or key, K = 2 P + 1 rows of a library of symbols
-of clipped offsets.
+Shapes: as in :mod:`..reference`, with H = G * rep, and K = 2 P + 1 rows of a library of symbols of clipped offsets.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,14 +25,11 @@ INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
 
 
 class KernelArguments(NamedTuple):
-    """Arguments of the registered operation, flat as ``torch.library`` takes them.
+    """Arguments of the registered operation, as :class:`..relational.blocks.LinearArguments`.
 
     Attributes:
-        q, k, u, w: as in :class:`.RelationalInputs`.
-        table: shared symbols, or the library of clipped offsets' symbols.
         max_offset, symbol_offset: of :class:`.OffsetSymbols`, P and the place of the first receiver; None and 0 with
             shared symbols.
-        padding, receiver_segments, sender_segments, causal, window, offset: of a :class:`.MaskPattern`.
         sizes: :meth:`.Tuning.numbers`; by default those for the device.
     """
 
@@ -56,19 +52,16 @@ class KernelArguments(NamedTuple):
 
 
 class Call:
-    """One call's tensors, and its kernels' arguments by name."""
+    """One call's tensors, and the arguments of its kernels by name: each kernel takes those that it lists."""
 
     def __init__(self, x: KernelArguments) -> None:
         self.batch, self.heads, self.n, width = x.q.shape
         self.groups, self.m = x.k.shape[1:3]
         self.n_relations, self.p = x.u.shape[2:]
         self.relative = x.max_offset is not None
-        self.max_offset = x.max_offset or 0
-        self.symbol_offset = x.symbol_offset
         self.head_width = x.table.shape[-1]
         self.table = x.table
         self.like = x.q
-        self.scale = x.scale
         self.sizes = self.default_sizes() if x.sizes is None else Tuning.from_numbers(x.sizes)
         self.segments = None
         if x.receiver_segments is not None and x.sender_segments is not None:
@@ -76,27 +69,41 @@ class Call:
         self.reaches: dict[tuple[bool, int], Tensor] = {}
         q, k, table = (t if t.stride(-1) == 1 else t.contiguous() for t in (x.q, x.k, x.table))
         u, w = (t if t.stride()[2:] == (self.p, 1) else t.contiguous() for t in (x.u, x.w))
-        # What every kernel takes; then what only those take that know symbols, or both relation queries and keys.
-        self.common: dict[str, Any] = {
+        # Products of float32 may not be rounded to fewer bits, unless PyTorch has been told that they may.
+        exact = q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+        first, second, third = table.stride()[:3]
+        of_symbols = (0, second, first) if self.relative else (first * (len(table) > 1), second, third)
+        self.arguments: dict[str, Any] = {
             "q": q,
             "k": k,
-            **_strides("q", q, "batch", "head", "row"),
-            **_strides("k", k, "batch", "head", "row"),
+            "u": u,
+            "w": w,
+            "s": table,
+            **_strides("q", q.stride(), "batch", "head", "row"),
+            **_strides("k", k.stride(), "batch", "head", "row"),
+            **_strides("u", u.stride(), "batch", "row"),
+            **_strides("w", w.stride(), "batch", "row"),
+            **_strides("s", of_symbols, "batch", "head", "row"),
             **self.mask_arguments(x),
             "n": self.n,
             "m": self.m,
             "heads": self.heads,
+            "max_offset": x.max_offset or 0,
+            "symbol_offset": x.symbol_offset,
+            "scale": x.scale,
             "log2_scale": x.scale * math.log2(math.e),
+            "rel_scale": x.rel_scale,
             "REP": self.heads // self.groups,
             "D": width,
             "D_PAD": _padded(width),
-            "PRECISION": "ieee" if _is_exact(q) else "tf32",
+            "DH": self.head_width,
+            "DH_PAD": _padded(self.head_width),
+            "R": self.n_relations,
+            "P": self.p,
+            "RELATIVE": self.relative,
+            "PRECISION": "ieee" if exact else "tf32",
             "WIDEN": INTERPRETED and q.dtype == torch.bfloat16,
         }
-        self.relation_queries = {"u": u, **_strides("u", u, "batch", "row")}
-        self.relation_keys = {"w": w, **_strides("w", w, "batch", "row")}
-        self.relations = {"rel_scale": x.rel_scale, "R": self.n_relations, "P": self.p}
-        self.symbols = self.symbol_arguments(table)
 
     def mask_arguments(self, x: KernelArguments) -> dict[str, Any]:
         """Padding, segments, order and window; where there is no tensor any pointer serves."""
@@ -115,20 +122,6 @@ class Call:
             "SEGMENTS": self.segments is not None,
         }
 
-    def symbol_arguments(self, table: Tensor) -> dict[str, Any]:
-        """Shared symbols ``(B or 1, G, M, d_h)``, or a library ``(K, G, d_h)``."""
-        first, second, third = table.stride()[:3]
-        strides = (0, second, first) if self.relative else (first * (len(table) > 1), second, third)
-        return {
-            "s": table,
-            **dict(zip(("s_batch", "s_head", "s_row"), strides, strict=True)),
-            "max_offset": self.max_offset,
-            "symbol_offset": self.symbol_offset,
-            "DH": self.head_width,
-            "DH_PAD": _padded(self.head_width),
-            "RELATIVE": self.relative,
-        }
-
     def default_sizes(self) -> Tuning:
         shared_memory = None
         if self.like.is_cuda:
@@ -138,15 +131,27 @@ class Call:
         return tuning(width, columns, self.relative, self.like.dtype, shared_memory).for_receivers(self.n)
 
     def launch(
-        self, kernel: Any, grid: tuple[int, int, int], tile: Tile, *, owns_senders: bool = False, **arguments: Any
+        self, kernel: Any, grid: tuple[int, int, int], tile: Tile, *, owns_senders: bool = False, **own: Any
     ) -> None:
-        """Run a kernel whose programs own blocks of receivers, or of senders."""
+        """Run a kernel whose programs own blocks of receivers, or of senders; ``own``: arguments of this launch."""
         if 0 in grid:
             return
+        size, groups = self.relation_groups(tile)
+        of_tile = {
+            "I": tile.receivers,
+            "J": tile.senders,
+            "O": tile.senders,
+            "T": triton.next_power_of_2(tile.receivers + tile.senders - 1),  # holds the diagonals of a tile
+            "GROUP": size,
+            "GROUPS": groups,
+            "P_PAD": triton.next_power_of_2(self.p),
+        }
         on_device = torch.cuda.device(self.like.device) if self.like.is_cuda else contextlib.nullcontext()
         with on_device:
-            arguments |= self.reach(owns_senders, tile.senders if owns_senders else tile.receivers)
-            kernel[grid](**self.common, **arguments, I=tile.receivers, num_warps=tile.warps, num_stages=tile.stages)
+            reach = self.reach(owns_senders, tile.senders if owns_senders else tile.receivers)
+            known = self.arguments | of_tile | reach | own
+            arguments = {name: known[name] for name in kernel.arg_names}
+            kernel[grid](**arguments, num_warps=tile.warps, num_stages=tile.stages)
 
     def reach(self, of_senders: bool, block: int) -> dict[str, Any]:
         """Range of each block's segments on the other side, as arguments."""
@@ -158,38 +163,31 @@ class Call:
         reach = self.reaches[of_senders, block]
         return {"reach": reach, "reach_batch": batch_stride(reach)}
 
-    def group(self, tile: Tile) -> tuple[dict[str, Any], int]:
-        """Relations in a tile, as arguments, and how many groups of them there are."""
+    def relation_groups(self, tile: Tile) -> tuple[int, int]:
+        """Relations in a tile, and how many groups of them there are."""
         padded = triton.next_power_of_2(self.p)
         least = max(1, 16 // padded)  # the narrowest product
         size = min(max(tile.columns // padded, least), max(triton.next_power_of_2(self.n_relations), least))
-        return {"GROUP": size, "P_PAD": padded}, triton.cdiv(self.n_relations, size)
+        return size, triton.cdiv(self.n_relations, size)
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
         out_symbols, out_relations = new(*shape, self.head_width), new(*shape, self.n_relations)
         log_sum = new(shape, dtype=torch.float32)
         tile = self.sizes.forward
-        group, groups = self.group(tile)
+        groups = self.relation_groups(tile)[1]
         blocks = triton.cdiv(self.n, tile.receivers)
         for first, count in ((0, 1), (1, groups - 1)):
             self.launch(
                 forward_kernel,
                 (self.heads, blocks, self.batch * count),
                 tile,
-                **self.relation_queries,
-                **self.relation_keys,
-                **self.relations,
-                **self.symbols,
-                **group,
                 out_symbols=out_symbols,
                 out_relations=out_relations,
                 log_sum=log_sum,
                 groups=count,
                 first_group=first,
                 SYMBOLS=first == 0,
-                J=tile.senders,
-                T=_diagonals(tile),
             )
         return out_symbols, out_relations, log_sum
 
@@ -197,62 +195,40 @@ class Call:
         self, grad_symbols: Tensor, grad_relations: Tensor, out_symbols: Tensor, out_relations: Tensor, log_sum: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Gradients of q, k, u, w and the symbols, from those of the results."""
-        saved = {"log_sum": log_sum, "grad_relations": grad_relations.contiguous()}
-        saved_symbols = {"grad_symbols": grad_symbols.contiguous()}
-        dq, delta, tails = self.backward_q(saved, saved_symbols, out_symbols, out_relations)
-        du = self.backward_u(saved)
-        dk, dsymbols = self.backward_k(saved, saved_symbols, delta)
-        dw = self.backward_w(saved)
+        self.arguments |= {
+            "grad_symbols": grad_symbols.contiguous(),
+            "grad_relations": grad_relations.contiguous(),
+            "out_symbols": out_symbols,
+            "out_relations": out_relations,
+            "log_sum": log_sum,
+        }
+        dq, delta, tails = self.backward_q()
+        du = self.backward_u()
+        dk, dsymbols = self.backward_k(delta)
+        dw = self.backward_w()
         if self.relative:
-            dsymbols = self.backward_table(log_sum, saved_symbols["grad_symbols"], tails)
+            dsymbols = self.backward_table(tails)
         elif len(self.table) != self.batch:
             dsymbols = dsymbols.sum(0, keepdim=True)
         return dq, dk, du, dw, dsymbols.to(self.like.dtype)
 
-    def backward_q(
-        self, saved: dict[str, Tensor], saved_symbols: dict[str, Tensor], out_symbols: Tensor, out_relations: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def backward_q(self) -> tuple[Tensor, Tensor, Tensor]:
         new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
         dq, delta = new(self.like.shape), new(shape, dtype=torch.float32)
         tails = new((2, *shape) if self.relative else (0,), dtype=torch.float32)
         tile = self.sizes.queries
-        group, groups = self.group(tile)
-        self.launch(
-            q_kernel,
-            (self.heads, triton.cdiv(self.n, tile.receivers), self.batch),
-            tile,
-            **saved,
-            **saved_symbols,
-            **self.relation_queries,
-            **self.relation_keys,
-            **self.relations,
-            **self.symbols,
-            **group,
-            out_symbols=out_symbols,
-            out_relations=out_relations,
-            delta=delta,
-            tails=tails,
-            dq=dq,
-            rows=self.batch * self.heads * self.n,
-            scale=self.scale,
-            GROUPS=groups,
-            J=tile.senders,
-            T=_diagonals(tile),
-        )
+        grid = (self.heads, triton.cdiv(self.n, tile.receivers), self.batch)
+        self.launch(q_kernel, grid, tile, delta=delta, tails=tails, dq=dq, rows=self.batch * self.heads * self.n)
         return dq, delta, tails
 
-    def backward_u(self, saved: dict[str, Tensor]) -> Tensor:
+    def backward_u(self) -> Tensor:
         du = self.like.new_empty(self.batch, self.n, self.n_relations, self.p)
         tile = self.sizes.relation_queries
-        group, groups = self.group(tile)
-        grid = (groups, triton.cdiv(self.n, tile.receivers), self.batch)
-        arguments = {**saved, **self.relation_keys, **self.relations, **group}
-        self.launch(u_kernel, grid, tile, **arguments, du=du, J=tile.senders)
+        grid = (self.relation_groups(tile)[1], triton.cdiv(self.n, tile.receivers), self.batch)
+        self.launch(u_kernel, grid, tile, du=du)
         return du
 
-    def backward_k(
-        self, saved: dict[str, Tensor], saved_symbols: dict[str, Tensor], delta: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def backward_k(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         new, shape = self.like.new_empty, (self.batch, self.groups, self.m)
         dk = new(*shape, self.like.shape[-1])
         shared = not self.relative and len(self.table) != self.batch  # then summed over the batch, in float32
@@ -260,32 +236,13 @@ class Call:
             (0,) if self.relative else (*shape, self.head_width), dtype=torch.float32 if shared else self.like.dtype
         )
         tile = self.sizes.keys
-        group, groups = self.group(tile)
-        self.launch(
-            k_kernel,
-            (self.groups, triton.cdiv(self.m, tile.senders), self.batch),
-            tile,
-            owns_senders=True,
-            **saved,
-            **saved_symbols,
-            **self.relation_queries,
-            **self.relation_keys,
-            **self.relations,
-            **self.symbols,
-            **group,
-            delta=delta,
-            dk=dk,
-            ds=dsymbols,
-            scale=self.scale,
-            GROUPS=groups,
-            J=tile.senders,
-            T=_diagonals(tile),
-        )
+        grid = (self.groups, triton.cdiv(self.m, tile.senders), self.batch)
+        self.launch(k_kernel, grid, tile, owns_senders=True, delta=delta, dk=dk, ds=dsymbols)
         return dk, dsymbols
 
-    def backward_w(self, saved: dict[str, Tensor]) -> Tensor:
+    def backward_w(self) -> Tensor:
         tile = self.sizes.relation_keys
-        group, groups = self.group(tile)
+        groups = self.relation_groups(tile)[1]
         blocks = triton.cdiv(self.m, tile.senders)
         # One program sums over all heads, unless that leaves too few programs: then partial sums are added up here.
         wanted = triton.cdiv(self.sizes.programs, max(groups * blocks * self.batch, 1))
@@ -298,60 +255,33 @@ class Call:
             (groups * splits, blocks, self.batch),
             tile,
             owns_senders=True,
-            **saved,
-            **self.relation_queries,
-            **self.relations,
-            **group,
             dw=dw,
             batches=self.batch,
             groups=groups,
             heads_of_split=of_split,
-            J=tile.senders,
         )
         return dw[0] if splits == 1 else dw.sum(0).to(self.like.dtype)
 
-    def backward_table(self, log_sum: Tensor, grad_symbols: Tensor, tails: Tensor) -> Tensor:
-        rep, rows = self.heads // self.groups, 2 * self.max_offset + 1
+    def backward_table(self, tails: Tensor) -> Tensor:
+        rep, rows = self.heads // self.groups, len(self.table)
         shape = (self.batch * rep, self.groups, rows, self.head_width)
         dtable = self.like.new_empty(shape, dtype=torch.float32)
         tile = self.sizes.table
-        self.launch(
-            table_kernel,
-            (triton.cdiv(rows, tile.senders), self.groups, self.batch * rep),
-            tile,
-            log_sum=log_sum,
-            grad_symbols=grad_symbols,
-            dtable=dtable,
-            max_offset=self.max_offset,
-            symbol_offset=self.symbol_offset,
-            DH=self.head_width,
-            DH_PAD=_padded(self.head_width),
-            O=tile.senders,
-            T=_diagonals(tile),
-        )
+        grid = (triton.cdiv(rows, tile.senders), self.groups, self.batch * rep)
+        self.launch(table_kernel, grid, tile, dtable=dtable)
         dtable = dtable.sum(0).transpose(0, 1).contiguous()  # (K, G, d_h)
-        grads = grad_symbols.float().unflatten(1, (self.groups, rep))
+        grads = self.arguments["grad_symbols"].float().unflatten(1, (self.groups, rep))
         ends = torch.einsum("tbgrn,bgrnd->tgd", tails.unflatten(2, (self.groups, rep)), grads)
         dtable[0] += ends[0]
         dtable[-1] += ends[1]
         return dtable
 
 
-def _strides(name: str, x: Tensor, *axes: str) -> dict[str, int]:
+def _strides(name: str, strides: Sequence[int], *axes: str) -> dict[str, int]:
     """Strides of the first axes of a tensor, by name."""
-    return {f"{name}_{axis}": stride for axis, stride in zip(axes, x.stride(), strict=False)}
-
-
-def _is_exact(x: Tensor) -> bool:
-    """Whether products are of float32, and may not be rounded to fewer bits."""
-    return x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    return {f"{name}_{axis}": stride for axis, stride in zip(axes, strides, strict=False)}
 
 
 def _padded(width: int) -> int:
     """Power of two that a product can take."""
     return max(triton.next_power_of_2(width), 16)
-
-
-def _diagonals(tile: Tile) -> int:
-    """Power of two that holds the diagonals of a tile."""
-    return triton.next_power_of_2(tile.receivers + tile.senders - 1)

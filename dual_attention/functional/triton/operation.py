@@ -1,6 +1,6 @@
 """The fused operation, registered with its gradient and its shapes, which torch.compile and torch.export rely on.
 
-Shapes: as in :mod:`..relational.inputs`.
+Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,24 @@ from .tuning import Tuning
 
 
 def fused_relational_attention(x: RelationalInputs, sizes: Tuning | None = None) -> RelationalAttentionOutput:
-    """Relational attention for inputs in which :func:`.support.obstacle` sees none.
+    """Relational attention for inputs in which :func:`.support.obstacle` sees none, in tiles of given or default sizes.
 
     Rows with nothing to attend are zero, and so are their gradients. Asking for a second derivative raises
     ``RuntimeError``.
-
-    Args:
-        sizes: of the kernels' tiles; by default those of :func:`.tuning.tuning` for the device.
     """
-    symbols, pattern = x.symbols, x.pattern
+    symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)
+    padding_and_segments, order = x.pattern.parts[1:4], x.pattern.parts[4:]
     arguments = KernelArguments(
         x.q,
         x.k,
         x.u,
         x.w,
         symbol_table(symbols),
-        pattern.padding,
-        pattern.receiver_segments,
-        pattern.sender_segments,
+        *padding_and_segments,
         symbols.max_offset if of_offsets else None,
         symbols.offset if of_offsets else 0,
-        pattern.causal,
-        pattern.window,
-        pattern.offset,
+        *order,
         x.scale,
         x.rel_scale,
         None if sizes is None else sizes.numbers(),

@@ -21,13 +21,8 @@ def segment_reach(own: Tensor, other: Tensor, block: int) -> Tensor:
     Those are the positions whose segment lies between the least and the greatest of the block: for segments in order
     no more than need be, for any others too many rather than too few. It stays on the device: nothing waits for it.
 
-    Args:
-        own: integers ``(B or 1, length)``; other: integers ``(B or 1, other length)``; both contiguous.
-        block: positions in a block, a power of two.
-
-    Returns:
-        int32 ``(B or 1, blocks, 2)``: the first such position, and the last plus one; where there is none, the other
-        length and zero.
+    Takes contiguous integers ``(B or 1, length)`` and ``(B or 1, other length)``, and a power of two; returns int32
+    ``(B or 1, blocks, 2)``: the first such position and the last plus one, or the other length and zero.
     """
     length, others = own.shape[1], other.shape[1]
     batch, blocks = max(own.shape[0], other.shape[0]), triton.cdiv(length, block)

@@ -1,4 +1,4 @@
-"""Sizes of tiles, and the floors that a time is to be compared with. Imports no Triton.
+"""Sizes of tiles. Imports no Triton.
 
 The sizes are chosen by counting registers and shared memory and by compiling for compute capability 9.0 (Hopper:
 227 KiB of shared memory and 65,536 registers for a program), not by timing.
@@ -31,11 +31,7 @@ class Tile(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """Sizes of every kernel, and how many programs fill the device.
-
-    Attributes:
-        programs: the sum over heads in dw is split until there are about as many programs.
-    """
+    """Sizes of every kernel, and how many programs fill the device: the sum over heads in dw is split into as many."""
 
     forward: Tile
     queries: Tile
@@ -67,14 +63,10 @@ class Tuning(NamedTuple):
 
 
 def tuning(width: int, columns: int, relative: bool, dtype: torch.dtype, shared_memory: int | None) -> Tuning:
-    """Default sizes.
+    """Default sizes for the wider of a query and a symbol, and for R p columns of relation keys, with p padded.
 
-    Args:
-        width: the larger of the widths of a query and of a symbol.
-        columns: relation keys of a sender, R times p with p padded to a power of two.
-        relative: whether symbols belong to offsets, of which a tile reads twice as many as of shared ones.
-        dtype: of the tensors.
-        shared_memory: bytes that one program may have; None off the GPU, in the interpreter.
+    A tile reads twice as many ``relative`` symbols, those of offsets, as shared ones. One program may have
+    ``shared_memory`` bytes; None off the GPU, in the interpreter.
     """
     if shared_memory is None:
         return INTERPRETER
@@ -140,49 +132,3 @@ SMALL_WIDE = Tuning(
 FLOAT32 = Tuning.uniform(Tile(32, 32, 64, 4, 1))
 FLOAT32_WIDE = Tuning.uniform(Tile(16, 16, 32, 4, 1))
 INTERPRETER = Tuning.uniform(Tile(64, 64, 128, 4, 1))
-
-
-class Floors(NamedTuple):
-    """Least work of a call.
-
-    Attributes:
-        forward, backward: floating-point operations, a multiply-add being two; weights are computed again once.
-        bytes_forward, bytes_backward: through device memory, each tensor read or written once.
-    """
-
-    forward: float
-    backward: float
-    bytes_forward: float
-    bytes_backward: float
-
-
-def floors(
-    batch: int,
-    heads: int,
-    groups: int,
-    n: int,
-    m: int,
-    width: int,
-    head_width: int,
-    n_relations: int,
-    p: int,
-    *,
-    causal: bool = False,
-    itemsize: int = 2,
-) -> Floors:
-    """Floors of relational attention with shared symbols, in the form whose relation keys are values.
-
-    Math: forward H n m (D + d_h + R p) multiply-adds, backward H n m (3 D + 2 d_h + 3 R p): scores, dq and dk; dalpha
-    and ds; dalpha again, c and dw. A causal mask halves both.
-    """
-    pairs = batch * heads * n * m * (0.5 if causal else 1.0)
-    keys = n_relations * p
-    receivers, senders = batch * heads * n, batch * groups * m
-    inputs = receivers * width + senders * (width + head_width) + batch * (n + m) * keys
-    outputs = receivers * (head_width + n_relations)
-    return Floors(
-        2 * pairs * (width + head_width + keys),
-        2 * pairs * (3 * width + 2 * head_width + 3 * keys),
-        itemsize * (inputs + outputs) + 4 * receivers,
-        itemsize * (2 * inputs + 2 * outputs) + 4 * receivers,
-    )

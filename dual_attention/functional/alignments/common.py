@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..checks import check_broadcast
 from ..masks import require_boolean
 
 
@@ -28,25 +29,17 @@ class Alignment(NamedTuple):
 def prepare(
     scores: Tensor, mask: Tensor | None, *, bias: Tensor | None = None, temperature: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Scores in float32 or better, scaled, biased and only then filled where masked; and the mask.
+    """Scores in float32 or better, scaled, biased and only then filled where masked; and the mask of their shape.
 
-    The order matters: dividing filled scores by a temperature below one overflows, and rows become NaN.
-
-    Args:
-        mask: boolean, broadcastable to the scores, True = may be attended. Scores of minus infinity are masked too.
-
-    Raises:
-        TypeError: if the mask is not boolean.
-        ValueError: if mask or bias do not broadcast to the scores, or the temperature is not positive.
+    The order matters: dividing filled scores by a temperature below one overflows, and rows become NaN. Arguments and
+    errors as :func:`.masked_softmax`.
     """
     if not scores.is_floating_point():
         raise TypeError(f"scores: expected a floating-point tensor, got dtype {scores.dtype}")
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if isinstance(temperature, Tensor):
-        scores = scores / temperature
-    elif not temperature > 0:
-        raise ValueError(f"temperature: expected a positive number, got {temperature}")
-    elif temperature != 1.0:
+    if not isinstance(temperature, Tensor):
+        require_rate("temperature", temperature)
+    if isinstance(temperature, Tensor) or temperature != 1.0:
         scores = scores / temperature
     if bias is not None:
         check_broadcast("bias", bias, scores)
@@ -62,14 +55,6 @@ def prepare(
 def finish(weights: Tensor, allowed: Tensor, dtype: torch.dtype) -> Tensor:
     """Weights exactly zero where masked, in the type of the scores."""
     return weights.masked_fill(~allowed, 0.0).to(dtype)
-
-
-def check_broadcast(name: str, tensor: Tensor, scores: Tensor) -> None:
-    """Raise ``ValueError`` unless ``tensor`` broadcasts to the shape of the scores."""
-    have, want = tensor.shape, scores.shape
-    fits = len(have) <= len(want) and all(a in (1, b) for a, b in zip(reversed(have), reversed(want), strict=False))
-    if not fits:
-        raise ValueError(f"{name}: expected a shape that broadcasts to the scores' {tuple(want)}, got {tuple(have)}")
 
 
 def require_rate(name: str, value: float) -> None:
