@@ -10,8 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints import open_checkpoint
+from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..data.text.tokenizer import TextStream, Tokenizer
+from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
 from ..generation import CausalLM, beam_search, generate_stream
 from ..language_models import LanguageModel
@@ -19,9 +20,7 @@ from ..training.config_io import option_parser, parse_options
 from ..training.configs import MachineConfig
 from ..training.device import prepare_device
 
-Device = Literal["auto", "cpu", "cuda"]
 DTypeName = Literal["float32", "bfloat16", "float16"]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 TEMPERATURE = 0.8
 """Temperature by default: a little less random than the model."""
@@ -110,12 +109,7 @@ def parser_of(prog: str) -> Any:
     parser = option_parser(
         prog=prog, description="Let a trained language model continue a text, token by token as they are chosen."
     )
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on the "
-        "Hugging Face hub.",
-    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
     parser.add_argument("prompt", metavar="PROMPT", help='Text to continue; "-" reads it from standard input.')
     parser.add_argument("--max_new_tokens", type=int, default=200, help="Most tokens to add.")
     parser.add_argument(
@@ -145,9 +139,7 @@ def parser_of(prog: str) -> Any:
     parser.add_argument(
         "--device", type=Literal["auto", "cpu", "cuda"], default="auto", help="A GPU if there is one, or the one named."
     )
-    parser.add_argument(
-        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="Of the model."
-    )
+    parser.add_argument("--dtype", type=DTypeName, default="float32", help="Of the model.")
     parser.add_argument("--threads", type=int, help="CPU threads; by default one for each core.")
     return parser
 

@@ -18,7 +18,7 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat train NAME``."""
     experiment = experiment_named(name)
     parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
-    presets = experiment.presets()
+    presets = experiment.presets
     if presets:
         parser.add_argument(
             "--preset", metavar="NAME", help=f"Fill the keys of the model with a named one: {', '.join(presets)}."

@@ -81,7 +81,7 @@ def experiment_of(values: Mapping[str, Any], source: object) -> AnyExperiment:
     if name is None:  # older runs have no such key
         if "task" in values:
             name = "relational-games"
-        elif {"data", "model", "loop"} <= set(values):
+        elif isinstance(values.get("model"), Mapping):
             name = "language"
         else:
             raise ValueError(f"{source}: not the configuration of a run")

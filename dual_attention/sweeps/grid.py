@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from .._files import read_json, write_atomically
 from ..training.config_io import commented_yaml, read_config
-from ..training.configs import MachineConfig, OutputConfig, check
+from ..training.configs import MachineConfig, OutputConfig, check_integers
 from ..training.experiment import AnyExperiment, Axis, RunConfig
 from ..training.metrics import Row
 from .results import to_csv
@@ -58,8 +58,7 @@ class GridConfig(ABC):
     """Keys, beside device, that must be equal for cells in one folder."""
 
     def __post_init__(self) -> None:
-        check(self.seeds >= 1, "seeds", "an integer of at least 1", self.seeds)
-        check(self.workers is None or self.workers >= 1, "workers", "an integer of at least 1 or null", self.workers)
+        check_integers(self, "", "seeds", "workers")
 
     @abstractmethod
     def points(self) -> list[dict[str, Any]]:

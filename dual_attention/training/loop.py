@@ -16,7 +16,7 @@ from .metrics import MetricsLog, Row
 from .optim import build_optimizer, learning_rate
 from .plan import make_plan
 from .problem import Examples, LossFunction, Problem
-from .progress import NoProgress, Progress
+from .progress import Progress
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
@@ -106,7 +106,7 @@ class Trainer:
         self.problem, self.optim, self.loop = problem, optim, loop
         self.seed, self.device = seed, device
         self.checkpoints, self.stop = checkpoints, stop
-        self.progress = progress or NoProgress()
+        self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, optim)
         self.plan = make_plan(loop, len(problem.train), seed)
         self.total_steps = self.plan.total_steps

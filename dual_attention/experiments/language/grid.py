@@ -17,10 +17,7 @@ class LanguageGrid(GridConfig):
     """Curves of perplexity: every model trained for every number of steps, from several seeds."""
 
     out: str = "runs/reproduce-language"
-    """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
-    longer list extends a finished one."""
     seeds: int = 2
-    """Trials of each point; their seeds are first_seed, first_seed + 1 and so on."""
     models: tuple[str, ...] = ("DAT-tiny", "T-tiny")
     """Models, by the names of presets."""
     steps: tuple[int, ...] = (100, 200, 400)

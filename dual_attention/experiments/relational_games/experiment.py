@@ -68,6 +68,7 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
     Config = RelationalGamesConfig
     Grid = GamesGrid
     Sheet = SheetOptions
+    presets = PRESETS
 
     set_title = "objects"
     set_names: ClassVar[Mapping[str, str]] = {
@@ -100,9 +101,6 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
 
     def empty_model(self, config: RelationalGamesConfig) -> nn.Module:
         return empty_model(config.model, config.task)
-
-    def presets(self) -> Mapping[str, Any]:
-        return PRESETS
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"

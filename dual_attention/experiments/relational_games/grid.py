@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, OptimConfig, check
 from .config import TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task
-from .presets import COMPARISON, PRESETS, preset
+from .presets import COMPARISON, PRESETS
 
 SIZES = tuple(range(250, 2501, 250))
 MATCH_PATTERN_SIZES = tuple(range(5000, 25001, 2500))
@@ -33,10 +33,7 @@ class GamesGrid(GridConfig):
     """Learning curves: every model on every task at every training-set size, from several seeds."""
 
     out: str = "runs/reproduce-relational-games"
-    """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
-    longer list extends a finished one."""
     seeds: int = 5
-    """Trials of each point; their seeds are first_seed, first_seed + 1 and so on."""
     keep_weights: bool = False
     """Keep the final weights of every cell beside its result, 1.7 MB each."""
     tasks: tuple[Task, ...] = TASK_NAMES
@@ -78,7 +75,7 @@ class GamesGrid(GridConfig):
             task=cell["task"],
             seed=cell.seed,
             data=GamesDataConfig(n_train=cell["n_train"], **asdict(self.data)),
-            model=preset(cell["model"]),
+            model=PRESETS[cell["model"]],
             optim=self.optim,
             loop=self.loop,
         )

@@ -166,14 +166,3 @@ COLOURS: dict[str, str] = {
     "esbn": "#149a9a",
 }
 """One colour for each model of the comparison, the same in all figures."""
-
-
-def preset(name: str) -> GamesModelConfig:
-    """The model of that name.
-
-    Raises:
-        ValueError: naming the known ones, if there is none.
-    """
-    if name not in PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}; got {name!r}")
-    return PRESETS[name]

@@ -6,7 +6,7 @@ from typing import Any
 
 from .config import RelationalGamesConfig
 from .grid import GamesGrid
-from .presets import BASELINES, COMPARISON, preset
+from .presets import BASELINES, COMPARISON, PRESETS
 
 MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *BASELINES)
 
@@ -65,5 +65,5 @@ GRIDS = {
 
 def shipped_games() -> dict[str, Any]:
     """A run of each model of the comparison, and the grids of the figures."""
-    runs: dict[str, Any] = {f"configs/{name}.yaml": RelationalGamesConfig(model=preset(name)) for name in MODELS}
+    runs: dict[str, Any] = {f"configs/{name}.yaml": RelationalGamesConfig(model=PRESETS[name]) for name in MODELS}
     return runs | {f"grids/{name}.yaml": grid for name, grid in GRIDS.items()}
