@@ -112,11 +112,7 @@ def new_folder(parent: Path) -> Path:
 
 
 def run_demo(config: DemoConfig) -> Path:
-    """Train, measure, draw and say what was seen; returns the new folder.
-
-    Raises:
-        Interrupted: on Ctrl-C.
-    """
+    """Train, measure, draw and say what was seen; returns the new folder."""
     started = time.perf_counter()
     console = require("rich.console", extra="train").Console(record=True, highlight=False)
     grid = demo_grid(config, new_folder(Path(config.folder)))
@@ -155,9 +151,6 @@ def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
     """Run the cells, trial after trial, as long as trials end within ``budget`` seconds.
 
     The first trial is run to its end; a later one is begun if it should fit, and left out again if it does not.
-
-    Raises:
-        Interrupted: on Ctrl-C.
     """
     started = time.perf_counter()
     every = cells(GAMES, grid)

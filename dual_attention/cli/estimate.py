@@ -26,12 +26,7 @@ MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or
 
 
 def estimate(prog: str, arguments: Sequence[str]) -> int:
-    """``dat estimate``.
-
-    Raises:
-        ValueError: in one line, if an option, a name or a configuration is wrong.
-        FileNotFoundError: if there is no such file.
-    """
+    """``dat estimate``."""
     options = parser(prog).parse_args(list(arguments))
     if options.rate is None and options.tokens is not None:
         raise ValueError("--tokens: needs --rate, the operations a second of a device")

@@ -62,9 +62,6 @@ def continuations(
         stop: texts at which to end; they are not part of the result.
         options: of :func:`~dual_attention.generation.generate_stream`, or with ``num_beams`` above 1 of
             :func:`~dual_attention.generation.beam_search`, which yields the text in one piece.
-
-    Raises:
-        ValueError: if the prompt or a stop text is empty, or an option is out of its range.
     """
     text = TextStream(stop)
     idx = torch.tensor([tokenizer.encode(check_prompt(prompt))], device=device)
@@ -90,11 +87,7 @@ def _decoded(tokens: Iterator[int], tokenizer: Tokenizer, text: TextStream) -> I
 
 
 def check_prompt(prompt: str) -> str:
-    """The prompt.
-
-    Raises:
-        ValueError: if it is empty, or cannot be written as UTF-8.
-    """
+    """The prompt."""
     if not prompt:
         raise ValueError("prompt: expected a text of at least one character, got an empty one")
     try:
@@ -174,11 +167,7 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
 
 
 def sampling_options(options: Any) -> dict[str, Any]:
-    """Those that generation is given.
-
-    Raises:
-        ValueError: if some are of drawing tokens and others of beam search, or a number is out of its range.
-    """
+    """Those that generation is given."""
     given = {name: getattr(options, name) for name in _OF_SAMPLING if getattr(options, name) is not None}
     if options.num_beams == 1:
         return {"max_new_tokens": options.max_new_tokens, "temperature": TEMPERATURE, **given}
@@ -188,11 +177,7 @@ def sampling_options(options: Any) -> dict[str, Any]:
 
 
 def read_prompt() -> str:
-    """The text on standard input, without the line break at its end.
-
-    Raises:
-        ValueError: if it is not UTF-8.
-    """
+    """The text on standard input, without the line break at its end."""
     data = sys.stdin.buffer.read()
     try:
         return data.decode("utf-8").removesuffix("\n")

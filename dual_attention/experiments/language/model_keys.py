@@ -63,11 +63,7 @@ class LanguageModelKeys(ModelKeys):
         check(self.rope_theta > 0, "model.rope_theta", "a positive number", self.rope_theta)
 
     def language_config(self, vocab_size: int) -> LanguageModelConfig:
-        """The arguments of the model's class, with a vocabulary of that size unless the configuration says another.
-
-        Raises:
-            ValueError: if the vocabulary of the configuration is smaller.
-        """
+        """The arguments of the model's class, with a vocabulary of that size unless the configuration says another."""
         size = vocab_size if self.vocab_size is None else self.vocab_size
         check(size >= vocab_size, "model.vocab_size", f"null or at least {vocab_size}, the tokenizer's", size)
         common: dict[str, Any] = {

@@ -73,9 +73,6 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     Args:
         cache: folder that keeps the tokens of texts, in a folder of their own.
         run: folder of a run that exists; its tokenizer is taken.
-
-    Raises:
-        ValueError: if the text is not the one that the run began with.
     """
     device = prepare_device(config.machine)
     tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
