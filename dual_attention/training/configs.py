@@ -110,7 +110,7 @@ class StepLoopConfig:
 
 @dataclass(frozen=True)
 class MachineConfig:
-    """Where to compute. Results are reproduced to the bit only with the same device and number of threads."""
+    """Device and threads. Results are reproduced to the bit only with the same device and number of threads."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device: a CUDA GPU when there is one (auto), or the one named."""
@@ -123,7 +123,7 @@ class MachineConfig:
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """Where the run folder goes and what is shown meanwhile."""
+    """Run folder, and display meanwhile."""
 
     folder: str = "runs"
     """Folder that holds the run folders."""

@@ -106,8 +106,9 @@ class Experiment(ABC, Generic[Config, Ready]):
     about_data: ClassVar[str] = ""
     Config: ClassVar[type]  # dataclass of a run's configuration
     Grid: ClassVar[type | None] = None  # that of a sweep, a dual_attention.sweeps.grid.GridConfig; None: no sweeps
-    Sheet: ClassVar[type | None] = None  # that of the options of draw_sheet; None: nothing to draw
+    Sheet: ClassVar[type | None] = None  # that of a picture of the data, with a method draw; None: no picture
     presets: ClassVar[Mapping[str, Any]] = {}  # named values of the group of keys `model`
+    shipped: ClassVar[Mapping[str, Any]] = {}  # configurations that come with the repository, by their path
 
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")  # of each evaluation set; sweeps show the first
     set_title: ClassVar[str] = "data"  # heading of the evaluation sets in tables
@@ -229,16 +230,6 @@ class Experiment(ABC, Generic[Config, Ready]):
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
         """Further figures: names of files, and functions that draw the rows into a file, or nothing."""
         return {}
-
-    # ---- files
-
-    def shipped(self) -> Mapping[str, Any]:
-        """Configurations that come with the repository, by their path in the folder of the experiment."""
-        return {}
-
-    def draw_sheet(self, options: Any) -> None:
-        """Draw example data into ``options.out``, as ``dat data`` does."""
-        raise NotImplementedError
 
 
 AnyExperiment: TypeAlias = Experiment[Any, Any]

@@ -169,13 +169,13 @@ class Trainer:
             if self.stop():
                 raise Interrupted
             started = time.perf_counter()
-            self._train_step(indices)
+            self.train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
             if self.step % CHECK_LOSS_EVERY == 0:
                 self._check_loss()
 
-    def _train_step(self, indices: Tensor) -> None:
+    def train_step(self, indices: Tensor) -> None:
         """One optimiser step on the examples at ``indices``; its gradient is added up over micro-batches."""
         problem = self.problem
         rate = learning_rate(self.optim, self.step, self.total_steps)

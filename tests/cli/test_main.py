@@ -173,9 +173,9 @@ def test_train_evaluate_and_refuse_to_overwrite(capsys):
 def test_resume_by_command(capsys, monkeypatch):
     from dual_attention.training import loop
 
-    step = loop.Trainer._train_step
+    step = loop.Trainer.train_step
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "_train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
+        patch.setattr(loop.Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
         assert dat("train", "relational-games", *TINY, "--loop.checkpoint_every=1", "--output.name=one") == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert "unfinished run" in fails(capsys, "train", "relational-games", *TINY, "--output.name=one")

@@ -78,7 +78,7 @@ class LanguageOptimConfig(OptimConfig):
 
 @dataclass(frozen=True)
 class LanguageMachineConfig(MachineConfig):
-    """Where and how to compute. Results are reproduced to the bit only with the same device and number of threads."""
+    """Device, threads and precision; results are reproduced to the bit only with the same device and threads."""
 
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products: float32, or bfloat16 by autocast; parameters are float32 always."""

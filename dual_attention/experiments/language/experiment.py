@@ -21,7 +21,7 @@ from .data import Sequences
 from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys, model_preset
 from .problem import PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
-from .shipped import shipped_language
+from .shipped import SHIPPED
 
 
 class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
@@ -45,6 +45,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     Config = LanguageConfig
     Grid = LanguageGrid
     presets: ClassVar[Mapping[str, LanguageModelKeys]] = {name: model_preset(name) for name in LANGUAGE_PRESETS}
+    shipped = SHIPPED
 
     metrics = ("loss", "perplexity", "bits_per_byte")
     run_curves = ("loss", "perplexity")
@@ -115,9 +116,6 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
         model_config = config.model.language_config(size)
         sequences = Sequences([tokens], length, vocab_size=model_config.vocab_size)
         return Problem(build_language_model(model_config, seed=0), sequences, language_loss())
-
-    def shipped(self) -> Mapping[str, Any]:
-        return shipped_language()
 
 
 def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ...language_presets import LANGUAGE_PRESETS
 from ...sweeps.grid import Cell, GridConfig
@@ -28,8 +28,6 @@ class LanguageGrid(GridConfig):
     """Optimiser."""
     loop: StepLoopConfig = field(default_factory=lambda: replace(default_loop(), eval_every=0, checkpoint_every=0))
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
-
-    settings: ClassVar[tuple[str, ...]] = ("data", "optim", "loop")
 
     def __post_init__(self) -> None:
         for name in ("models", "steps"):

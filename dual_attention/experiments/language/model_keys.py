@@ -99,24 +99,12 @@ class LanguageModelKeys(ModelKeys):
 def model_preset(name: str) -> LanguageModelKeys:
     """The keys of one of :data:`~dual_attention.LANGUAGE_PRESETS`."""
     source = language_preset(name)
-    common: dict[str, Any] = {
-        "name": name,
-        "vocab_size": source.vocab_size,
-        "context": source.max_block_size,
-        "d_model": source.d_model,
-        "n_layers": source.n_layers,
-    }
+    keys: dict[str, Any] = {"name": name, "context": source.max_block_size}
+    keys |= {key: getattr(source, key) for key in ("vocab_size", "d_model", "n_layers")}
     if source.model == "transformer":
-        return LanguageModelKeys(n_heads_sa=source.n_heads or 0, n_heads_ra=0, n_kv_heads=None, **common)
+        return LanguageModelKeys(n_heads_sa=source.n_heads or 0, n_heads_ra=0, n_kv_heads=None, **keys)
     given = source.to_dict()
-    relational, symbols = given["ra_kwargs"], given["symbol_retrieval_kwargs"]
-    return LanguageModelKeys(
-        n_heads_sa=source.n_heads_sa or 0,
-        n_heads_ra=source.n_heads_ra or 0,
-        n_kv_heads=relational["n_kv_heads"],
-        n_relations=relational["n_relations"],
-        rel_proj_dim=relational["rel_proj_dim"],
-        n_symbols=symbols["n_symbols"],
-        symbol_heads=symbols["n_heads"],
-        **common,
-    )
+    keys |= {key: given["ra_kwargs"][key] for key in ("n_kv_heads", "n_relations", "rel_proj_dim")}
+    keys |= {key: given[key] for key in ("n_heads_sa", "n_heads_ra")}
+    symbols = given["symbol_retrieval_kwargs"]
+    return LanguageModelKeys(n_symbols=symbols["n_symbols"], symbol_heads=symbols["n_heads"], **keys)

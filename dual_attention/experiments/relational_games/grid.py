@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, OptimConfig, check
@@ -50,8 +50,6 @@ class GamesGrid(GridConfig):
     """Optimiser."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, checkpoint_every=0))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
-
-    settings: ClassVar[tuple[str, ...]] = ("data", "optim", "loop")
 
     def __post_init__(self) -> None:
         for name in ("tasks", "models", "sizes", "match_pattern_sizes"):
