@@ -26,6 +26,10 @@ from .training.run_folder import RunFolder
 
 __all__ = ["Checkpoint", "open_checkpoint"]
 
+CHECKPOINT = """Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on \
+the Hugging Face hub."""
+"""The names that :func:`open_checkpoint` takes, in words."""
+
 _GPT2_SIZES = (50257, 50304)  # as it is, and padded to a multiple of 128 as in the paper
 _PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 

@@ -21,6 +21,6 @@ def data(prog: str, arguments: Sequence[str], name: str) -> int:
         raise FileExistsError(f"--out: {path} exists already and is not overwritten")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"--out: there is no folder {path.parent}")
-    experiment.draw_sheet(options)
+    options.draw()
     print(path)
     return 0

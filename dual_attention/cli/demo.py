@@ -21,7 +21,7 @@ from ..experiments.relational_games.config import Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
 from ..experiments.relational_games.grid import GamesGrid, GridData
 from ..experiments.relational_games.model import build_model
-from ..experiments.relational_games.presets import preset
+from ..experiments.relational_games.presets import PRESETS
 from ..experiments.relational_games.problem import load_splits
 from ..model_analysis.grid_relations import Relation, auc_of, best_detector, draw_relation_on_splits
 from ..sweeps.curves import curve_points
@@ -30,7 +30,7 @@ from ..sweeps.reproduce import GridProgress, worker_count
 from ..sweeps.workers import run_cells
 from ..training.checkpoint import load_weights
 from ..training.config_io import build_parser, parse_config
-from ..training.configs import check
+from ..training.configs import check, check_integers
 from ..training.experiment import count_parameters
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.metrics import Row
@@ -70,8 +70,7 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         check(len(self.sizes) > 0 and min(self.sizes) >= 1, "sizes", "integers of at least 1", self.sizes)
-        for name in ("trials", "epochs", "n_test"):
-            check(getattr(self, name) >= 1, name, "an integer of at least 1", getattr(self, name))
+        check_integers(self, "", "trials", "epochs", "n_test")
 
 
 TASK: Task = "occurs"
@@ -113,11 +112,7 @@ def new_folder(parent: Path) -> Path:
 
 
 def run_demo(config: DemoConfig) -> Path:
-    """Train, measure, draw and say what was seen; returns the new folder.
-
-    Raises:
-        Interrupted: on Ctrl-C.
-    """
+    """Train, measure, draw and say what was seen; returns the new folder."""
     started = time.perf_counter()
     console = require("rich.console", extra="train").Console(record=True, highlight=False)
     grid = demo_grid(config, new_folder(Path(config.folder)))
@@ -144,7 +139,7 @@ def run_demo(config: DemoConfig) -> Path:
 
 def introduce(console: Any, config: DemoConfig) -> None:
     """Say what is going to be trained."""
-    sizes = [count_parameters(build_model(preset(name), 2, seed=0)) for name in (DAT, RIVAL)]
+    sizes = [count_parameters(build_model(PRESETS[name], 2, seed=0)) for name in (DAT, RIVAL)]
     console.print(
         "[bold]Does the object on top occur among the three below?[/] Two models of the same size learn to tell, from "
         f"{', '.join(f'{n:,}' for n in config.sizes)} example images: a Dual Attention Transformer with relational "
@@ -156,9 +151,6 @@ def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
     """Run the cells, trial after trial, as long as trials end within ``budget`` seconds.
 
     The first trial is run to its end; a later one is begun if it should fit, and left out again if it does not.
-
-    Raises:
-        Interrupted: on Ctrl-C.
     """
     started = time.perf_counter()
     every = cells(GAMES, grid)
@@ -194,7 +186,7 @@ def line_about(cell: Cell, folder: GridFolder, seconds: float) -> str:
 
 def trained(cell: Cell, folder: GridFolder) -> Any:
     """The model of a cell with its final weights."""
-    model = build_model(preset(cell["model"]), 2, seed=cell.seed)
+    model = build_model(PRESETS[cell["model"]], 2, seed=cell.seed)
     load_weights(model, folder.weights_of(cell))
     return model
 
@@ -206,7 +198,7 @@ Aucs = dict[str, tuple[float, float]]
 def learned_relation(cell: Cell, grid: GamesGrid, folder: GridFolder) -> tuple[Relation, Aucs]:
     """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
     splits = load_splits(grid.config(cell))
-    untrained, model = build_model(preset(cell["model"]), 2, seed=cell.seed), trained(cell, folder)
+    untrained, model = build_model(PRESETS[cell["model"]], 2, seed=cell.seed), trained(cell, folder)
     relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
 
     def auc(net: nn.Module, name: str) -> float:

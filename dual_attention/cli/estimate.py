@@ -11,14 +11,12 @@ from typing import Any, NoReturn, get_args
 from torch import nn
 
 from .._extras import require
-from ..data.text.tokenizer import ByteTokenizer
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping, language_presets
 from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, count, duration, flops, rows
-from ..experiments.language.config import LanguageConfig
-from ..experiments.relational_games.config import RelationalGamesConfig
+from ..experiments import experiment_of
 from ..experiments.relational_games.model import empty_model
 from ..experiments.relational_games.presets import PRESETS
 from ..hf.loading import model_from_config
@@ -26,17 +24,9 @@ from ..training.config_io import read_config
 
 MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
 
-VOCABULARIES = {"bytes": ByteTokenizer.vocab_size, "gpt2": 50257}
-"""Sizes of the vocabularies of tokenizers by name."""
-
 
 def estimate(prog: str, arguments: Sequence[str]) -> int:
-    """``dat estimate``.
-
-    Raises:
-        ValueError: in one line, if an option, a name or a configuration is wrong.
-        FileNotFoundError: if there is no such file.
-    """
+    """``dat estimate``."""
     options = parser(prog).parse_args(list(arguments))
     if options.rate is None and options.tokens is not None:
         raise ValueError("--tokens: needs --rate, the operations a second of a device")
@@ -112,12 +102,9 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
         return type(model).__name__, model
     if not isinstance(values.get("model"), Mapping):
         return from_mapping(values)
-    if "task" in values:
-        config = read_config(RelationalGamesConfig, path)
-        return config.model.name, empty_model(config.model, config.task)
-    config = read_config(LanguageConfig, path)
-    vocabulary = VOCABULARIES[config.data.tokenizer]
-    return config.model.name, config.model.language_config(vocabulary).build(device="meta")
+    experiment = experiment_of(values, path)
+    config = read_config(experiment.Config, path)
+    return config.model.name, experiment.empty_model(config)
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:

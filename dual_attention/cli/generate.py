@@ -10,8 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints import open_checkpoint
+from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..data.text.tokenizer import TextStream, Tokenizer
+from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
 from ..generation import CausalLM, beam_search, generate_stream
 from ..language_models import LanguageModel
@@ -19,9 +20,7 @@ from ..training.config_io import option_parser, parse_options
 from ..training.configs import MachineConfig
 from ..training.device import prepare_device
 
-Device = Literal["auto", "cpu", "cuda"]
 DTypeName = Literal["float32", "bfloat16", "float16"]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 TEMPERATURE = 0.8
 """Temperature by default: a little less random than the model."""
@@ -63,9 +62,6 @@ def continuations(
         stop: texts at which to end; they are not part of the result.
         options: of :func:`~dual_attention.generation.generate_stream`, or with ``num_beams`` above 1 of
             :func:`~dual_attention.generation.beam_search`, which yields the text in one piece.
-
-    Raises:
-        ValueError: if the prompt or a stop text is empty, or an option is out of its range.
     """
     text = TextStream(stop)
     idx = torch.tensor([tokenizer.encode(check_prompt(prompt))], device=device)
@@ -91,11 +87,7 @@ def _decoded(tokens: Iterator[int], tokenizer: Tokenizer, text: TextStream) -> I
 
 
 def check_prompt(prompt: str) -> str:
-    """The prompt.
-
-    Raises:
-        ValueError: if it is empty, or cannot be written as UTF-8.
-    """
+    """The prompt."""
     if not prompt:
         raise ValueError("prompt: expected a text of at least one character, got an empty one")
     try:
@@ -110,12 +102,7 @@ def parser_of(prog: str) -> Any:
     parser = option_parser(
         prog=prog, description="Let a trained language model continue a text, token by token as they are chosen."
     )
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on the "
-        "Hugging Face hub.",
-    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
     parser.add_argument("prompt", metavar="PROMPT", help='Text to continue; "-" reads it from standard input.')
     parser.add_argument("--max_new_tokens", type=int, default=200, help="Most tokens to add.")
     parser.add_argument(
@@ -145,9 +132,7 @@ def parser_of(prog: str) -> Any:
     parser.add_argument(
         "--device", type=Literal["auto", "cpu", "cuda"], default="auto", help="A GPU if there is one, or the one named."
     )
-    parser.add_argument(
-        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="Of the model."
-    )
+    parser.add_argument("--dtype", type=DTypeName, default="float32", help="Of the model.")
     parser.add_argument("--threads", type=int, help="CPU threads; by default one for each core.")
     return parser
 
@@ -182,11 +167,7 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
 
 
 def sampling_options(options: Any) -> dict[str, Any]:
-    """Those that generation is given.
-
-    Raises:
-        ValueError: if some are of drawing tokens and others of beam search, or a number is out of its range.
-    """
+    """Those that generation is given."""
     given = {name: getattr(options, name) for name in _OF_SAMPLING if getattr(options, name) is not None}
     if options.num_beams == 1:
         return {"max_new_tokens": options.max_new_tokens, "temperature": TEMPERATURE, **given}
@@ -196,11 +177,7 @@ def sampling_options(options: Any) -> dict[str, Any]:
 
 
 def read_prompt() -> str:
-    """The text on standard input, without the line break at its end.
-
-    Raises:
-        ValueError: if it is not UTF-8.
-    """
+    """The text on standard input, without the line break at its end."""
     data = sys.stdin.buffer.read()
     try:
         return data.decode("utf-8").removesuffix("\n")

@@ -10,15 +10,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ..checkpoints import Checkpoint, open_checkpoint
+from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
 from ..estimate import Estimate, estimate
-from ..estimate.units import flops, nbytes
+from ..estimate.units import DTYPES, dtype_name, flops, nbytes
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
 
 DTypeName = Literal["float32", "bfloat16", "float16", "float64"]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
-
 _KEYS_OF_EVERY_RUN = ("experiment", "seed", "data", "optim", "loop", "machine", "output")
 
 OPTIMISED_IN = torch.float32
@@ -29,8 +27,8 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
     """Everything that ``dat info`` says, as JSON holds it.
 
     Args:
-        dtype: of inference. Memory and arithmetic are estimated (:mod:`dual_attention.estimate`) for a GPU and one
-            text as long as the context, or one image.
+        dtype: of inference. Memory and arithmetic are estimated (:mod:`dual_attention.estimate`) for one text as
+            long as the context, or one image, on a GPU; where there is none, from a trace on a CPU.
     """
     model = checkpoint.model
     inference = estimate(model, dtype=dtype, training=False)
@@ -69,6 +67,7 @@ def memory(inference: Estimate, training: Estimate) -> dict[str, Any]:
     found: dict[str, Any] = {
         "dtype": dtype_name(inference.dtype),
         "tokens": inference.length,
+        "traced_on": inference.traced_on,
         "weights": inference.parameter_bytes,
         "activations": inference.inference_bytes,
     }
@@ -106,11 +105,6 @@ def settings(config: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """``float32`` for torch.float32."""
-    return str(dtype).removeprefix("torch.")
-
-
 def report(found: Mapping[str, Any]) -> str:
     """The description in lines for a terminal."""
     state = f" ({found['state']})" if found["state"] else ""
@@ -122,7 +116,9 @@ def report(found: Mapping[str, Any]) -> str:
     rows.append(("in all", f"{found['parameters']:,}", _frozen(total)))
     lines += aligned(rows, right=1)
     example = "one text" if "context" in found else "one input"
-    lines += ["", f"memory, estimated for {example} of {found['memory']['tokens']:,} tokens on a GPU"]
+    tokens, traced_on = found["memory"]["tokens"], found["memory"]["traced_on"]
+    approximate = "" if traced_on == "cuda" else " (approximate: traced on a CPU)"
+    lines += ["", f"memory, estimated for {example} of {tokens:,} tokens on a GPU{approximate}"]
     lines += aligned(list(_memory_rows(found)))
     arithmetic = {name: f"{flops(number)} a token" for name, number in found["flops_per_token"].items()}
     lines += ["", "arithmetic of matrix products", *aligned(list(arithmetic.items()))]
@@ -187,17 +183,8 @@ def info(prog: str, arguments: Sequence[str]) -> int:
         "arithmetic (`dat estimate` takes other sizes). Its weights are not read, only their names and shapes, which "
         "are checked.",
     )
-    parser.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on the "
-        "Hugging Face hub.",
-    )
-    parser.add_argument(
-        "--dtype",
-        type=DTypeName,
-        help="Of inference; by default that of the weights.",
-    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
+    parser.add_argument("--dtype", type=DTypeName, help="Of inference; by default that of the weights.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     options = parse_options(parser, arguments)
     checkpoint = open_checkpoint(options.checkpoint, device="meta")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..experiments import experiment_named, experiment_of_run
-from ..training.config_io import as_options, build_parser, check_only_resume, parse_config, replace_presets
+from ..training.config_io import as_options, build_parser, check_only_resume, parse_config
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
 from ..training.run_folder import RunFolder
@@ -18,7 +18,7 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat train NAME``."""
     experiment = experiment_named(name)
     parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
-    presets = experiment.presets()
+    presets = experiment.presets
     if presets:
         parser.add_argument(
             "--preset", metavar="NAME", help=f"Fill the keys of the model with a named one: {', '.join(presets)}."
@@ -38,11 +38,7 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
 
 
 def resume(experiment: AnyExperiment, path: Path) -> RunFolder:
-    """Continue the run in ``path``.
-
-    Raises:
-        ValueError: if it is a run of another experiment.
-    """
+    """Continue the run in ``path``."""
     name = experiment_of_run(RunFolder.open(path)).name
     if name != experiment.name:
         raise ValueError(f"{path}: a run of {name}, not of {experiment.name}")
@@ -52,7 +48,12 @@ def resume(experiment: AnyExperiment, path: Path) -> RunFolder:
 def expand_presets(experiment: AnyExperiment, arguments: Sequence[str]) -> list[str]:
     """``arguments`` with every ``--preset NAME`` replaced by the options that it stands for.
 
-    Raises:
-        ValueError: if there is no preset of that name.
+    So a preset overrides what is written before it and is overridden by what is written after it.
     """
-    return replace_presets(arguments, lambda name: as_options("--model", asdict(experiment.preset(name))))
+    expanded: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        option, equals, value = word.partition("=")
+        preset = (value if equals else next(words, "")) if option == "--preset" else None
+        expanded += [word] if preset is None else as_options("--model", asdict(experiment.preset(preset)))
+    return expanded

@@ -58,11 +58,7 @@ EXPERIMENTS: dict[str, Entry] = {
 
 
 def experiment_named(name: str) -> AnyExperiment:
-    """The experiment of that name.
-
-    Raises:
-        ValueError: naming the known ones, if there is none.
-    """
+    """The experiment of that name."""
     if name not in EXPERIMENTS:
         raise ValueError(f"experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
     return EXPERIMENTS[name].load()
@@ -73,15 +69,12 @@ def experiment_of(values: Mapping[str, Any], source: object) -> AnyExperiment:
 
     Args:
         source: of the configuration, for errors.
-
-    Raises:
-        ValueError: if it is not the configuration of a run.
     """
     name = values.get("experiment")
     if name is None:  # older runs have no such key
         if "task" in values:
             name = "relational-games"
-        elif {"data", "model", "loop"} <= set(values):
+        elif isinstance(values.get("model"), Mapping):
             name = "language"
         else:
             raise ValueError(f"{source}: not the configuration of a run")

@@ -12,7 +12,7 @@ from . import EXPERIMENTS
 def shipped_files(name: str) -> dict[Path, str]:
     """Text of every configuration that comes with an experiment, by its path below ``experiments/``."""
     folder = Path(name.replace("-", "_"))
-    return {folder / path: commented_yaml(config) for path, config in EXPERIMENTS[name].load().shipped().items()}
+    return {folder / path: commented_yaml(config) for path, config in EXPERIMENTS[name].load().shipped.items()}
 
 
 def write_shipped_files(folder: Path) -> None:

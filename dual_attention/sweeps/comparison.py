@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import Any
 
 from ..training.experiment import AnyExperiment
 from ..training.metrics import Row
@@ -69,7 +69,7 @@ def size_groups(experiment: AnyExperiment, rows: Sequence[Row]) -> list[tuple[li
 
 def comparison_text(experiment: AnyExperiment, rows: Sequence[Row]) -> str:
     """The tables of all measures as one Markdown text."""
-    trials = sorted({len(seeds) for seeds in trials_of(experiment, rows).values()})
+    trials = sorted({*Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows).values()})
     count = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     published = ", and in brackets the published mean" if experiment.compares else ""
     parts = [
@@ -81,11 +81,3 @@ def comparison_text(experiment: AnyExperiment, rows: Sequence[Row]) -> str:
     for measure, title in experiment.measures.items():
         parts += [f"## {title[:1].upper()}{title[1:]}", "", comparison_table(experiment, rows, measure)]
     return "\n".join(parts).rstrip() + "\n"
-
-
-def trials_of(experiment: AnyExperiment, rows: Sequence[Row]) -> dict[tuple[Any, ...], set[int]]:
-    """Seeds of each point."""
-    seeds: dict[tuple[Any, ...], set[int]] = {}
-    for row in rows:
-        seeds.setdefault(tuple(row[axis.name] for axis in experiment.axes), set()).add(int(row["seed"]))
-    return seeds

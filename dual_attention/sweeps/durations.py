@@ -11,7 +11,7 @@ import torch
 
 from .._files import read_json
 from ..training.experiment import AnyExperiment
-from ..training.optim import build_optimizer
+from ..training.loop import Trainer
 from .grid import Cell, GridConfig, GridFolder
 
 EVALUATION_SHARE = 1 / 3
@@ -21,17 +21,15 @@ EVALUATION_SHARE = 1 / 3
 def timed_rate(experiment: AnyExperiment, config: Any, steps: int = 3) -> float:
     """Seconds for each example of training, from a few steps with the present number of threads."""
     problem = experiment.timing_problem(config)
-    optimizer = build_optimizer(problem.model, config.optim)
-    batch = problem.train.batch(torch.arange(min(config.loop.batch_size, len(problem.train))))
+    device = next(problem.model.parameters()).device
+    trainer = Trainer(problem, config.optim, config.loop, seed=0, device=device)
+    batch = torch.arange(min(config.loop.batch_size, len(problem.train)))
     durations = []
     for _ in range(steps):
         started = time.perf_counter()
-        loss, _ = problem.loss(problem.model, batch)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        trainer.train_step(batch)
         durations.append(time.perf_counter() - started)
-    return min(durations) / len(batch[0])
+    return min(durations) / len(batch)
 
 
 def rates(folder: GridFolder, grid: GridConfig, todo: Sequence[Cell]) -> dict[str, float]:

@@ -6,14 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from .._files import read_json, write_atomically
 from ..training.config_io import commented_yaml, read_config
-from ..training.configs import MachineConfig, OutputConfig, check
+from ..training.configs import MachineConfig, OutputConfig, check_integers
 from ..training.experiment import AnyExperiment, Axis, RunConfig
 from ..training.metrics import Row
 from .results import to_csv
+
+SETTINGS = ("data", "optim", "loop", "device")
+"""Keys of a grid, if it has them, that must be equal for all cells in one folder."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,8 @@ class GridConfig(ABC):
     keep_weights: bool = False
     """Keep the final weights of every cell beside its result."""
 
-    settings: ClassVar[tuple[str, ...]] = ()
-    """Keys, beside device, that must be equal for cells in one folder."""
-
     def __post_init__(self) -> None:
-        check(self.seeds >= 1, "seeds", "an integer of at least 1", self.seeds)
-        check(self.workers is None or self.workers >= 1, "workers", "an integer of at least 1 or null", self.workers)
+        check_integers(self, "", "seeds", "workers")
 
     @abstractmethod
     def points(self) -> list[dict[str, Any]]:
@@ -104,8 +103,8 @@ class GridFolder:
         """
         if self.config.exists():
             old = read_config(type(grid), self.config)
-            for name in (*grid.settings, "device"):
-                if getattr(old, name) != getattr(grid, name):
+            for name in SETTINGS:
+                if hasattr(grid, name) and getattr(old, name) != getattr(grid, name):
                     raise ValueError(
                         f"{name}: {self.path} holds cells run with {getattr(old, name)}, got "
                         f"{getattr(grid, name)}; give another --out or the same settings"

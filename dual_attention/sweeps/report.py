@@ -22,11 +22,7 @@ def draw_figures(experiment: AnyExperiment, rows: Sequence[Row], folder: Path) -
 
 
 def chosen_rows(experiment: AnyExperiment, rows: Sequence[Row], chosen: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Rows with one of the ``chosen`` values of each axis named there; an empty list of values takes all.
-
-    Raises:
-        ValueError: if a value has no result, or no result has one of each.
-    """
+    """Rows with one of the ``chosen`` values of each axis named there; an empty list of values takes all."""
     names = [axis.name for axis in reversed(experiment.axes) if chosen.get(axis.name)]
     for name in names:
         known = sorted({row[name] for row in rows})

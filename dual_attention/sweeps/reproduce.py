@@ -81,11 +81,7 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
 
 
 def table_of_cells(every: Sequence[Cell], seconds: dict[Cell, float], groups: Sequence[str]) -> Any:
-    """A rich table with a line for each combination of the axes ``groups``.
-
-    Args:
-        seconds: of the cells that are still to run.
-    """
+    """A rich table with a line for each combination of the axes ``groups``; ``seconds`` are of the cells to run."""
     table = require("rich.table", extra="train").Table()
     for column in groups:
         table.add_column(column, no_wrap=True)

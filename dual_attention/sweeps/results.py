@@ -34,12 +34,7 @@ def read_results(experiment: AnyExperiment, path: Path) -> list[Row]:
 
 
 def load_results(experiment: AnyExperiment, source: str | Path) -> list[Row]:
-    """Rows of a ``results.csv``, or of the folder of a grid, finished or not.
-
-    Raises:
-        FileNotFoundError: if there is nothing, or no result.
-        ValueError: if a column is missing.
-    """
+    """Rows of a ``results.csv``, or of the folder of a grid, finished or not."""
     path = Path(source)
     if path.is_dir():
         rows = [experiment.row(read_json(file)) for file in sorted((path / "cells").glob("*.json"))]
@@ -61,11 +56,7 @@ def load_results(experiment: AnyExperiment, source: str | Path) -> list[Row]:
 
 
 def merge_results(experiment: AnyExperiment, sources: Sequence[str | Path]) -> list[Row]:
-    """All runs of the sources, each once, ordered by axes and seed.
-
-    Raises:
-        FileNotFoundError, ValueError: as :func:`load_results`; if two sources have one run with other numbers.
-    """
+    """All runs of the sources, each once, ordered by axes and seed."""
     merged: dict[tuple[Any, ...], Row] = {}
     for source in sources:
         for row in load_results(experiment, source):

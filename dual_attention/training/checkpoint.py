@@ -29,12 +29,7 @@ def save_weights(model: nn.Module, path: Path) -> None:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Load the safetensors file ``path`` into ``model``.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: naming the tensors, if they are not those of the model.
-    """
+    """Load the safetensors file ``path`` into ``model``."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file of weights")
     safetensors = require("safetensors.torch", extra="train")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import textwrap
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,22 +35,14 @@ def build_parser(kind: type, *, prog: str, description: str) -> Any:
 
 
 def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
-    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys.
-
-    Raises:
-        ValueError: in one line, if a key or a value is wrong.
-    """
+    """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys."""
     namespace = parse_options(parser, arguments)
     names = [field.name for field in dataclasses.fields(typing.cast(Any, kind))]
     return kind(**{name: namespace[name] for name in names}), namespace
 
 
 def parse_options(parser: Any, arguments: Sequence[str]) -> Any:
-    """Parse ``arguments`` into a namespace in which groups of keys are dataclass instances.
-
-    Raises:
-        ValueError: in one line, if an option or a value is wrong.
-    """
+    """Parse ``arguments``, groups of keys into dataclass instances; ``ValueError`` in one line if one is wrong."""
     jsonargparse = require("jsonargparse", extra="train")
     try:
         return parser.instantiate(parser.parse_args(list(arguments)))
@@ -72,19 +65,6 @@ def _in_plain_words(message: str) -> str:
     return message
 
 
-def replace_presets(arguments: Sequence[str], options_of: Callable[[str], list[str]]) -> list[str]:
-    """``arguments`` with every ``--preset NAME`` replaced by ``options_of(NAME)``.
-
-    So a preset overrides what is written before it and is overridden by what is written after it.
-    """
-    expanded: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        option, equals, value = word.partition("=")
-        expanded.extend(options_of(value if equals else next(words, "")) if option == "--preset" else [word])
-    return expanded
-
-
 def as_options(key: str, settings: dict[str, Any]) -> list[str]:
     """One option for each setting, ``KEY.NAME=VALUE``, those of a group as ``KEY.GROUP.NAME=VALUE``."""
     options: list[str] = []
@@ -103,12 +83,7 @@ def check_only_resume(resume: str | None, arguments: Sequence[str]) -> None:
 
 
 def read_config(kind: type[Config], path: Path) -> Config:
-    """Read a YAML file into a ``kind``; keys that are missing take their defaults.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: naming the key, if a key or a value is wrong.
-    """
+    """Read a YAML file into a ``kind``; keys that are missing take their defaults, wrong ones raise ``ValueError``."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     parser = build_parser(kind, prog=str(path), description="")
@@ -131,7 +106,7 @@ def commented_yaml(config: Any, indent: int = 0) -> str:
     lines = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        lines.extend(f"{pad}# {line}" for line in wrapped(helps[field.name], 116 - len(pad)))
+        lines.extend(f"{pad}# {line}" for line in textwrap.wrap(helps[field.name], 116 - len(pad)))
         if dataclasses.is_dataclass(value):
             lines.append(f"{pad}{field.name}:")
             lines.append(commented_yaml(value, indent + 1).rstrip("\n"))
@@ -141,10 +116,3 @@ def commented_yaml(config: Any, indent: int = 0) -> str:
             text = yaml.safe_dump(plain, default_flow_style=flow, width=10_000).removesuffix("...\n").strip()
             lines.append(f"{pad}{field.name}: {text}")
     return "\n".join(lines) + "\n"
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` characters."""
-    import textwrap
-
-    return textwrap.wrap(text, width)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -12,6 +12,15 @@ def check(condition: bool, argument: str, expected: str, value: object) -> None:
     """Raise ``ValueError("<argument>: expected <expected>, got <value>")`` unless ``condition`` holds."""
     if not condition:
         raise ValueError(f"{argument}: expected {expected}, got {value!r}")
+
+
+def check_integers(config: Any, group: str, *names: str, least: int = 1) -> None:
+    """Check that fields of ``config``, the group of keys ``group``, are at least ``least``, or null if they may be."""
+    for about in fields(config):
+        if about.name in names:
+            value = getattr(config, about.name)
+            expected = f"an integer of at least {least}{' or null' if 'None' in str(about.type) else ''}"
+            check(value is None or value >= least, f"{group}.{about.name}".lstrip("."), expected, value)
 
 
 @dataclass(frozen=True)
@@ -70,10 +79,8 @@ class LoopConfig:
     """Epochs between checkpoints; Ctrl-C writes one more, in the middle of an epoch. 0 writes only that one."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "eval_batch_size"):
-            check(getattr(self, name) >= 1, f"loop.{name}", "an integer of at least 1", getattr(self, name))
-        for name in ("eval_every", "checkpoint_every"):
-            check(getattr(self, name) >= 0, f"loop.{name}", "an integer of at least 0", getattr(self, name))
+        check_integers(self, "loop", "epochs", "batch_size", "eval_batch_size")
+        check_integers(self, "loop", "eval_every", "checkpoint_every", least=0)
 
 
 @dataclass(frozen=True)
@@ -97,17 +104,13 @@ class StepLoopConfig:
     """Steps between checkpoints; Ctrl-C writes one more, after any step. 0 writes only that one."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "eval_batch_size"):
-            check(getattr(self, name) >= 1, f"loop.{name}", "an integer of at least 1", getattr(self, name))
-        for name in ("report_every", "eval_every", "checkpoint_every"):
-            check(getattr(self, name) >= 0, f"loop.{name}", "an integer of at least 0", getattr(self, name))
-        micro = self.micro_batch_size
-        check(micro is None or micro >= 1, "loop.micro_batch_size", "an integer of at least 1 or null", micro)
+        check_integers(self, "loop", "steps", "batch_size", "micro_batch_size", "eval_batch_size")
+        check_integers(self, "loop", "report_every", "eval_every", "checkpoint_every", least=0)
 
 
 @dataclass(frozen=True)
 class MachineConfig:
-    """Where to compute. Results are reproduced to the bit only with the same device and number of threads."""
+    """Device and threads. Results are reproduced to the bit only with the same device and number of threads."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device: a CUDA GPU when there is one (auto), or the one named."""
@@ -115,13 +118,12 @@ class MachineConfig:
     """CPU threads; null takes PyTorch's choice, one for each core."""
 
     def __post_init__(self) -> None:
-        threads = self.threads
-        check(threads is None or threads >= 1, "machine.threads", "an integer of at least 1 or null", threads)
+        check_integers(self, "machine", "threads")
 
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """Where the run folder goes and what is shown meanwhile."""
+    """Run folder, and display meanwhile."""
 
     folder: str = "runs"
     """Folder that holds the run folders."""

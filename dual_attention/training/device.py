@@ -8,11 +8,7 @@ from .configs import MachineConfig
 
 
 def prepare_device(config: MachineConfig) -> torch.device:
-    """Set the number of threads and return the device.
-
-    Raises:
-        ValueError: if ``machine.device`` is ``cuda`` and there is no CUDA GPU.
-    """
+    """Set the number of threads and return the device."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     available = torch.cuda.is_available()

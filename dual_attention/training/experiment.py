@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,13 +22,13 @@ from .tables import numbers_table
 
 
 class RunConfig(Protocol):
-    """Keys that the configuration of every run has; an experiment's own is a frozen dataclass with further ones."""
+    """Keys of every run's configuration, ``experiment`` first; an experiment's own is a frozen dataclass with more.
+
+    ``experiment`` is the name of the experiment, ``run_name`` that of the run folder.
+    """
 
     @property
-    def experiment(self) -> str:
-        """Name of the experiment, the first key."""
-        ...
-
+    def experiment(self) -> str: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -38,11 +39,8 @@ class RunConfig(Protocol):
     def machine(self) -> MachineConfig: ...
     @property
     def output(self) -> OutputConfig: ...
-
     @property
-    def run_name(self) -> str:
-        """Name of the run folder."""
-        ...
+    def run_name(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -66,27 +64,16 @@ Ready = TypeVar("Ready", bound=Prepared)
 
 @dataclass(frozen=True)
 class Axis:
-    """A column of results that says, with the other axes and the seed, which run a row belongs to.
+    """A column of results that says, with the other axes and the seed, which run a row belongs to."""
 
-    Attributes:
-        name: of the column.
-        key: dotted key of a run's configuration that holds the value.
-        title: of the axis in figures.
-        plural: of its values.
-        number: whether the values are integers; they are texts otherwise.
-        prefix: before the value in names of cells.
-        order: of the values in tables and figures; others follow, sorted.
-        labels: of values, in tables and figures.
-    """
-
-    name: str
-    key: str
-    title: str
-    plural: str
-    number: bool = False
-    prefix: str = ""
-    order: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    name: str  # of the column
+    key: str  # dotted key of a run's configuration that holds the value
+    title: str  # in figures
+    plural: str  # of its values
+    number: bool = False  # whether the values are integers; they are texts otherwise
+    prefix: str = ""  # before the value in names of cells
+    order: tuple[str, ...] = ()  # of the values in tables and figures; others follow, sorted
+    labels: Mapping[str, str] = field(default_factory=dict)  # of values, in tables and figures
 
     def label(self, value: str) -> str:
         """Text of a value in tables and figures."""
@@ -109,57 +96,37 @@ class CurvesFigure:
 
 
 class Experiment(ABC, Generic[Config, Ready]):
-    """One experiment. A subclass gives a configuration, :meth:`prepare` and the description of its results.
+    """One experiment. A subclass gives a configuration, :meth:`prepare` and the description of its results."""
 
-    Attributes:
-        name: on the command line and in configurations.
-        title: in prose.
-        about_train, about_reproduce, about_plot, about_data: descriptions of the commands.
-        Config: dataclass of a run's configuration.
-        Grid: dataclass of a sweep, see :class:`dual_attention.sweeps.grid.GridConfig`; None if there are none.
-        Sheet: dataclass of the options of :meth:`draw_sheet`; None if there is nothing to draw.
-        metrics: names of the numbers measured on each evaluation set; the first one makes the results of a sweep.
-        set_title, set_names: heading and names of the evaluation sets in tables.
-        counted: name of what an evaluation set is counted in.
-        run_curves: the two metrics of a run's plot.
-        axes: columns that identify a run, from the panels of a figure (optional) and its curves to its horizontal axis.
-        measures: columns of results that are compared, and their titles; names of evaluation sets unless :meth:`row`
-            says otherwise.
-        scale, unit: factor and unit of the measures.
-        y_title, log_scale, chance: the vertical axis of figures, and the level that guessing reaches.
-        caption: of the table of results.
-        colours: of curves, by the value of their axis.
-        figures: drawn from the results of a sweep.
-        compares: whether there are published numbers.
-    """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    about_train: ClassVar[str]
+    name: ClassVar[str]  # on the command line and in configurations
+    title: ClassVar[str]  # in prose
+    about_train: ClassVar[str]  # descriptions of the commands
     about_reproduce: ClassVar[str] = ""
     about_plot: ClassVar[str] = ""
     about_data: ClassVar[str] = ""
-    Config: ClassVar[type]
-    Grid: ClassVar[type | None] = None
-    Sheet: ClassVar[type | None] = None
+    Config: ClassVar[type]  # dataclass of a run's configuration
+    Grid: ClassVar[type | None] = None  # that of a sweep, a dual_attention.sweeps.grid.GridConfig; None: no sweeps
+    Sheet: ClassVar[type | None] = None  # that of a picture of the data, with a method draw; None: no picture
+    presets: ClassVar[Mapping[str, Any]] = {}  # named values of the group of keys `model`
+    shipped: ClassVar[Mapping[str, Any]] = {}  # configurations that come with the repository, by their path
 
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
-    set_title: ClassVar[str] = "data"
-    set_names: ClassVar[Mapping[str, str]] = {}
-    counted: ClassVar[str] = "examples"
-    run_curves: ClassVar[tuple[str, str]] = ("loss", "accuracy")
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")  # of each evaluation set; sweeps show the first
+    set_title: ClassVar[str] = "data"  # heading of the evaluation sets in tables
+    set_names: ClassVar[Mapping[str, str]] = {}  # their names there
+    counted: ClassVar[str] = "examples"  # what an evaluation set is counted in
+    run_curves: ClassVar[tuple[str, str]] = ("loss", "accuracy")  # the metrics of a run's plot
 
-    axes: ClassVar[tuple[Axis, ...]] = ()
-    measures: ClassVar[Mapping[str, str]] = {}
-    scale: ClassVar[float] = 1.0
-    unit: ClassVar[str] = ""
-    y_title: ClassVar[str] = ""
-    log_scale: ClassVar[bool] = False
-    chance: ClassVar[float | None] = None
-    caption: ClassVar[str] = ""
-    colours: ClassVar[Mapping[str, str]] = {}
-    figures: ClassVar[tuple[CurvesFigure, ...]] = ()
-    compares: ClassVar[bool] = False
+    axes: ClassVar[tuple[Axis, ...]] = ()  # what identifies a run: (panels of a figure,) curves, horizontal axis
+    measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
+    scale: ClassVar[float] = 1.0  # factor of the measures
+    unit: ClassVar[str] = ""  # their unit
+    y_title: ClassVar[str] = ""  # the vertical axis of figures
+    log_scale: ClassVar[bool] = False  # its scale
+    chance: ClassVar[float | None] = None  # the level that guessing reaches
+    caption: ClassVar[str] = ""  # of the table of results
+    colours: ClassVar[Mapping[str, str]] = {}  # of curves, by the value of their axis
+    figures: ClassVar[tuple[CurvesFigure, ...]] = ()  # drawn from the results of a sweep
+    compares: ClassVar[bool] = False  # whether there are published numbers
 
     # ---- one run
 
@@ -176,28 +143,19 @@ class Experiment(ABC, Generic[Config, Ready]):
     def empty_model(self, config: Config) -> nn.Module:
         """The model of a run on the meta device; random generators are left as they are."""
 
-    def presets(self) -> Mapping[str, Any]:
-        """Named values of the group of keys ``model``."""
-        return {}
-
     def preset(self, name: str) -> Any:
-        """The preset of that name.
-
-        Raises:
-            ValueError: naming the known ones, if there is none.
-        """
-        presets = self.presets()
-        if name not in presets:
-            raise ValueError(f"preset: expected one of {', '.join(presets)}; got {name!r}")
-        return presets[name]
-
-    @abstractmethod
-    def headline(self, result: Mapping[str, Any]) -> str:
-        """One line that says what was trained, from the numbers of a run."""
+        """The preset of that name; ``ValueError`` naming the known ones, if there is none."""
+        if name not in self.presets:
+            raise ValueError(f"preset: expected one of {', '.join(self.presets)}; got {name!r}")
+        return self.presets[name]
 
     def identity(self, config: Config) -> dict[str, Any]:
         """The values of the axes in a configuration."""
         return {axis.name: reduce(getattr, axis.key.split("."), config) for axis in self.axes}
+
+    @abstractmethod
+    def headline(self, result: Mapping[str, Any]) -> str:
+        """One line that says what was trained, from the numbers of a run."""
 
     def summary(self, config: Config, prepared: Ready, trainer: Trainer, final: Mapping[str, float]) -> dict[str, Any]:
         """The numbers of a finished run: what was trained, how well, how large, how fast.
@@ -225,24 +183,16 @@ class Experiment(ABC, Generic[Config, Ready]):
         return {**means, self.counted: len(prepared.problem.evaluation[name])}
 
     def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> Any:
-        """A text or a rich table of the numbers of a finished run.
-
-        Args:
-            numbers: those of :meth:`evaluation` by set, if they were measured again; otherwise those of ``result``.
-        """
+        """Text or rich table of a ``result``, or of ``numbers`` of :meth:`evaluation` by set, if they are given."""
         if numbers is None:
             numbers = {name: {m: result[m][name] for m in self.metrics} for name in result[self.metrics[0]]}
-        return numbers_table(
-            numbers,
-            self.headline(result),
-            metrics=self.metrics,
-            counted=self.counted,
-            set_title=self.set_title,
-            set_names=self.set_names,
-        )
+        sized = all(self.counted in values for values in numbers.values())
+        columns = (*self.metrics, self.counted) if sized else self.metrics
+        named = {self.set_names.get(name, name): values for name, values in numbers.items()}
+        return numbers_table(self.headline(result), self.set_title, columns, named)
 
     def speed(self, result: Mapping[str, Any]) -> str:
-        """How fast a run was."""
+        """Speed of a run in words."""
         return f"{result['examples_per_second']:,.0f} {self.counted} a second"
 
     def hint(self, run: Path) -> str:
@@ -252,18 +202,16 @@ class Experiment(ABC, Generic[Config, Ready]):
     # ---- sweeps
 
     def row(self, result: Mapping[str, Any]) -> Row:
-        """A line of a table of results from the numbers of one run."""
+        """A line of a table of results from the numbers of one run; here its measures are named as evaluation sets."""
         row: Row = {key: result[key] for key in (*(axis.name for axis in self.axes), "seed", "parameters")}
         values = result[self.metrics[0]]
         names = [*(name for name in self.measures if name in values), *(n for n in values if n not in self.measures)]
         row.update({name: round(self.scale * values[name], 3) for name in names})
-        row.update({key: result[key] for key in ("steps", "seconds")})
-        return row
+        return {**row, "steps": result["steps"], "seconds": result["seconds"]}
 
     def describe_run(self, row: Row) -> str:
         """The run of a line of results, in words."""
-        named = [f"{axis.name} {row[axis.name]}" for axis in self.axes]
-        return f"{', '.join(named)}, seed {row['seed']}"
+        return f"{', '.join(f'{axis.name} {row[axis.name]}' for axis in self.axes)}, seed {row['seed']}"
 
     def work(self, config: Config) -> float:
         """Examples that a run trains on; those that it evaluates may be added, as a third of one each."""
@@ -272,8 +220,6 @@ class Experiment(ABC, Generic[Config, Ready]):
 
     def timing_problem(self, config: Config) -> Problem:
         """A problem on which the steps of a run are timed: as costly a step, but quick to prepare."""
-        import tempfile
-
         with tempfile.TemporaryDirectory() as folder:
             return self.prepare(config, cache=Path(folder)).problem
 
@@ -284,16 +230,6 @@ class Experiment(ABC, Generic[Config, Ready]):
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
         """Further figures: names of files, and functions that draw the rows into a file, or nothing."""
         return {}
-
-    # ---- files
-
-    def shipped(self) -> Mapping[str, Any]:
-        """Configurations that come with the repository, by their path in the folder of the experiment."""
-        return {}
-
-    def draw_sheet(self, options: Any) -> None:
-        """Draw example data into ``options.out``, as ``dat data`` does."""
-        raise NotImplementedError
 
 
 AnyExperiment: TypeAlias = Experiment[Any, Any]

@@ -16,7 +16,7 @@ from .metrics import MetricsLog, Row
 from .optim import build_optimizer, learning_rate
 from .plan import make_plan
 from .problem import Examples, LossFunction, Problem
-from .progress import NoProgress, Progress
+from .progress import Progress
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
@@ -106,7 +106,7 @@ class Trainer:
         self.problem, self.optim, self.loop = problem, optim, loop
         self.seed, self.device = seed, device
         self.checkpoints, self.stop = checkpoints, stop
-        self.progress = progress or NoProgress()
+        self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, optim)
         self.plan = make_plan(loop, len(problem.train), seed)
         self.total_steps = self.plan.total_steps
@@ -169,13 +169,13 @@ class Trainer:
             if self.stop():
                 raise Interrupted
             started = time.perf_counter()
-            self._train_step(indices)
+            self.train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
             if self.step % CHECK_LOSS_EVERY == 0:
                 self._check_loss()
 
-    def _train_step(self, indices: Tensor) -> None:
+    def train_step(self, indices: Tensor) -> None:
         """One optimiser step on the examples at ``indices``; its gradient is added up over micro-batches."""
         problem = self.problem
         rate = learning_rate(self.optim, self.step, self.total_steps)

@@ -5,8 +5,8 @@ A plan divides the steps into spans, epochs or stretches of steps; a row is logg
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from .configs import LoopConfig, StepLoopConfig
 from .seeding import epoch_order
 
 
-class Plan(Protocol):
+class Plan(ABC):
     """Steps of a training, divided into spans; both count from 0.
 
     Attributes:
@@ -24,40 +24,47 @@ class Plan(Protocol):
         micro_batch_size: examples in one forward and backward pass, of those of a step; None takes all at once.
     """
 
-    @property
-    def unit(self) -> str: ...
-    @property
-    def spans(self) -> int: ...
-    @property
-    def total_steps(self) -> int: ...
-    @property
-    def micro_batch_size(self) -> int | None: ...
+    unit: str
+    spans: int
+    total_steps: int
+    micro_batch_size: int | None = None
 
+    def __init__(self, loop: LoopConfig | StepLoopConfig) -> None:
+        self.loop = loop
+
+    @abstractmethod
     def first_step(self, span: int) -> int:
         """The first step of a span."""
-        ...
 
+    @abstractmethod
     def batches(self, span: int) -> Sequence[Tensor]:
         """For each step of a span, the indices of its examples, 1-D int64 on the CPU."""
-        ...
 
     def evaluates(self, span: int) -> bool:
         """Whether the watched sets are evaluated after the span."""
-        ...
+        return self._due(span, self.loop.eval_every)
 
     def saves(self, span: int) -> bool:
         """Whether a checkpoint is written after the span."""
-        ...
+        return self._due(span, self.loop.checkpoint_every)
+
+    def _due(self, span: int, every: int) -> bool:
+        """Whether something that happens every so often, and at last, happens now; never, if ``every`` is 0."""
+        return bool(every) and (self._done(span) % every == 0 or span == self.spans - 1)
+
+    @abstractmethod
+    def _done(self, span: int) -> int:
+        """Epochs, or steps, that are done after the span."""
 
 
-class EpochPlan:
+class EpochPlan(Plan):
     """Passes through n examples, each in an order of its own that the seed decides."""
 
     unit = "epoch"
-    micro_batch_size = None
 
     def __init__(self, loop: LoopConfig, n: int, seed: int) -> None:
-        self.loop, self.n, self.seed = loop, n, seed
+        super().__init__(loop)
+        self.n, self.seed = n, seed
         self.spans = loop.epochs
         self.steps_per_epoch = -(-n // loop.batch_size)
         self.total_steps = loop.epochs * self.steps_per_epoch
@@ -68,14 +75,11 @@ class EpochPlan:
     def batches(self, span: int) -> Sequence[Tensor]:
         return epoch_order(self.n, self.seed, span).split(self.loop.batch_size)
 
-    def evaluates(self, span: int) -> bool:
-        return due(span + 1, self.loop.eval_every, last=self.spans)
-
-    def saves(self, span: int) -> bool:
-        return due(span + 1, self.loop.checkpoint_every, last=self.spans)
+    def _done(self, span: int) -> int:
+        return span + 1
 
 
-class StepPlan:
+class StepPlan(Plan):
     """A number of steps through an endless stream of examples: step s takes the next ``batch_size`` of them.
 
     The examples decide what the stream holds and in which order; their indices grow without end.
@@ -84,7 +88,7 @@ class StepPlan:
     unit = "report"
 
     def __init__(self, loop: StepLoopConfig) -> None:
-        self.loop = loop
+        super().__init__(loop)
         self.total_steps = loop.steps
         self.micro_batch_size = loop.micro_batch_size
         intervals = (loop.report_every, loop.eval_every, loop.checkpoint_every)
@@ -99,16 +103,8 @@ class StepPlan:
         size = self.loop.batch_size
         return torch.arange(self.first_step(span) * size, self._ends[span] * size).split(size)
 
-    def evaluates(self, span: int) -> bool:
-        return due(self._ends[span], self.loop.eval_every, last=self.total_steps)
-
-    def saves(self, span: int) -> bool:
-        return due(self._ends[span], self.loop.checkpoint_every, last=self.total_steps)
-
-
-def due(done: int, every: int, *, last: int) -> bool:
-    """Whether something that happens every so often, and at last, happens now; never, if ``every`` is 0."""
-    return bool(every) and (done % every == 0 or done == last)
+    def _done(self, span: int) -> int:
+        return self._ends[span]
 
 
 def make_plan(loop: LoopConfig | StepLoopConfig, n: int, seed: int) -> Plan:

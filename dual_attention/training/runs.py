@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from .checkpoint import load_weights
+from .checkpoint import load_weights, save_weights
 from .config_io import commented_yaml, read_config
 from .configs import MachineConfig, StepLoopConfig
 from .experiment import AnyExperiment, Prepared, RunConfig
-from .fit import fit
-from .loop import evaluate
+from .interrupt import StopOnSignal
+from .loop import Trainer, evaluate
+from .metrics import MetricsLog
 from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
+from .seeding import derive_seed
 from .tables import show
 
 
@@ -55,19 +58,33 @@ def reopen(experiment: AnyExperiment, folder: RunFolder, config: RunConfig) -> P
     return experiment.prepare(config, cache=folder.path.resolve().parent, run=folder.path)
 
 
-def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared) -> dict[str, Any]:
-    """Train in ``folder`` from its newest checkpoint, or from the start, to the end; returns the result."""
-    with prepared.arithmetic():
-        trainer, final = fit(
-            folder,
+def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared) -> None:
+    """Train in ``folder`` from its newest checkpoint, or from the start, to the end.
+
+    Raises:
+        Interrupted: after a checkpoint, if the process was asked to stop.
+        Diverged: if the loss is no longer finite.
+    """
+    with prepared.arithmetic(), StopOnSignal() as stop:
+        torch.manual_seed(derive_seed(config.seed, "dropout"))
+        trainer = Trainer(
             prepared.problem,
             config.optim,
             config.loop,
-            config.output,
             seed=config.seed,
             device=prepared.device,
+            checkpoints=folder.checkpoints,
             progress=choose_progress(config.output.progress),
+            stop=stop,
         )
+        trainer.resume()
+        tensorboard = folder.tensorboard if config.output.tensorboard else None
+        log = MetricsLog(folder.metrics, tensorboard=tensorboard, epochs_done=trainer.epoch, unit=trainer.plan.unit)
+        try:
+            final = trainer.fit(log)
+        finally:
+            log.close()
+    save_weights(prepared.problem.model, folder.weights)
     result = experiment.summary(config, prepared, trainer, final)
     dropout = any(module.p > 0 for module in prepared.problem.model.modules() if isinstance(module, nn.Dropout))
     plot_run(
@@ -79,7 +96,6 @@ def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, p
         dropout=dropout,
     )
     folder.finish(result)
-    return result
 
 
 def evaluate_run(
@@ -100,8 +116,7 @@ def evaluate_run(
     folder.read_result()
     config = read_config(experiment.Config, folder.config)
     if machine is not None:
-        given = {field.name: getattr(machine, field.name) for field in fields(machine)}
-        config = replace(config, machine=replace(config.machine, **given))
+        config = replace(config, machine=replace(config.machine, **vars(machine)))
     prepared = reopen(experiment, folder, config)
     problem = prepared.problem
     load_weights(problem.model, folder.weights)

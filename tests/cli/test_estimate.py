@@ -15,7 +15,7 @@ from dual_attention.estimate import estimate
 from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig
 from dual_attention.experiments.relational_games.config import RelationalGamesConfig
 from dual_attention.experiments.relational_games.model import build_model
-from dual_attention.experiments.relational_games.presets import PRESETS, preset
+from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.training.config_io import commented_yaml
 
 MODEL = {
@@ -49,7 +49,7 @@ def test_a_language_model_by_name(capsys):
 
 def test_a_model_of_relational_games_by_name(capsys):
     found = figures(capsys, "dat-0+2-sym", "--batch", "512", "--device=cpu")
-    expected = estimate(build_model(preset("dat-0+2-sym"), 2, seed=0), batch=512, device="cpu", name="dat-0+2-sym")
+    expected = estimate(build_model(PRESETS["dat-0+2-sym"], 2, seed=0), batch=512, device="cpu", name="dat-0+2-sym")
     assert found == json.loads(json.dumps(expected.to_dict()))
 
 
@@ -107,7 +107,7 @@ def test_a_run_of_language(capsys, tmp_path: Path, tokenizer: str):
 
 
 def test_a_run_of_relational_games(capsys, tmp_path: Path):
-    config = RelationalGamesConfig(task="colour_and_or_shape", model=preset("transformer-128-h2"))
+    config = RelationalGamesConfig(task="colour_and_or_shape", model=PRESETS["transformer-128-h2"])
     (tmp_path / "config.yaml").write_text(commented_yaml(config))
     found = figures(capsys, str(tmp_path))
     assert found["model"] == "transformer-128-h2"

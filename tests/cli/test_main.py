@@ -17,7 +17,7 @@ from dual_attention.cli import main as cli
 from dual_attention.cli.train import expand_presets
 from dual_attention.experiments.relational_games.config import RelationalGamesConfig
 from dual_attention.experiments.relational_games.experiment import RelationalGames
-from dual_attention.experiments.relational_games.presets import preset
+from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.training.config_io import build_parser, parse_config
 
 TINY = [
@@ -173,9 +173,9 @@ def test_train_evaluate_and_refuse_to_overwrite(capsys):
 def test_resume_by_command(capsys, monkeypatch):
     from dual_attention.training import loop
 
-    step = loop.Trainer._train_step
+    step = loop.Trainer.train_step
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "_train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
+        patch.setattr(loop.Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
         assert dat("train", "relational-games", *TINY, "--loop.checkpoint_every=1", "--output.name=one") == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert "unfinished run" in fails(capsys, "train", "relational-games", *TINY, "--output.name=one")
@@ -217,7 +217,7 @@ def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
     words = expand_presets(GAMES, ["--model.d_model=1", "--preset=transformer-144-h8", "--seed", "3"])
     assert words[0] == "--model.d_model=1" and words[-2:] == ["--seed", "3"]
     assert "--model.d_model=144" in words and "--model.n_heads_ra=0" in words
-    assert len(words) == 3 + len(vars(preset("transformer-144-h8")))
+    assert len(words) == 3 + len(vars(PRESETS["transformer-144-h8"]))
 
 
 def test_a_preset_replaces_the_architecture_of_another():
@@ -227,7 +227,7 @@ def test_a_preset_replaces_the_architecture_of_another():
     parser = build_parser(RelationalGamesConfig, prog="dat", description="")
     parser.add_argument("--preset")
     model = parse_config(parser, RelationalGamesConfig, expand_presets(GAMES, words))[0].model
-    wanted = replace(preset("abstractor"), abstractor=replace(preset("abstractor").abstractor, n_heads=8))
+    wanted = replace(PRESETS["abstractor"], abstractor=replace(PRESETS["abstractor"].abstractor, n_heads=8))
     assert model == wanted
 
 

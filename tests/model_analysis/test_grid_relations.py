@@ -7,7 +7,7 @@ import torch
 
 from dual_attention.data.relational_games import generate_images
 from dual_attention.experiments.relational_games.model import build_model
-from dual_attention.experiments.relational_games.presets import preset
+from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.model_analysis.grid_relations import (
     Relation,
     area_under_curve,
@@ -49,7 +49,7 @@ def test_object_pairs_of_occurs():
 
 
 def test_relations_are_those_of_the_forward_pass():
-    model = build_model(preset("dat-0+2-asym"), 2, seed=0)
+    model = build_model(PRESETS["dat-0+2-asym"], 2, seed=0)
     images = generate_images("same", 5, seed=0).images
     found = cell_relations(model, images)
     assert model.training  # left as it was
@@ -76,13 +76,13 @@ def test_relations_are_those_of_the_forward_pass():
 def test_a_transformer_has_no_relations():
     with pytest.raises(ValueError, match="relational attention"):
         cell_relations(
-            build_model(preset("transformer-128-h2"), 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
+            build_model(PRESETS["transformer-128-h2"], 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
         )
 
 
 def test_detection_and_picture(tmp_path):
     """Even untrained, an inner product of equal projections is larger for equal patches."""
-    model = build_model(preset("dat-0+2-sym"), 2, seed=0)
+    model = build_model(PRESETS["dat-0+2-sym"], 2, seed=0)
     images = generate_images("occurs", 200, seed=1).images
     found = detection(model, images, [1])
     assert [(r.layer, r.index) for r in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]

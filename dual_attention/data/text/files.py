@@ -27,11 +27,7 @@ class Piece(NamedTuple):
 
 
 def find_files(paths: Sequence[str], argument: str) -> list[Path]:
-    """Files that paths, folders (all their .txt files, sorted) and patterns stand for, in that order.
-
-    Raises:
-        FileNotFoundError: naming ``argument``, if one of them stands for no file.
-    """
+    """Files that paths, folders (all their .txt files, sorted) and patterns stand for, in that order."""
     found: list[Path] = []
     for text in paths:
         path = Path(text).expanduser()
@@ -55,9 +51,6 @@ def read_pieces(path: Path, separator: str) -> Iterator[Piece]:
     """The documents of a text file, in UTF-8, between separators; empty ones are left out.
 
     A document is cut between a character and a line break after it, where no tokenizer has a token that spans the cut.
-
-    Raises:
-        ValueError: naming the file and the place, if it is not UTF-8.
     """
     held, begins = "", True
     for block in _blocks(path):

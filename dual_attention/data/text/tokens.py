@@ -40,11 +40,7 @@ class TokenSource(NamedTuple):
 
 
 def holds_tokens(files: list[Path], argument: str) -> bool:
-    """Whether files hold tokens rather than text.
-
-    Raises:
-        ValueError: naming ``argument``, if some do and others do not.
-    """
+    """Whether files hold tokens rather than text."""
     kinds = {file.suffix in TOKEN_SUFFIXES for file in files}
     if len(kinds) > 1:
         raise ValueError(
@@ -54,11 +50,7 @@ def holds_tokens(files: list[Path], argument: str) -> bool:
 
 
 def open_tokens(files: list[Path]) -> TokenSource:
-    """Files of tokens, mapped into memory.
-
-    Raises:
-        ValueError: naming the file, if it does not hold a vector of integers.
-    """
+    """Files of tokens, mapped into memory."""
     arrays, origin = [], []
     for path in files:
         try:
@@ -76,11 +68,7 @@ def open_tokens(files: list[Path]) -> TokenSource:
 
 
 def tokenize_files(files: list[Path], separator: str, tokenizer: Tokenizer, cache: Path) -> TokenSource:
-    """Text files as tokens, from ``cache`` if they have been tokenized before.
-
-    Raises:
-        ValueError: naming the file, if it is not UTF-8.
-    """
+    """Text files as tokens, from ``cache`` if they have been tokenized before."""
     listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": _hash(path)} for path in files]
     origin = {"kind": "text", "files": listed, "separator": separator}
     return _tokenize(origin, lambda: (p for path in files for p in read_pieces(path, separator)), tokenizer, cache)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ...training.configs import MachineConfig, OptimConfig, OutputConfig, StepLoopConfig, check
+from ...training.configs import MachineConfig, OptimConfig, OutputConfig, StepLoopConfig, check, check_integers
 from .model_keys import LanguageModelKeys
 
 
@@ -41,7 +41,7 @@ class LanguageDataConfig:
         for name in ("path", "val_path"):
             check(getattr(self, name) not in ((), ""), f"data.{name}", "null or at least one path", getattr(self, name))
         check(0 < self.val_fraction < 1, "data.val_fraction", "a number between 0 and 1", self.val_fraction)
-        check(self.val_tokens >= 1, "data.val_tokens", "an integer of at least 1", self.val_tokens)
+        check_integers(self, "data", "val_tokens")
         if self.path is None:
             check(self.val_path is None, "data.val_path", "null with data.path=null", self.val_path)
 
@@ -51,21 +51,15 @@ class LanguageOptimConfig(OptimConfig):
     """Optimiser and learning-rate schedule."""
 
     optimizer: Literal["adam", "adamw"] = "adamw"
-    """Optimiser: Adam with L2 weight decay, or AdamW with decoupled weight decay."""
     lr: float = 3e-3
     """Learning rate at its peak; the paper's 6e-4 is of models with 343M parameters, smaller ones take more."""
     betas: tuple[float, float] = (0.9, 0.95)
-    """Decay rates of Adam's running means of the gradient and of its square."""
-    eps: float = 1e-8
-    """Added to Adam's denominator."""
     weight_decay: float = 0.1
     """Weight decay of tensors with two or more axes, embeddings among them; others have none."""
     schedule: Literal["constant", "cosine"] = "cosine"
     """Learning rate after the warm-up: constant, or a half cosine to min_lr."""
     warmup_steps: int = 50
-    """Steps over which the learning rate rises linearly from zero."""
     grad_clip: float | None = 1.0
-    """Largest norm of the whole gradient; null leaves gradients as they are."""
     min_lr: float | None = None
     """Learning rate at the end of the cosine; null takes a tenth of lr."""
 
@@ -84,12 +78,8 @@ class LanguageOptimConfig(OptimConfig):
 
 @dataclass(frozen=True)
 class LanguageMachineConfig(MachineConfig):
-    """Where and how to compute. Results are reproduced to the bit only with the same device and number of threads."""
+    """Device, threads and precision; results are reproduced to the bit only with the same device and threads."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device: a CUDA GPU when there is one (auto), or the one named."""
-    threads: int | None = None
-    """CPU threads; null takes PyTorch's choice, one for each core."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products: float32, or bfloat16 by autocast; parameters are float32 always."""
     tf32: bool = True

@@ -37,9 +37,6 @@ class Sequences:
         seed: of the order; None: as they come.
         vocab_size: ids must be below it.
         device: of the batches.
-
-    Raises:
-        ValueError: if there is no sequence.
     """
 
     def __init__(
@@ -65,11 +62,7 @@ class Sequences:
         return self._ends[-1]
 
     def batch(self, indices: Tensor) -> Batch:
-        """Tokens and the token after each, int64 ``(B, T)``.
-
-        Raises:
-            ValueError: if a token is not in the vocabulary.
-        """
+        """Tokens and the token after each, int64 ``(B, T)``."""
         rows = np.stack([self._row(index) for index in indices.tolist()])
         if int(rows.max()) >= self.vocab_size or int(rows.min()) < 0:
             found = f"{int(rows.min())} to {int(rows.max())}"
@@ -114,11 +107,7 @@ class LanguageData(NamedTuple):
 
 
 def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
-    """The tokenizer of a configuration.
-
-    Raises:
-        OSError, ValueError: if GPT-2's vocabulary cannot be found.
-    """
+    """The tokenizer of a configuration."""
     if config.tokenizer == "bytes":
         return ByteTokenizer()
     if config.tokenizer_folder is None:
@@ -139,12 +128,7 @@ def load_data(
     cache: Path,
     device: torch.device | str = "cpu",
 ) -> LanguageData:
-    """The data of a configuration; text is tokenized into ``cache``, unless it is there already.
-
-    Raises:
-        OSError: if a file is missing.
-        ValueError: if a file holds something else, or too little.
-    """
+    """The data of a configuration; text is tokenized into ``cache``, unless it is there already."""
     source = _source(config.path, "data.path", config, tokenizer, cache)
     if config.val_path is None:
         train, val = _split(source, config.val_fraction, context)

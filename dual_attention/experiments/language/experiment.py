@@ -12,16 +12,16 @@ from torch import nn
 from ...data.text.tokenizer import VOCABULARY_SIZES
 from ...language_presets import LANGUAGE_PRESETS
 from ...sweeps.durations import EVALUATION_SHARE
-from ...training.experiment import Axis, CurvesFigure, Experiment, count_parameters
+from ...training.experiment import Axis, CurvesFigure, Experiment
 from ...training.loop import Trainer
 from ...training.metrics import Row
 from ...training.problem import Problem
 from .config import LanguageConfig
 from .data import Sequences
 from .grid import LanguageGrid
-from .model_keys import model_preset
+from .model_keys import LanguageModelKeys, model_preset
 from .problem import PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
-from .shipped import shipped_language
+from .shipped import SHIPPED
 
 
 class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
@@ -44,7 +44,10 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     )
     Config = LanguageConfig
     Grid = LanguageGrid
+    presets: ClassVar[Mapping[str, LanguageModelKeys]] = {name: model_preset(name) for name in LANGUAGE_PRESETS}
+    shipped = SHIPPED
 
+    metrics = ("loss", "perplexity", "bits_per_byte")
     run_curves = ("loss", "perplexity")
     axes = (
         Axis("model", "model.name", "model", "models", order=tuple(LANGUAGE_PRESETS)),
@@ -62,34 +65,25 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     def empty_model(self, config: LanguageConfig) -> nn.Module:
         return config.model.language_config(VOCABULARY_SIZES[config.data.tokenizer]).build("meta")
 
-    def presets(self) -> Mapping[str, Any]:
-        return {name: model_preset(name) for name in LANGUAGE_PRESETS}
-
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['model']}, {result['tokens']:,} tokens"
 
     def summary(
         self, config: LanguageConfig, prepared: PreparedText, trainer: Trainer, final: Mapping[str, float]
     ) -> dict[str, Any]:
-        model = prepared.problem.model
         tokens = trainer.step * config.tokens_per_step
         numbers = measured(final["val_loss"], prepared)
+        final = {f"val_{name}": numbers[name] for name in self.metrics}
+        parameters = prepared.problem.model.parameters()
         return {
-            "model": config.model.name,
-            "seed": config.seed,
+            **super().summary(config, prepared, trainer, final),
             "tokenizer": prepared.tokenizer.kind,
-            "parameters": count_parameters(model),
-            "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            **{name: {"val": numbers[name]} for name in ("loss", "perplexity", "bits_per_byte")},
+            "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
             "val_tokens": numbers["tokens"],
             "train_tokens": prepared.data.origin["train_tokens"],
             "tokens": tokens,
-            "steps": trainer.step,
-            "seconds": round(trainer.seconds, 3),
             "tokens_per_second": round(tokens / max(trainer.seconds, 1e-9), 1),
-            "device": trainer.device.type,
             "precision": config.machine.precision,
-            "threads": torch.get_num_threads(),
         }
 
     def evaluation(self, prepared: PreparedText, name: str, means: dict[str, float]) -> dict[str, Any]:
@@ -98,7 +92,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> str:
         if numbers is not None:
             return validation_text(numbers["val"])
-        own = {name: result[name]["val"] for name in ("loss", "perplexity", "bits_per_byte")}
+        own = {name: result[name]["val"] for name in self.metrics}
         return f"{self.headline(result)}: {validation_text({**own, 'tokens': result['val_tokens']})}"
 
     def speed(self, result: Mapping[str, Any]) -> str:
@@ -122,9 +116,6 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
         model_config = config.model.language_config(size)
         sequences = Sequences([tokens], length, vocab_size=model_config.vocab_size)
         return Problem(build_language_model(model_config, seed=0), sequences, language_loss())
-
-    def shipped(self) -> Mapping[str, Any]:
-        return shipped_language()
 
 
 def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ...language_presets import LANGUAGE_PRESETS
 from ...sweeps.grid import Cell, GridConfig
@@ -17,10 +17,7 @@ class LanguageGrid(GridConfig):
     """Curves of perplexity: every model trained for every number of steps, from several seeds."""
 
     out: str = "runs/reproduce-language"
-    """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
-    longer list extends a finished one."""
     seeds: int = 2
-    """Trials of each point; their seeds are first_seed, first_seed + 1 and so on."""
     models: tuple[str, ...] = ("DAT-tiny", "T-tiny")
     """Models, by the names of presets."""
     steps: tuple[int, ...] = (100, 200, 400)
@@ -31,8 +28,6 @@ class LanguageGrid(GridConfig):
     """Optimiser."""
     loop: StepLoopConfig = field(default_factory=lambda: replace(default_loop(), eval_every=0, checkpoint_every=0))
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
-
-    settings: ClassVar[tuple[str, ...]] = ("data", "optim", "loop")
 
     def __post_init__(self) -> None:
         for name in ("models", "steps"):

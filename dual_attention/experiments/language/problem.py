@@ -68,15 +68,7 @@ class PreparedText(Prepared):
 
 
 def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
-    """Model, data and loss of a run, on its device.
-
-    Args:
-        cache: folder that keeps the tokens of texts, in a folder of their own.
-        run: folder of a run that exists; its tokenizer is taken.
-
-    Raises:
-        ValueError: if the text is not the one that the run began with.
-    """
+    """Model, data and loss of a run, see :meth:`~dual_attention.training.experiment.Experiment.prepare`."""
     device = prepare_device(config.machine)
     tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
     model_config = config.model.language_config(tokenizer.vocab_size)

@@ -37,16 +37,11 @@ def paper(preset: str) -> LanguageConfig:
     )
 
 
-def tiny(preset: str) -> LanguageConfig:
-    """The same recipe on the documentation of Python, byte by byte, in a few minutes."""
-    return LanguageConfig(model=model_preset(preset))
-
-
-def shipped_language() -> dict[str, Any]:
-    """The tiny models, and two of the paper's."""
-    return {
-        "configs/DAT-tiny.yaml": tiny("DAT-tiny"),
-        "configs/T-tiny.yaml": tiny("T-tiny"),
-        "configs/DAT-343M.yaml": paper("DAT-343M-nr64"),
-        "configs/T-353M.yaml": paper("T-353M"),
-    }
+# The tiny models follow the same recipe on the documentation of Python, byte by byte, in a few minutes.
+SHIPPED: dict[str, Any] = {
+    "configs/DAT-tiny.yaml": LanguageConfig(model=model_preset("DAT-tiny")),
+    "configs/T-tiny.yaml": LanguageConfig(model=model_preset("T-tiny")),
+    "configs/DAT-343M.yaml": paper("DAT-343M-nr64"),
+    "configs/T-353M.yaml": paper("T-353M"),
+}
+"""The tiny models, and two of the paper's."""

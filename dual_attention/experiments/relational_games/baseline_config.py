@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ...training.configs import check
+from ...training.configs import check_integers
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class AbstractorConfig:
     published curves, where one normalisation also serves both attention steps."""
 
     def __post_init__(self) -> None:
-        check(self.n_heads >= 1, "model.abstractor.n_heads", "an integer of at least 1", self.n_heads)
+        check_integers(self, "model.abstractor", "n_heads")
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,7 @@ class PrediNetConfig:
     none."""
 
     def __post_init__(self) -> None:
-        for name in ("n_heads", "n_relations"):
-            check(getattr(self, name) >= 1, f"model.predinet.{name}", "an integer of at least 1", getattr(self, name))
-        width = self.key_dim
-        check(width is None or width >= 1, "model.predinet.key_dim", "an integer of at least 1 or null", width)
+        check_integers(self, "model.predinet", "n_heads", "n_relations", "key_dim")
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,7 @@ class CoRelNetConfig:
     """Normalise the compared vectors over the objects of an image."""
 
     def __post_init__(self) -> None:
-        dff = self.dff
-        check(dff is None or dff >= 1, "model.corelnet.dff", "an integer of at least 1 or null", dff)
+        check_integers(self, "model.corelnet", "dff")
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,7 @@ class ESBNConfig:
     which runs stay at chance here: empty cells make the inner products so large that gradients vanish."""
 
     def __post_init__(self) -> None:
-        for name in ("key_dim", "hidden_dim"):
-            check(getattr(self, name) >= 1, f"model.esbn.{name}", "an integer of at least 1", getattr(self, name))
+        check_integers(self, "model.esbn", "key_dim", "hidden_dim")
 
 
 BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig, check
+from ..._layers.config import SymbolRetrieval
+from ..._models.config import Pool
+from ...training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig, check, check_integers
+from ..model_keys import ActivationName, ModelKeys
 from .baseline_config import (
     BASELINE_CONFIGS,
     AbstractorConfig,
@@ -38,66 +41,36 @@ class GamesDataConfig:
     """Folder with the official npz files; null generates the images."""
 
     def __post_init__(self) -> None:
-        check(self.n_train >= 1, "data.n_train", "an integer of at least 1", self.n_train)
-        for name in ("n_val", "n_test", "n_heldout"):
-            check(getattr(self, name) >= 1, f"data.{name}", "an integer of at least 1", getattr(self, name))
+        check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout")
 
 
-@dataclass(frozen=True)
-class GamesModelConfig:
+@dataclass(frozen=True, kw_only=True)
+class GamesModelConfig(ModelKeys):
     """A Dual Attention Transformer over image patches, a Transformer when it has no relational heads, or one of the
     relational architectures before it."""
 
     name: str = "dat-0+2-sym"
-    """Name of the model in results and plots; a preset's name if it is one."""
     architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
-    """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses the keys up to
-    bias (without heads and final_norm), patch_size and the last four about symbols; the others use d_model and
-    patch_size only."""
+    """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses d_model,
+    n_layers, dff, dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the
+    others use d_model and patch_size only."""
     d_model: int = 128
-    """Width of the residual stream."""
-    n_layers: int = 2
-    """Encoder blocks."""
-    n_heads_sa: int = 0
-    """Sensory (self-attention) heads in each layer."""
-    n_heads_ra: int = 2
-    """Relational heads in each layer; 0 makes a standard Transformer, and the keys about relations and symbols idle."""
-    dff: int = 256
-    """Hidden width of the feed-forward blocks."""
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = "swiglu"
-    """Activation of the feed-forward blocks."""
+    dff: int | None = 256
+    activation: ActivationName = "swiglu"
     dropout_rate: float = 0.1
-    """Dropout rate, of embeddings too."""
-    norm_first: bool = True
-    """Normalise before each sub-layer (pre-norm) instead of after it."""
-    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """Kind of normalisation."""
     final_norm: bool = False
     """Normalise once more before pooling."""
-    bias: bool = False
-    """Biases in the linear maps of the blocks."""
-    pool: Literal["mean", "cls"] = "mean"
+    pool: Pool = "mean"
     """How the tokens become one vector: their mean, class token included, or the class token."""
     patch_size: tuple[int, int] = (12, 12)
     """Width and height of a patch in pixels; 12 by 12 is one cell of the 3 by 3 grid."""
-    ra_type: Literal["relational_attention", "rca", "disrca"] = "relational_attention"
-    """Kind of relational heads: relational attention, relational cross-attention, or its disentangled form."""
     n_relations: int | None = 2
-    """Relations, the dimension of the relation vector, in relational attention; null takes one for each such head."""
     rel_proj_dim: int | None = 64
-    """Width of the query and key of one relation; null takes the width of all relational heads / n_relations."""
     symmetric_rels: bool = True
-    """One projection for the queries and keys of relations, which makes every relation symmetric."""
-    rel_activation: str = "identity"
-    """Activation applied to relations."""
-    n_kv_heads: int | None = None
-    """Key-value heads of each kind of attention; null takes as many as there are query heads."""
     wr_init: Literal["published", "large"] = "large"
     """Initialisation of W_r: uniform in +-1/sqrt(n_relations) as in the published curves (large), or the published
     package's (published), smaller by the square root of the head width and clearly less sample-efficient."""
-    symbols: Literal[
-        "positional_symbols", "symbolic_attention", "position_relative", "position_relative_2d", "rel_sym_attn"
-    ] = "positional_symbols"
+    symbols: SymbolRetrieval = "positional_symbols"
     """Symbol mechanism: one symbol a position, a library read by attention, one a relative position (along the row of
     tokens or in the grid), or a library read by how a token compares with its neighbours (rel_sym_attn)."""
     n_symbols: int = 9
@@ -116,20 +89,8 @@ class GamesModelConfig:
     """Keys of an ESBN; null otherwise."""
 
     def __post_init__(self) -> None:
-        check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
-        for name in ("n_symbols", "symbol_heads", "symbol_neighbours"):
-            check(getattr(self, name) >= 1, f"model.{name}", "an integer of at least 1", getattr(self, name))
-        self._settle_groups()
-        if self.architecture != "dat":
-            return
-        for name in ("n_heads_sa", "n_heads_ra"):
-            check(getattr(self, name) >= 0, f"model.{name}", "an integer of at least 0", getattr(self, name))
-        heads = self.n_heads_sa + self.n_heads_ra
-        check(heads >= 1, "model.n_heads_sa + model.n_heads_ra", "at least 1", heads)
-        check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
-
-    def _settle_groups(self) -> None:
-        """Check the groups of keys of the architectures, and fill in the defaults of the one that is chosen."""
+        super().__post_init__()
+        check_integers(self, "model", "symbol_neighbours")
         for name, kind in BASELINE_CONFIGS.items():
             group = getattr(self, name)
             if name != self.architecture:
@@ -142,6 +103,10 @@ class GamesModelConfig:
             fits = not self.symbols.startswith("position_relative")
             check(fits, "model.symbols", "symbols that are not relative to positions in an Abstractor", self.symbols)
 
+    def check_heads(self) -> None:
+        if self.architecture == "dat":
+            super().check_heads()
+
     @property
     def baseline(self) -> BaselineConfig | None:
         """The group of keys of the architecture; None for a DAT."""
@@ -150,7 +115,7 @@ class GamesModelConfig:
     @property
     def relational(self) -> bool:
         """Whether this is a DAT with relational heads."""
-        return self.architecture == "dat" and self.n_heads_ra > 0
+        return self.architecture == "dat" and super().relational
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .model import IMAGE_SHAPE, build_model, empty_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 from .problem import prepare_games
 from .published import published_curve
-from .shipped import shipped_games
+from .shipped import SHIPPED
 
 TEST_SETS = {
     "test": "pentominoes, as in training",
@@ -47,6 +47,11 @@ class SheetOptions:
     seed: int = 0
     """Seed of the images."""
 
+    def draw(self) -> None:
+        """Draw it."""
+        options = {name: value for name, value in vars(self).items() if name != "out"}
+        contact_sheet(Path(self.out), **options)
+
 
 class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
     """Figures 2, 7, 8 and 11 of arXiv 2405.16727."""
@@ -68,6 +73,8 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
     Config = RelationalGamesConfig
     Grid = GamesGrid
     Sheet = SheetOptions
+    presets = PRESETS
+    shipped = SHIPPED
 
     set_title = "objects"
     set_names: ClassVar[Mapping[str, str]] = {
@@ -101,9 +108,6 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
     def empty_model(self, config: RelationalGamesConfig) -> nn.Module:
         return empty_model(config.model, config.task)
 
-    def presets(self) -> Mapping[str, Any]:
-        return PRESETS
-
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
 
@@ -126,15 +130,3 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
         return {"baselines.png": lambda rows, path: draw_baselines(self, rows, path)}
-
-    def shipped(self) -> Mapping[str, Any]:
-        return shipped_games()
-
-    def draw_sheet(self, options: SheetOptions) -> None:
-        contact_sheet(
-            Path(options.out),
-            tasks=options.tasks,
-            objects=options.objects,
-            per_class=options.per_class,
-            seed=options.seed,
-        )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, OptimConfig, check
 from .config import TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task
-from .presets import COMPARISON, PRESETS, preset
+from .presets import COMPARISON, PRESETS
 
 SIZES = tuple(range(250, 2501, 250))
 MATCH_PATTERN_SIZES = tuple(range(5000, 25001, 2500))
@@ -33,10 +33,7 @@ class GamesGrid(GridConfig):
     """Learning curves: every model on every task at every training-set size, from several seeds."""
 
     out: str = "runs/reproduce-relational-games"
-    """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
-    longer list extends a finished one."""
     seeds: int = 5
-    """Trials of each point; their seeds are first_seed, first_seed + 1 and so on."""
     keep_weights: bool = False
     """Keep the final weights of every cell beside its result, 1.7 MB each."""
     tasks: tuple[Task, ...] = TASK_NAMES
@@ -53,8 +50,6 @@ class GamesGrid(GridConfig):
     """Optimiser."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, checkpoint_every=0))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
-
-    settings: ClassVar[tuple[str, ...]] = ("data", "optim", "loop")
 
     def __post_init__(self) -> None:
         for name in ("tasks", "models", "sizes", "match_pattern_sizes"):
@@ -78,7 +73,7 @@ class GamesGrid(GridConfig):
             task=cell["task"],
             seed=cell.seed,
             data=GamesDataConfig(n_train=cell["n_train"], **asdict(self.data)),
-            model=preset(cell["model"]),
+            model=PRESETS[cell["model"]],
             optim=self.optim,
             loop=self.loop,
         )

@@ -125,13 +125,8 @@ ORDER = (*COMPARISON, *BASELINES)
 """Models in the order of figures and tables; others come after them."""
 
 LABELS: dict[str, str] = {
-    "transformer-128-h2": "Transformer (128, 2 heads)",
-    "transformer-128-h4": "Transformer (128, 4 heads)",
-    "transformer-128-h8": "Transformer (128, 8 heads)",
+    **{f"transformer-{width}-h{h}": f"Transformer ({width}, {h} heads)" for width in (128, 144) for h in (2, 4, 8)},
     "transformer-128-h2-matched": "Transformer (as many parameters as DAT 0+2)",
-    "transformer-144-h2": "Transformer (144, 2 heads)",
-    "transformer-144-h4": "Transformer (144, 4 heads)",
-    "transformer-144-h8": "Transformer (144, 8 heads)",
     "dat-0+2-sym": "DAT 0+2, symmetric",
     "dat-1+1-sym": "DAT 1+1, symmetric",
     "dat-0+2-asym": "DAT 0+2, asymmetric",
@@ -166,14 +161,3 @@ COLOURS: dict[str, str] = {
     "esbn": "#149a9a",
 }
 """One colour for each model of the comparison, the same in all figures."""
-
-
-def preset(name: str) -> GamesModelConfig:
-    """The model of that name.
-
-    Raises:
-        ValueError: naming the known ones, if there is none.
-    """
-    if name not in PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(PRESETS)}; got {name!r}")
-    return PRESETS[name]

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from .config import RelationalGamesConfig
+from .config import RelationalGamesConfig, Task
 from .grid import GamesGrid
-from .presets import BASELINES, COMPARISON, preset
+from .presets import BASELINES, COMPARISON, PRESETS
 
 MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *BASELINES)
+
+QUICK_TASKS: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between")
+
+
+def ablation(name: str, *models: str) -> GamesGrid:
+    """Some models on the quick tasks, at every other size and from three seeds."""
+    sizes = (500, 1000, 1500, 2000, 2500)
+    return GamesGrid(out=f"runs/relational-games-{name}", tasks=QUICK_TASKS, sizes=sizes, models=models, seeds=3)
+
 
 GRIDS = {
     # Figure 2 and, with more models, Figures 8 and 11: everything that was published on DATs and Transformers.
@@ -16,7 +25,7 @@ GRIDS = {
     # The main comparison on the four quick tasks, small enough for a lunch break.
     "quick": GamesGrid(
         out="runs/relational-games-quick",
-        tasks=("same", "occurs", "xoccurs", "between"),
+        tasks=QUICK_TASKS,
         sizes=(500, 1000, 2000),
         models=("transformer-128-h2", "dat-0+2-sym"),
         seeds=3,
@@ -37,21 +46,9 @@ GRIDS = {
         seeds=3,
     ),
     # The ablation of symmetric relations, Figure 8.
-    "symmetry": GamesGrid(
-        out="runs/relational-games-symmetry",
-        tasks=("same", "occurs", "xoccurs", "between"),
-        sizes=(500, 1000, 1500, 2000, 2500),
-        models=("dat-0+2-sym", "dat-0+2-asym", "dat-1+1-sym", "dat-1+1-asym"),
-        seeds=3,
-    ),
+    "symmetry": ablation("symmetry", "dat-0+2-sym", "dat-0+2-asym", "dat-1+1-sym", "dat-1+1-asym"),
     # Relational attention against relational cross-attention, Figure 11.
-    "rca": GamesGrid(
-        out="runs/relational-games-rca",
-        tasks=("same", "occurs", "xoccurs", "between"),
-        sizes=(500, 1000, 1500, 2000, 2500),
-        models=("dat-0+2-asym", "dat-1+1-asym", "rca-0+2", "rca-1+1"),
-        seeds=3,
-    ),
+    "rca": ablation("rca", "dat-0+2-asym", "dat-1+1-asym", "rca-0+2", "rca-1+1"),
     # The relational architectures before DATs, Figure 7, with a DAT and a Transformer beside them.
     "baselines": GamesGrid(
         out="runs/relational-games-baselines",
@@ -63,7 +60,8 @@ GRIDS = {
 }
 
 
-def shipped_games() -> dict[str, Any]:
-    """A run of each model of the comparison, and the grids of the figures."""
-    runs: dict[str, Any] = {f"configs/{name}.yaml": RelationalGamesConfig(model=preset(name)) for name in MODELS}
-    return runs | {f"grids/{name}.yaml": grid for name, grid in GRIDS.items()}
+SHIPPED: dict[str, Any] = {
+    **{f"configs/{name}.yaml": RelationalGamesConfig(model=PRESETS[name]) for name in MODELS},
+    **{f"grids/{name}.yaml": grid for name, grid in GRIDS.items()},
+}
+"""A run of each model of the comparison, and the grids of the figures."""

@@ -102,9 +102,9 @@ def test_a_crash_resumes_from_the_last_checkpoint(config, monkeypatch):
     from dual_attention.training import loop
 
     whole = start_run(LANGUAGE, named(config, "whole"))
-    step = loop.Trainer._train_step
+    step = loop.Trainer.train_step
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "_train_step", lambda self, *a: step(self, *a) if self.step < 6 else 1 / 0)
+        patch.setattr(loop.Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 6 else 1 / 0)
         with pytest.raises(ZeroDivisionError):
             start_run(LANGUAGE, config)
     assert final(resume_run(LANGUAGE, Path(config.output.folder) / "run")) == final(whole)

@@ -10,8 +10,9 @@ import torch
 
 from dual_attention.data.relational_games import make_splits
 from dual_attention.experiments.relational_games.config import GamesModelConfig
+from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.model import build_model
-from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS, preset
+from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS
 from dual_attention.training.configs import OptimConfig
 from dual_attention.training.experiment import count_parameters
 from dual_attention.training.optim import build_optimizer
@@ -48,27 +49,29 @@ PUBLISHED_PARAMETERS = {
 
 @pytest.mark.parametrize(("name", "expected"), PUBLISHED_PARAMETERS.items())
 def test_parameter_counts_are_the_published_ones(name, expected):
-    assert count_parameters(build_model(preset(name), 2, seed=0)) == expected
+    assert count_parameters(build_model(PRESETS[name], 2, seed=0)) == expected
 
 
 def test_the_matched_transformer_is_exactly_as_large_as_the_dat():
-    sizes = {count_parameters(build_model(preset(n), 2, seed=0)) for n in ("transformer-128-h2-matched", "dat-0+2-sym")}
+    sizes = {
+        count_parameters(build_model(PRESETS[n], 2, seed=0)) for n in ("transformer-128-h2-matched", "dat-0+2-sym")
+    }
     assert len(sizes) == 1
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_classifies(name):
-    model = build_model(preset(name), 4, seed=0)
+    model = build_model(PRESETS[name], 4, seed=0)
     logits = model(torch.rand(2, 3, 36, 36))
     assert logits.shape == (2, 4)
     logits.sum().backward()
     missing = [n for n, p in model.named_parameters() if p.grad is None]
     assert missing == []
-    assert preset(name).name == name
+    assert PRESETS[name].name == name
 
 
 def test_weights_depend_on_the_seed_alone():
-    first, again, other = (build_model(preset("dat-0+2-sym"), 2, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (build_model(PRESETS["dat-0+2-sym"], 2, seed=seed) for seed in (0, 0, 1))
     torch.rand(5)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.final_out.weight, other.final_out.weight)
@@ -76,7 +79,7 @@ def test_weights_depend_on_the_seed_alone():
 
 def test_large_initialisation_of_wr_is_eight_times_larger():
     large, small = (
-        build_model(replace(preset("dat-0+2-sym"), wr_init=kind), 2, seed=0).encoder_blocks[0].dual_attn
+        build_model(replace(PRESETS["dat-0+2-sym"], wr_init=kind), 2, seed=0).encoder_blocks[0].dual_attn
         for kind in ("large", "published")
     )
     largest = [layer.relational_attention.wr.abs().max().item() for layer in (large, small)]
@@ -93,7 +96,7 @@ def test_comparison_and_labels_name_presets():
 def test_baselines_learn_a_small_task(name):
     """The loss on 64 images of `same` falls well below chance, log 2, in fifty steps of the model at full size."""
     torch.manual_seed(0)
-    model, images = build_model(preset(name), 2, seed=0), make_splits("same", 64, n_val=1, n_test=1, seed=0)["train"]
+    model, images = build_model(PRESETS[name], 2, seed=0), make_splits("same", 64, n_val=1, n_test=1, seed=0)["train"]
     batch = images.images.float() / 255, images.labels
     optimizer = build_optimizer(model, OptimConfig())
     losses = []
@@ -109,29 +112,31 @@ def test_baselines_learn_a_small_task(name):
 def test_what_baselines_say_of_an_image_does_not_change_with_the_batch():
     images = torch.rand(3, 3, 36, 36)
     for name in BASELINES:
-        model = build_model(preset(name), 2, seed=0).eval()
+        model = build_model(PRESETS[name], 2, seed=0).eval()
         torch.testing.assert_close(model(images)[1:2], model(images[1:2]), atol=1e-5, rtol=1e-4)
 
 
 def test_published_baselines_are_as_they_were_run():
-    corelnet, predinet, abstractor = (build_model(preset(n), 2, seed=0) for n in ("corelnet", "predinet", "abstractor"))
+    corelnet, predinet, abstractor = (
+        build_model(PRESETS[n], 2, seed=0) for n in ("corelnet", "predinet", "abstractor")
+    )
     assert corelnet.corelnet.activation == "identity" and corelnet.corelnet.symmetric_rels
     assert (predinet.predinet.n_heads, predinet.predinet.n_relations, predinet.predinet.key_dim) == (16, 8, 8)
     assert predinet.predinet.position_dim == 1
     assert abstractor.abstractor.residual == "objects" and len(abstractor.abstractor.blocks) == 2
-    assert build_model(preset("corelnet-softmax"), 2, seed=0).corelnet.activation == "softmax"
-    assert build_model(preset("abstractor-symbol-stream"), 2, seed=0).abstractor.residual == "symbols"
+    assert build_model(PRESETS["corelnet-softmax"], 2, seed=0).corelnet.activation == "softmax"
+    assert build_model(PRESETS["abstractor-symbol-stream"], 2, seed=0).abstractor.residual == "symbols"
 
 
 def test_the_esbn_is_about_as_large_as_the_dat():
-    sizes = [count_parameters(build_model(preset(name), 2, seed=0)) for name in ("esbn", "dat-0+2-sym")]
+    sizes = [count_parameters(build_model(PRESETS[name], 2, seed=0)) for name in ("esbn", "dat-0+2-sym")]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
 
 
 @pytest.mark.parametrize("ra_type", get_args(get_type_hints(GamesModelConfig)["ra_type"]))
 @pytest.mark.parametrize("symbols", get_args(get_type_hints(GamesModelConfig)["symbols"]))
 def test_every_symbol_mechanism_classifies(symbols, ra_type):
-    config = replace(preset("dat-1+1-sym"), symbols=symbols, ra_type=ra_type)
+    config = replace(PRESETS["dat-1+1-sym"], symbols=symbols, ra_type=ra_type)
     if symbols.startswith("position_relative") and ra_type != "relational_attention":
         with pytest.raises(ValueError, match=f"{symbols} needs ra_type relational_attention"):
             build_model(config, 2, seed=0)
@@ -144,7 +149,7 @@ def test_every_symbol_mechanism_classifies(symbols, ra_type):
 
 
 def test_neighbours_of_relational_symbolic_attention():
-    config = replace(preset("dat-0+2-sym"), symbols="rel_sym_attn", symbol_neighbours=3, symbol_heads=2, n_symbols=5)
+    config = replace(PRESETS["dat-0+2-sym"], symbols="rel_sym_attn", symbol_neighbours=3, symbol_heads=2, n_symbols=5)
     retriever = build_model(config, 2, seed=0).symbol_retriever
     assert retriever.offsets() == [-3, -2, -1, 1, 2, 3]
     assert retriever.rel_n_heads == retriever.symbolic_attention.n_heads == 2
@@ -153,7 +158,7 @@ def test_neighbours_of_relational_symbolic_attention():
 
 @pytest.mark.parametrize("symbols", ["positional_symbols", "symbolic_attention", "rel_sym_attn"])
 def test_symbols_of_abstractors(symbols):
-    config = replace(preset("abstractor"), symbols=symbols, n_symbols=5)
+    config = replace(PRESETS["abstractor"], symbols=symbols, n_symbols=5)
     model = build_model(config, 2, seed=0)
     retriever = model.abstractor.symbol_retriever
     if symbols == "positional_symbols":
@@ -165,10 +170,12 @@ def test_symbols_of_abstractors(symbols):
 
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
-        preset("resnet")
+        RelationalGames().preset("resnet")
 
 
 def test_relative_symbols_need_relational_attention():
     config = GamesModelConfig(ra_type="rca", symbols="position_relative")
-    with pytest.raises(ValueError, match="position_relative needs ra_type relational_attention"):
+    with pytest.raises(
+        ValueError, match=r"model\.symbols: expected another with model\.ra_type=rca, got .position_relative"
+    ):
         build_model(config, 2, seed=0)

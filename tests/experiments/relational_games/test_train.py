@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from dual_attention.experiments.relational_games.experiment import RelationalGames
-from dual_attention.experiments.relational_games.presets import preset
+from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.experiments.relational_games.problem import prepare_games
 from dual_attention.training import runs
 from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Diverged
 from dual_attention.training.metrics import read_rows
-from dual_attention.training.progress import NoProgress
+from dual_attention.training.progress import Progress
 from dual_attention.training.runs import evaluate_run, resume_run, start_run
 from tests.training.conftest import tiny_config
 
@@ -29,7 +29,7 @@ def final(folder):
     return {key: folder.read_result()[key] for key in FINAL}
 
 
-class Signals(NoProgress):
+class Signals(Progress):
     """Sends this process a real SIGINT at one step."""
 
     def __init__(self, at: int) -> None:
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
 
 def test_models_of_one_seed_see_the_same_images(tmp_path):
     splits = [
-        prepare_games(tiny_config(tmp_path, "x", model=preset(name))).problem.train.images
+        prepare_games(tiny_config(tmp_path, "x", model=PRESETS[name])).problem.train.images
         for name in ("dat-0+2-sym", "transformer-128-h2")
     ]
     assert torch.equal(*splits)
@@ -111,7 +111,7 @@ def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch)
 def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path, monkeypatch):
     expected = final(start_run(GAMES, tiny_config(tmp_path, "whole")))
 
-    class Raises(NoProgress):
+    class Raises(Progress):
         left = 5
 
         def step(self, **_):
