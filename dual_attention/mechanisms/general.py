@@ -22,8 +22,6 @@ from .messages import Message, Messages, ValueMessage
 from .scores import Score
 from .selections import Select, Selection
 
-__all__ = ["GeneralAttention", "GeneralAttentionOutput"]
-
 LARGEST_DENSE = 256 * 256
 """Pairs (queries times keys) up to which scores are built at once; beyond, a block of queries at a time."""
 

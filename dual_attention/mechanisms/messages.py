@@ -22,17 +22,6 @@ from ..functional import RelativeSymbols, combine
 from ..functional.reference import repeat_heads
 from ..functional.relational.relative_symbols import attend_to_symbols
 
-__all__ = [
-    "FeatureMessage",
-    "Message",
-    "Messages",
-    "PairwiseMessage",
-    "PairwiseValues",
-    "RelativeValues",
-    "SharedValues",
-    "ValueMessage",
-]
-
 
 class Messages(ABC):
     """Messages to be summed under the weights. Subclasses implement :meth:`receive` and :attr:`dtype`."""

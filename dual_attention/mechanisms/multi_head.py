@@ -18,8 +18,6 @@ from ..functional.reference import repeat_heads
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import FeatureMessage, Message, ValueMessage
 
-__all__ = ["MultiHead"]
-
 
 class MultiHead(nn.Module):
     """Heads of a :class:`GeneralAttention`, each with its own projections to compare and its own messages.

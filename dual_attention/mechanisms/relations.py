@@ -23,8 +23,6 @@ from ..functional.relational.relative_symbols import attend_to_symbols
 from .messages import Message, Messages, rows_of
 from .scores import Dot, Score
 
-__all__ = ["Relation", "RelationalMessage", "RelationalMessages"]
-
 
 class Relation(nn.Module):
     """R relations between receivers and senders: any score, with one head for each relation.

@@ -16,17 +16,6 @@ from ..general import GeneralAttention
 from ..scores import Additive, KeyOnly, Score
 from .parts import ScoreFactory, build_attention, check_input, summarise
 
-__all__ = [
-    "AttentionViaAttention",
-    "AttentionViaAttentionOutput",
-    "HierarchicalAttention",
-    "HierarchicalOutput",
-    "MultiRepresentationAttention",
-    "MultiRepresentationOutput",
-    "SocialContextualAttention",
-    "SocialContextualOutput",
-]
-
 
 class HierarchicalOutput(NamedTuple):
     """Output of hierarchical attention.

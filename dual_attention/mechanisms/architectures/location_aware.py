@@ -18,8 +18,6 @@ from ..alignments import Align
 from ..scores import Additive
 from .parts import ScoreFactory, build_attention
 
-__all__ = ["LocationAwareAttention", "LocationAwareOutput"]
-
 
 class LocationAwareOutput(NamedTuple):
     """Output of location-aware attention.
