@@ -105,10 +105,8 @@ def official_splits(
 
     Args:
         folder, task: see ``load_official``.
-        n_train, n_val, n_test: images in each split.
-        seed: any integer.
+        n_train, n_val, n_test, seed, shares: see ``make_splits``.
         n_heldout: images from the beginning of each held-out file; None for all.
-        shares: part of all distinct images that belongs to train, val and test; positive, sum at most 1.
 
     Returns:
         ``{"train": ..., "val": ..., "test": ...}`` and "hexominoes" and "stripes" where their files are present.

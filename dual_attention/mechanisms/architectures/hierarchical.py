@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_positive
-from ...functional.masks import require_boolean
 from ..alignments import Align
 from ..general import GeneralAttention
 from ..scores import Additive, KeyOnly, Score
-from .parts import ScoreFactory, build_attention, check_input, summarise
+from .parts import ScoreFactory, build_attention, check_input, check_mask, summarise
 
 
 class HierarchicalOutput(NamedTuple):
@@ -75,10 +74,7 @@ class HierarchicalAttention(nn.Module):
         """
         if x.dim() != len(self.levels) + 2:
             raise ValueError(f"x: expected a batch, {len(self.levels)} levels and a width, got shape {tuple(x.shape)}")
-        if mask is not None:
-            require_boolean("mask", mask)
-            if mask.shape != x.shape[:-1]:
-                raise ValueError(f"mask: expected shape {tuple(x.shape[:-1])}, got {tuple(mask.shape)}")
+        check_mask("mask", mask, x.shape[:-1])
         weights = []
         for number, level in enumerate(self.levels):
             if number:
