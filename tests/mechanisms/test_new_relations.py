@@ -32,16 +32,12 @@ from dual_attention.mechanisms import (
 from tests.support.combinations import sampled
 from tests.support.tensors import close, float64, normal
 
+from .space import a_mask
+
 fused_module = importlib.import_module("dual_attention.mechanisms.fused")
 general_module = importlib.import_module("dual_attention.mechanisms.general")
 
 B, N, D, H, R = 2, 5, 8, 2, 4
-
-
-def a_mask(n=N, m=N):
-    mask = torch.rand(B, 1, n, m) < 0.7
-    mask[0, :, 1] = False
-    return mask
 
 
 # Any score relates, and any alignment selects

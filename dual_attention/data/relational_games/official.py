@@ -150,11 +150,7 @@ def official_path(folder: str | PathLike[str], task: str, split: str) -> Path:
 
 
 def _image_keys(images: Tensor) -> Tensor:
-    keys = torch.empty(len(images), dtype=torch.int64)
-    for start in range(0, len(images), _CHUNK):
-        piece = images[start : start + _CHUNK]
-        keys[start : start + _CHUNK] = keys_of(piece.flatten(1).view(torch.int64))
-    return keys
+    return torch.cat([keys_of(piece.flatten(1).view(torch.int64)) for piece in images.split(_CHUNK)])
 
 
 def _read_images(archive: zipfile.ZipFile, path: Path, limit: int | None) -> Tensor:

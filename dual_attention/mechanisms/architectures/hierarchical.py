@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_positive
 from ..alignments import Align
-from ..general import GeneralAttention
+from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import Additive, KeyOnly, Score
 from .parts import ScoreFactory, build_attention, check_input, check_mask, summarise
 
@@ -209,18 +209,6 @@ class AttentionViaAttention(nn.Module):
         )
 
 
-class MultiRepresentationOutput(NamedTuple):
-    """Output of attention over representations.
-
-    Attributes:
-        context: ``(..., S, d)``.
-        weights: ``(..., S, E)``.
-    """
-
-    context: Tensor
-    weights: Tensor
-
-
 class MultiRepresentationAttention(nn.Module):
     """Attention of items to their own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
 
@@ -244,12 +232,15 @@ class MultiRepresentationAttention(nn.Module):
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
         self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
-    def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> MultiRepresentationOutput:
+    def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> GeneralAttentionOutput:
         """Mix representations of the same items.
 
         Args:
             representations: E tensors ``(..., S, d_i)``.
             mask: boolean, ``(..., S, E)``; False where a representation is missing.
+
+        Returns:
+            :class:`GeneralAttentionOutput` with a context ``(..., S, d)`` and weights ``(..., S, E)``.
         """
         if len(representations) != len(self.projections):
             raise ValueError(f"representations: expected {len(self.projections)}, got {len(representations)}")
@@ -259,4 +250,4 @@ class MultiRepresentationAttention(nn.Module):
                 wanted = (*representations[0].shape[:-1], width)
                 raise ValueError(f"representations[{number}]: expected shape {wanted}, got {tuple(x.shape)}")
         mixed = torch.stack([linear(x) for linear, x in zip(self.projections, representations, strict=True)], dim=-2)
-        return MultiRepresentationOutput(*summarise(self.attention, None, mixed, mask))
+        return GeneralAttentionOutput(*summarise(self.attention, None, mixed, mask))
