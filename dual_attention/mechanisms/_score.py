@@ -21,7 +21,6 @@ class Score(nn.Module, ABC):
         shown: settings that the representation shows, where they are not None.
 
     Attributes:
-        heads: the axis of heads in front of the parameters, or None.
         multidim: whether there is a score for each feature of the value.
         n_queries: of a score that takes no query, how many rows it has; None for scores that take one.
     """

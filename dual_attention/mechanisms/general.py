@@ -199,13 +199,13 @@ class GeneralAttention(nn.Module):
         """Results for n queries, ``size`` of them at a time; scores are computed again in the backward pass."""
         rows = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         if not torch.is_grad_enabled():
-            return self._join([receive(part) for part in rows])
+            return self.join([receive(part) for part in rows])
         if isinstance(self.align, Hard) and self.align.generator is not None:
             raise ValueError(
                 "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
                 f"expected None, or block >= {n}"
             )
-        return self._join([checkpoint(receive, part, use_reentrant=False) for part in rows])
+        return self.join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
     def _block(
         self, inputs: AttentionInputs, gain: Tensor | None, rows: slice, need_weights: bool
@@ -226,8 +226,8 @@ class GeneralAttention(nn.Module):
         context = messages.receive(dropped, rows, multidim=multidim, mask=mask)
         return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)
 
-    def _join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:
-        """Blocks of queries as one. Scores of features have one more axis behind that of the queries."""
+    def join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:
+        """Outputs for successive queries as one. Scores of features have one more axis behind that of the queries."""
         last = 1 if self.score.multidim else 0
         context, *others = zip(*(block[:4] for block in blocks), strict=True)
         axes = (-2 - last, -1 - last, -1 - last)  # of queries in weights, log-probability and entropy

@@ -34,7 +34,7 @@ from dual_attention.mechanisms import (
     Trilinear,
     Uniform,
 )
-from tests.support.tensors import float64
+from tests.support.tensors import float64, normal
 
 WIDTH, LONGEST = 4, 16
 
@@ -95,3 +95,8 @@ def refuse(*cases: tuple[type[Exception], str, Callable[[], object]]) -> None:
     for error, message, call in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+def longer_by_two(x: Tensor) -> Tensor:
+    """The sequences ``(B, n, d)`` with two more elements, or their mask ``(B, n)``, which hides these."""
+    return F.pad(x, (0, 2)) if x.dtype == torch.bool else torch.cat([x, 9 * normal(len(x), 2, x.shape[-1])], 1)

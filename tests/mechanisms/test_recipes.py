@@ -9,6 +9,8 @@ from dual_attention.functional import causal_mask, directional_mask, structured_
 from dual_attention.mechanisms import DirectionalSelfAttention, Elementwise, MultiHead, MultiHop, recipes
 from tests.support.tensors import assert_later_tokens_do_not_matter, close, float64, normal
 
+from .space import longer_by_two
+
 B, L, S, D = 2, 3, 5, 8
 
 
@@ -43,10 +45,9 @@ def test_every_recipe_runs_and_cites(name):
     close(again.query if isinstance(mechanism, MultiHop) else again.context, context)
     assert context.shape[-1] == D and context.isfinite().all()
     if y is not x:
-        more = torch.cat([padding, padding.new_zeros(B, 2)], 1)
-        longer = torch.cat([y, 9 * normal(B, 2, D)], 1)
+        longer = longer_by_two(y)
         symbols = {"value": longer} if symbols else {}
-        padded = mechanism(x, longer, **symbols, padding_mask=more)
+        padded = mechanism(x, longer, **symbols, padding_mask=longer_by_two(padding))
         close(padded.query if isinstance(mechanism, MultiHop) else padded.context, context)
     assert any(year in (inspect.getdoc(getattr(recipes, name)) or "") for year in ("20", "u * w"))
 

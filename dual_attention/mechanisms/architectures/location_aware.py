@@ -122,12 +122,9 @@ class LocationAwareAttention(nn.Module):
         if not outputs:
             weights = key.new_zeros(batch, 0, n_keys) if need_weights else None
             return LocationAwareOutput(value.new_zeros(batch, 0, value.shape[-1]), past, weights)
-        context, weights, log_prob, entropy = (
-            None if steps[0] is None else torch.cat(steps, dim=1)
-            for steps in zip(*(output[:4] for output in outputs), strict=True)
-        )
-        assert context is not None  # an output always has one
-        return LocationAwareOutput(context, past, weights if need_weights else None, log_prob, entropy)
+        joined = self.attention.join(outputs)
+        weights = joined.weights if need_weights else None
+        return LocationAwareOutput(joined.context, past, weights, joined.log_prob, joined.entropy)
 
     def extra_repr(self) -> str:
         filters, width = self.kernel.shape
