@@ -49,7 +49,6 @@ from .architectures.hierarchical import (
     HierarchicalAttention,
     HierarchicalOutput,
     MultiRepresentationAttention,
-    MultiRepresentationOutput,
     SocialContextualAttention,
     SocialContextualOutput,
 )
@@ -131,7 +130,6 @@ __all__ = [
     "MultiHop",
     "MultiHopOutput",
     "MultiRepresentationAttention",
-    "MultiRepresentationOutput",
     "PairwiseMessage",
     "PairwiseValues",
     "ParallelCoAttention",

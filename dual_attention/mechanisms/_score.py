@@ -9,8 +9,6 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-__all__ = ["Factors", "Score", "describe_score"]
-
 Factors = tuple[Tensor, Tensor, float]
 """Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
 
@@ -18,8 +16,11 @@ Factors = tuple[Tensor, Tensor, float]
 class Score(nn.Module, ABC):
     """A function of query and key. Subclasses implement ``forward(query, key)``; it must not mask.
 
+    Args:
+        heads: number of heads with parameters of their own, which then have an axis of heads in front.
+        shown: settings that the representation shows, where they are not None.
+
     Attributes:
-        heads: the axis of heads in front of the parameters, or None.
         multidim: whether there is a score for each feature of the value.
         n_queries: of a score that takes no query, how many rows it has; None for scores that take one.
     """
@@ -27,6 +28,12 @@ class Score(nn.Module, ABC):
     heads: int | None = None
     multidim: bool = False
     n_queries: int | None = None
+
+    def __init__(self, heads: int | None = None, **shown: object) -> None:
+        super().__init__()
+        if heads is not None:
+            self.heads = heads
+        self._shown = shown
 
     @abstractmethod
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
@@ -47,14 +54,12 @@ class Score(nn.Module, ABC):
         owner = next(kind for kind in type(self).__mro__ if "forward" in vars(kind))
         return "factors" in vars(owner)
 
-    def _query(self, query: Tensor | None) -> Tensor:
+    def require_query(self, query: Tensor | None) -> Tensor:
+        """The query; ``ValueError`` if there is none."""
         if query is None:
             raise ValueError(f"query: {type(self).__name__} compares keys with a query, got None")
         return query
 
-
-def describe_score(score: Score, **settings: object) -> str:
-    """Settings for the representation of a score, with its heads if it has any."""
-    if score.heads is not None:
-        settings["heads"] = score.heads
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    def extra_repr(self) -> str:
+        shown = {**self._shown, "heads": self.heads}
+        return ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)

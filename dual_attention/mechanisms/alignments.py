@@ -21,8 +21,6 @@ from ..functional import (
 from ..functional.activations import Activation, activation_function, activation_name
 from ..functional.alignments.hard import Estimator
 
-__all__ = ["Align", "Elementwise", "Entmax", "Hard", "Sigmoid", "Softmax", "Sparsemax", "Uniform"]
-
 
 class Align(nn.Module, ABC):
     """Turns scores into weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``; masked keys get zero.

@@ -5,39 +5,50 @@ Shapes: as in :mod:`.general`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from ..functional import MaskPattern, attention, relational_attention
 from .alignments import Align, Softmax
-from .messages import Messages, SharedValues
+from .messages import Messages, SharedValues, repeat_symbols
 from .relations import RelationalMessages
 from .scores import Dot, Score
 
 
-def fused_context(
-    score: Score,
-    align: Align,
-    query: Tensor,
-    key: Tensor,
-    messages: Messages,
-    mask: Tensor | MaskPattern | None,
-    bias: Tensor | None,
-    dropout: float,
-) -> Tensor | None:
+class AttentionInputs(NamedTuple):
+    """Inputs of :meth:`.GeneralAttention.attend`.
+
+    Attributes:
+        query, key: as of :meth:`.GeneralAttention.forward`; a score that takes no query has None.
+        messages: of the keys, or of pairs.
+        mask, bias: broadcastable to ``(..., L, S)``, without an axis for features; the mask of heads may be a
+            :class:`~dual_attention.functional.MaskPattern`, which is never built whole for long sequences.
+    """
+
+    query: Tensor | None
+    key: Tensor
+    messages: Messages
+    mask: Tensor | MaskPattern | None = None
+    bias: Tensor | None = None
+
+
+def fused_context(score: Score, align: Align, inputs: AttentionInputs, dropout: float) -> Tensor | None:
     """Context ``(..., L, d_v)`` without weights, or None where fused operations do not compute this."""
-    if type(score) is not Dot or type(align) is not Softmax or query.shape[-1] != key.shape[-1]:
+    query, key, messages, mask, bias = inputs
+    if type(score) is not Dot or type(align) is not Softmax or query is None or query.shape[-1] != key.shape[-1]:
         return None
     scale = score.scale_of(query.shape[-1]) / align.temperature
     if isinstance(messages, RelationalMessages):
-        return _relational(scale, query, key, messages, mask, bias, dropout)
+        return _relational(scale, query, messages, inputs, dropout)
     if not isinstance(messages, SharedValues) or not query.dtype == key.dtype == messages.dtype:
         return None
     try:
         lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (query, key, messages.values)))
     except RuntimeError:
         return None
-    q, k, v = (_with_heads(x.expand(*lead, *x.shape[-2:]), len(lead)) for x in (query, key, messages.values))
+    q, k, v = (_of_heads(x.expand(*lead, *x.shape[-2:]), len(lead)) for x in (query, key, messages.values))
     mask = _of_scores(mask, lead) if isinstance(mask, Tensor) else mask
     bias = None if bias is None else _of_scores(bias, lead)
     context, _ = attention(q, k, v, scale=scale, mask=mask, bias=bias, dropout=dropout)
@@ -45,37 +56,25 @@ def fused_context(
 
 
 def _relational(
-    scale: float,
-    query: Tensor,
-    key: Tensor,
-    messages: RelationalMessages,
-    mask: Tensor | MaskPattern | None,
-    bias: Tensor | None,
-    dropout: float,
+    scale: float, query: Tensor, messages: RelationalMessages, inputs: AttentionInputs, dropout: float
 ) -> Tensor | None:
-    relation = messages.relation
     if messages.scale is None or query.dim() != (4 if messages.has_heads else 3):
         return None
-    lead = query.shape[:-2]
+    lead, mask, bias = query.shape[:-2], inputs.mask, inputs.bias
     heads, head_dim, _ = messages.w_r.shape
-    if messages.symbols is None:
-        symbols = messages.u.new_zeros(1, heads, key.shape[-2], head_dim)
-    else:
-        symbols = messages.symbols
-    if isinstance(symbols, Tensor) and symbols.shape[1] != heads:
-        symbols = symbols.repeat_interleave(heads // symbols.shape[1], dim=1)
-    elif not isinstance(symbols, Tensor) and symbols.library.shape[1] != heads:
-        symbols = symbols.with_library(symbols.library.repeat_interleave(heads // symbols.library.shape[1], dim=1))
+    symbols = messages.symbols
+    if symbols is None:
+        symbols = messages.u.new_zeros(1, heads, inputs.key.shape[-2], head_dim)
     output = relational_attention(
-        _with_heads(query, len(lead)),
-        _with_heads(key, len(lead)),
+        _of_heads(query, len(lead)),
+        _of_heads(inputs.key, len(lead)),
         messages.u,
         messages.w,
-        symbols,
+        repeat_symbols(symbols, heads),
         messages.w_r,
         scale=scale,
         rel_scale=messages.scale,
-        rel_activation=relation.activation,
+        rel_activation=messages.relation.activation,
         mask=_of_scores(mask, lead) if isinstance(mask, Tensor) else mask,
         bias=None if bias is None else _of_scores(bias, lead),
         dropout=dropout,
@@ -83,7 +82,7 @@ def _relational(
     return output if messages.has_heads else output.squeeze(1)
 
 
-def _with_heads(x: Tensor, n_lead: int) -> Tensor:
+def _of_heads(x: Tensor, n_lead: int) -> Tensor:
     """Exactly two leading axes: ``(..., L, d) -> (B, H, L, d)``."""
     if n_lead == 2:
         return x
@@ -95,4 +94,4 @@ def _of_scores(x: Tensor, lead: tuple[int, ...]) -> Tensor:
     x = x.reshape((1,) * (len(lead) + 2 - x.dim()) + tuple(x.shape))
     if len(lead) > 2:
         x = x.expand(*lead, *x.shape[-2:])
-    return _with_heads(x, len(lead))
+    return _of_heads(x, len(lead))

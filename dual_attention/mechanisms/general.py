@@ -17,21 +17,16 @@ from .._layers.inputs import check_dropout
 from ..functional import Alignment
 from ..functional.masks import MaskPattern, require_boolean
 from .alignments import Align, Hard, Softmax
-from .fused import fused_context
-from .messages import Message, Messages, ValueMessage
+from .fused import AttentionInputs, fused_context
+from .messages import Message, ValueMessage
 from .scores import Score
 from .selections import Select, Selection
-
-__all__ = ["GeneralAttention", "GeneralAttentionOutput"]
 
 LARGEST_DENSE = 256 * 256
 """Pairs (queries times keys) up to which scores are built at once; beyond, a block of queries at a time."""
 
 BLOCK = 128
 """Queries in such a block."""
-
-Received = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
-"""Context, weights, log-probability and entropy of some queries."""
 
 
 class GeneralAttentionOutput(NamedTuple):
@@ -138,26 +133,25 @@ class GeneralAttention(nn.Module):
         scores_shape = self.scores_shape(query, key)
         mask = resolve_mask(attn_mask, padding_mask, is_causal, scores_shape, key.device)
         bias = check_scores_like("attn_bias", attn_bias, scores_shape)
-        return self.attend(query, key, messages, mask, bias, padding_mask=padding_mask, need_weights=need_weights)
+        inputs = AttentionInputs(query, key, messages, mask, bias)
+        return self.attend(inputs, padding_mask=padding_mask, need_weights=need_weights)
 
     def queries_and_keys(self, query: Tensor | None, key: Tensor | None) -> tuple[Tensor | None, Tensor]:
         """Queries and keys from the caller's arguments; queries are None for a score that takes none."""
-        if key is None:
-            key = query
+        key = query if key is None else key
         if key is None:
             raise ValueError("key: expected keys, or a query that is the key as well; got neither")
         for name, x in (("key", key), ("query", query)):
             if x is not None and (x.dim() < 2 or not x.is_floating_point()):
-                raise ValueError(f"{name}: expected floating-point vectors (..., length, width), got {_short(x)}")
+                received = f"shape {tuple(x.shape)} of dtype {x.dtype}"
+                raise ValueError(f"{name}: expected floating-point vectors (..., length, width), got {received}")
         if self.score.n_queries is not None:
             return None, key
         if self.query is not None:
             if query is not None and query is not key:
                 raise ValueError(f"query: {type(self.query).__name__} makes it of the keys; expected None")
             query = self.query(key)
-        if query is None:
-            raise ValueError(f"query: {type(self.score).__name__} compares keys with a query, got None")
-        return query, key
+        return self.score.require_query(query), key
 
     def scores_shape(self, query: Tensor | None, key: Tensor) -> tuple[int, ...]:
         """``(..., L, S)``, whether or not there is a score for each feature."""
@@ -172,119 +166,94 @@ class GeneralAttention(nn.Module):
         return (*lead, query.shape[-2], key.shape[-2])
 
     def attend(
-        self,
-        query: Tensor | None,
-        key: Tensor,
-        messages: Messages,
-        mask: Tensor | MaskPattern | None = None,
-        bias: Tensor | None = None,
-        *,
-        padding_mask: Tensor | None = None,
-        need_weights: bool = False,
+        self, inputs: AttentionInputs, *, padding_mask: Tensor | None = None, need_weights: bool = False
     ) -> GeneralAttentionOutput:
-        """Attend with queries, keys, messages and one mask, as :meth:`forward` does once it has them.
+        """Attend as :meth:`forward` does once it has queries, keys, messages and one mask.
 
         Args:
-            mask, bias: broadcastable to ``(..., L, S)``, without an axis for features; the mask of heads may be a
-                :class:`~dual_attention.functional.MaskPattern`, which is never built whole for long sequences.
             padding_mask: ``(..., S)``, for the selection.
         """
-        selection = None
+        query, key = inputs.query, inputs.key
+        selection = gain = None
         if self.select is not None and query is not None:
             selection = self.select(query, key, padding_mask)
-            mask, bias = _with_selection(selection, mask, bias, key.device)
-        gain = None if selection is None else selection.gain
+            gain = selection.gain
+            inputs = _with_selection(inputs, selection)
         n, m = self.scores_shape(query, key)[-2:]
 
-        if query is not None and gain is None and not need_weights and self.block is None and m and n:
-            dropout = self.dropout if self.training else 0.0
-            context = fused_context(self.score, self.align, query, key, messages, mask, bias, dropout)
+        if gain is None and not need_weights and self.block is None and m and n:
+            context = fused_context(self.score, self.align, inputs, self.dropout if self.training else 0.0)
             if context is not None:
                 return GeneralAttentionOutput(context, selection=selection)
 
-        def receive(rows: slice) -> Received:
-            return self._block(query, key, messages, mask, bias, gain, rows, need_weights)
+        def receive(rows: slice) -> GeneralAttentionOutput:
+            return self._block(inputs, gain, rows, need_weights)
 
         size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
         received = receive(slice(0, n)) if query is None or size >= n else self._in_blocks(receive, n, size)
-        return GeneralAttentionOutput(*received, selection=selection)
+        return received._replace(selection=selection)
 
-    def _in_blocks(self, receive: Callable[[slice], Received], n: int, size: int) -> Received:
+    def _in_blocks(
+        self, receive: Callable[[slice], GeneralAttentionOutput], n: int, size: int
+    ) -> GeneralAttentionOutput:
         """Results for n queries, ``size`` of them at a time; scores are computed again in the backward pass."""
         rows = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         if not torch.is_grad_enabled():
-            return self._join([receive(part) for part in rows])
+            return self.join([receive(part) for part in rows])
         if isinstance(self.align, Hard) and self.align.generator is not None:
             raise ValueError(
                 "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
                 f"expected None, or block >= {n}"
             )
-        return self._join([checkpoint(receive, part, use_reentrant=False) for part in rows])
+        return self.join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
     def _block(
-        self,
-        query: Tensor | None,
-        key: Tensor,
-        messages: Messages,
-        mask: Tensor | MaskPattern | None,
-        bias: Tensor | None,
-        gain: Tensor | None,
-        rows: slice,
-        need_weights: bool,
-    ) -> Received:
-        """Context, weights, log-probability and entropy of some queries."""
+        self, inputs: AttentionInputs, gain: Tensor | None, rows: slice, need_weights: bool
+    ) -> GeneralAttentionOutput:
+        """Results for some queries."""
+        query, key, messages, mask, bias = inputs
         multidim = self.score.multidim
         if isinstance(mask, MaskPattern):
             mask = mask.block(rows, slice(0, key.shape[-2]), key.device)
         else:
             mask = _rows(mask, rows)
-        bias, gain = _rows(bias, rows), _rows(gain, rows)
         scores = self.score(None if query is None else query[..., rows, :], key)
-        of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in (mask, bias, gain)]
+        by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
+        of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
         aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
         dropped = F.dropout(weights, self.dropout, self.training)
         context = messages.receive(dropped, rows, multidim=multidim, mask=mask)
-        return context, weights if need_weights else None, aligned.log_prob, aligned.entropy
+        return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)
 
-    def _join(self, blocks: list[Received]) -> Received:
-        """Blocks of queries as one. Scores of features have one more axis behind that of the queries."""
+    def join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:
+        """Outputs for successive queries as one. Scores of features have one more axis behind that of the queries."""
         last = 1 if self.score.multidim else 0
-        context, *others = zip(*blocks, strict=True)
+        context, *others = zip(*(block[:4] for block in blocks), strict=True)
         axes = (-2 - last, -1 - last, -1 - last)  # of queries in weights, log-probability and entropy
-        joined = [
+        weights, log_prob, entropy = (
             None if pieces[0] is None else torch.cat(pieces, dim=axis)
             for pieces, axis in zip(others, axes, strict=True)
-        ]
-        return torch.cat(context, dim=-2), joined[0], joined[1], joined[2]
+        )
+        return GeneralAttentionOutput(torch.cat(context, dim=-2), weights, log_prob, entropy)
 
 
-def _with_selection(
-    selection: Selection, mask: Tensor | MaskPattern | None, bias: Tensor | None, device: torch.device
-) -> tuple[Tensor, Tensor | None]:
-    """Mask and bias with those of a selection."""
-    mask = mask.dense(device) if isinstance(mask, MaskPattern) else mask
-    mask = selection.mask if mask is None else mask & selection.mask
-    if selection.bias is None:
-        return mask, bias
-    return mask, selection.bias if bias is None else bias + selection.bias
+def _with_selection(inputs: AttentionInputs, selection: Selection) -> AttentionInputs:
+    """Inputs with the mask and bias of a selection too."""
+    mask, bias = inputs.mask, inputs.bias
+    if isinstance(mask, MaskPattern):
+        mask = mask.dense(inputs.key.device)
+    if selection.bias is not None:
+        bias = selection.bias if bias is None else bias + selection.bias
+    return inputs._replace(mask=selection.mask if mask is None else mask & selection.mask, bias=bias)
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
     return x if x is None or x.dim() < 2 or x.shape[-2] == 1 else x[..., rows, :]
 
 
-def _short(x: Tensor) -> str:
-    return f"shape {tuple(x.shape)} of dtype {x.dtype}"
-
-
 def check_scores_like(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """The mask or bias itself, if it is ``(L, S)``, or has the scores' axes and broadcasts to them.
-
-    Raises:
-        TypeError: if a mask is not boolean, or a bias not of floating point.
-        ValueError: if the shape is wrong.
-    """
+    """The mask or bias itself, if it is ``(L, S)``, or has the scores' axes and broadcasts to them."""
     if x is None:
         return None
     if name == "attn_mask":
@@ -306,11 +275,7 @@ def resolve_mask(
     shape: tuple[int, ...],
     device: torch.device,
 ) -> Tensor | None:
-    """One mask from all, broadcastable to scores of ``shape = (..., L, S)``; None if there are none.
-
-    Raises:
-        TypeError, ValueError: as :func:`check_scores_like`; ``is_causal`` needs L = S.
-    """
+    """One mask from all, broadcastable to scores of ``shape = (..., L, S)``; None if there are none."""
     mask = check_scores_like("attn_mask", attn_mask, shape)
     if padding_mask is not None:
         require_boolean("padding_mask", padding_mask)

@@ -16,22 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.heads import split_heads
-from .._layers.inputs import check_positive
-from .._layers.symbols import project_symbols
+from .._layers.inputs import check_positive, check_sequence
+from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.reference import repeat_heads
 from ..functional.relational.relative_symbols import attend_to_symbols
-
-__all__ = [
-    "FeatureMessage",
-    "Message",
-    "Messages",
-    "PairwiseMessage",
-    "PairwiseValues",
-    "RelativeValues",
-    "SharedValues",
-    "ValueMessage",
-]
 
 
 class Messages(ABC):
@@ -163,18 +152,24 @@ class FeatureMessage(Message):
             n, m = 0 if query is None else query.shape[-2], key.shape[-2]
             batch = key.shape[0]
             projected = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=True)
-            assert isinstance(projected, RelativeSymbols)  # as the value was
-            library = repeat_heads(projected.library, self.heads or 1)
-            return RelativeValues(projected.with_library(library))
-        value = _shared_value(key, value)
-        if value.dim() != 3 or value.shape[-1] != self.wv.in_features:
-            raise ValueError(f"value: expected shape (batch, keys, {self.wv.in_features}), got {tuple(value.shape)}")
-        return SharedValues(repeat_heads(split_heads(self.wv(value), self.n_kv_heads), self.heads or 1))
+        else:
+            value = _shared_value(key, value)
+            check_sequence("value", value, self.wv.in_features)
+            projected = split_heads(self.wv(value), self.n_kv_heads)
+        repeated = repeat_symbols(projected, self.heads or 1)
+        return RelativeValues(repeated) if isinstance(repeated, RelativeSymbols) else SharedValues(repeated)
 
 
 def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
     """Symbols of the pairs with some receivers."""
     return symbols if rows == slice(None) else RelativeSymbols(symbols.library, symbols.index[rows])
+
+
+def repeat_symbols(symbols: Symbols, heads: int) -> Symbols:
+    """Projected symbols of key/value heads, each for the heads that it serves."""
+    if isinstance(symbols, RelativeSymbols):
+        return symbols.with_library(repeat_heads(symbols.library, heads))
+    return repeat_heads(symbols, heads)
 
 
 def _shared_value(key: Tensor, value: Any) -> Tensor:

@@ -15,10 +15,9 @@ from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
 from ..functional.reference import repeat_heads
+from .fused import AttentionInputs
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import FeatureMessage, Message, ValueMessage
-
-__all__ = ["MultiHead"]
 
 
 class MultiHead(nn.Module):
@@ -122,10 +121,8 @@ class MultiHead(nn.Module):
             query: ``(B, L, d)``; None for a score that takes none.
             key: ``(B, S, d_key)``; None means the query: self-attention.
             value: for the message: values ``(B, S, d_value)`` (None means the key), or symbols.
-            attn_mask: boolean, ``(L, S)`` or broadcastable to ``(B, H, L, S)``; True = may be attended.
+            attn_mask, is_causal, attn_bias: as :meth:`.GeneralAttention.forward`, for scores ``(B, H, L, S)``.
             padding_mask: boolean ``(B, S)``; True = a real key.
-            is_causal: query i sees keys j <= i; needs L = S.
-            attn_bias: floating point, broadcastable to ``(B, H, L, S)``, added to the scores; minus infinity masks.
             need_weights: also return the weights ``(B, H, L, S)`` (with a score of features ``(B, H, L, S, d_h)``).
 
         Returns:
@@ -146,8 +143,8 @@ class MultiHead(nn.Module):
         mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes)
         bias = check_bias(attn_bias, **sizes)
         of_heads = None if padding_mask is None else padding_mask[:, None].expand(-1, self.n_heads, -1)
-        messages = self.message(query, key, value)
-        output = self.attention.attend(q, k, messages, mask, bias, padding_mask=of_heads, need_weights=need_weights)
+        inputs = AttentionInputs(q, k, self.message(query, key, value), mask, bias)
+        output = self.attention.attend(inputs, padding_mask=of_heads, need_weights=need_weights)
         context = merge_heads(output.context)
         if self.wg is not None and self.gate is not None:
             context = context * self.gate(self.wg(query))
@@ -159,8 +156,7 @@ class MultiHead(nn.Module):
         """Queries of the heads, ``(B, H, L, d_k)``; None for a score that takes none."""
         if self.wq is None:
             return None
-        if query is None:
-            raise ValueError(f"query: {type(self.attention.score).__name__} compares keys with a query, got None")
+        query = self.attention.score.require_query(query)
         check_sequence("query", query, self.d_model, batch=(batch,))
         return self.q_norm(split_heads(self.wq(query), self.n_heads))
 

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
 
-__all__ = ["ConstantQuery", "LearnedQuery", "SelfQuery"]
-
 
 class SelfQuery(nn.Module):
     """One query from each feature vector (survey eq. 35): self-attention.

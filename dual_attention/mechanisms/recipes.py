@@ -115,9 +115,7 @@ def structured_self_attention(d: int, d_a: int, r: int) -> GeneralAttention:
 
 def source2token(d: int, activation: Activation | None = None) -> GeneralAttention:
     """Shen et al. 2017 (arXiv 1709.04696): a score of the keys only for each feature. Call it with ``None, key``."""
-    if activation is None:
-        return GeneralAttention(KeyOnly(d, d_out=d))
-    return GeneralAttention(KeyOnly(d, d_out=d, activation=activation))
+    return GeneralAttention(KeyOnly(d, d_out=d, activation=torch.tanh if activation is None else activation))
 
 
 def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
@@ -231,11 +229,9 @@ def relational_attention(
         score: selects; by default :class:`Dot`. Parameters of its own have ``heads=n_heads``.
         align: by default :class:`Softmax`.
         relation: compares; by default :class:`Dot`. Parameters of its own have ``heads=n_relations``.
-        rel_proj_dim: width of one relation's query and key; by default ``d_model // R``. 1 makes Hadamard relations.
-        rel_activation: activation of the relations.
-        symmetric_rels: one projection for relation queries and keys.
-        symbols: False leaves them out: messages say which relation holds but not with whom.
-        relative_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_model)``).
+        rel_proj_dim, rel_activation, symmetric_rels: of the :class:`Relation`.
+        symbols: False leaves them out, see :class:`RelationalMessage`.
+        relative_symbols: symbols belong to pairs, see :class:`RelationalMessage`.
         qk_norm: RMS norms of the queries and keys that select, and of those that relate if they are wider than 1.
         gate: activation of an output gate.
         dropout: rate on the attention weights.

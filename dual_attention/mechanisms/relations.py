@@ -13,17 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_positive, check_sequence
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
-from ..functional.reference import repeat_heads, softmax_over_senders
+from ..functional.reference import softmax_over_senders
 from ..functional.relational.dense import attend_to_relations
 from ..functional.relational.relative_symbols import attend_to_symbols
-from .messages import Message, Messages, rows_of
+from .messages import Message, Messages, repeat_symbols, rows_of
 from .scores import Dot, Score
-
-__all__ = ["Relation", "RelationalMessage", "RelationalMessages"]
 
 
 class Relation(nn.Module):
@@ -90,9 +88,8 @@ class Relation(nn.Module):
 
     def project(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``."""
-        for name, z, linear in (("query", x, self.wq), ("key", y, self.wk)):
-            if z.dim() != 3 or z.shape[-1] != linear.in_features:
-                raise ValueError(f"{name}: expected shape (batch, length, {linear.in_features}), got {tuple(z.shape)}")
+        check_sequence("query", x, self.wq.in_features)
+        check_sequence("key", y, self.wk.in_features)
         sizes = (self.n_relations, self.proj_dim)
         return self.q_norm(self.wq(x).unflatten(-1, sizes)), self.k_norm(self.wk(y).unflatten(-1, sizes))
 
@@ -190,14 +187,12 @@ class RelationalMessages(Messages):
     def dense(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
         """Messages of all pairs with some receivers, ``(B, H, rows, M, d_h)``."""
         messages = torch.einsum("bnmr,hdr->bhnmd", self.relations(rows, mask), self.w_r)
-        heads = self.w_r.shape[0]
-        if isinstance(self.symbols, RelativeSymbols):
-            of_pairs = rows_of(self.symbols, rows).dense()
-            of_pairs = of_pairs.repeat_interleave(heads // of_pairs.shape[2], dim=2)
-            return messages + of_pairs.permute(2, 0, 1, 3)
         if self.symbols is None:
             return messages
-        return messages + repeat_heads(self.symbols, heads)[:, :, None]
+        symbols = repeat_symbols(self.symbols, self.w_r.shape[0])
+        if isinstance(symbols, RelativeSymbols):
+            return messages + rows_of(symbols, rows).dense().permute(2, 0, 1, 3)
+        return messages + symbols[:, :, None]
 
 
 class RelationalMessage(Message):

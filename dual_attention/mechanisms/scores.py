@@ -24,21 +24,7 @@ from ..functional import (
 )
 from ..functional.activations import Activation
 from ._parameters import matrix, zeros
-from ._score import Factors, Score, describe_score
-
-__all__ = [
-    "ActivatedGeneral",
-    "Additive",
-    "BiasedGeneral",
-    "BoundedAdditive",
-    "Dot",
-    "General",
-    "KeyOnly",
-    "Location",
-    "Product",
-    "Score",
-    "Trilinear",
-]
+from ._score import Factors, Score
 
 
 class Dot(Score):
@@ -49,11 +35,11 @@ class Dot(Score):
     """
 
     def __init__(self, scale: float | None = None) -> None:
-        super().__init__()
+        super().__init__(scale="1/sqrt(d)" if scale is None else scale)
         self.scale = scale
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return dot_score(self._query(query), key, scale=self.scale)
+        return dot_score(self.require_query(query), key, scale=self.scale)
 
     def factors(self, query: Tensor, key: Tensor) -> Factors:
         return query, key, self.scale_of(query.shape[-1])
@@ -61,9 +47,6 @@ class Dot(Score):
     def scale_of(self, width: int) -> float:
         """The factor for queries of that width."""
         return 1 / math.sqrt(width) if self.scale is None else self.scale
-
-    def extra_repr(self) -> str:
-        return f"scale={'1/sqrt(d)' if self.scale is None else self.scale}"
 
 
 class Additive(Score):
@@ -89,10 +72,9 @@ class Additive(Score):
         bias: bool = True,
         heads: int | None = None,
     ) -> None:
-        super().__init__()
         d_w = d_k if d_w is None else d_w
+        super().__init__(heads, d_w=d_w, d_out=d_out)
         check_positive(d_q=d_q, d_k=d_k, d_w=d_w, d_out=1 if d_out is None else d_out)
-        self.heads = heads
         self.multidim = d_out is not None
         self.activation = activation
         self.weight_q = matrix(heads, d_w, d_q)
@@ -103,7 +85,7 @@ class Additive(Score):
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return additive_score(
-            self._query(query),
+            self.require_query(query),
             key,
             self.weight_q,
             self.weight_k,
@@ -114,9 +96,6 @@ class Additive(Score):
             multidim=self.multidim,
         )
 
-    def extra_repr(self) -> str:
-        return describe_score(self, d_w=self.weight_q.shape[-2], **_out(self, self.weight.shape[-2:]))
-
 
 class BoundedAdditive(Score):
     """Multi-dimensional additive score within ±c, of token2token attention (Shen et al. 2017, arXiv 1709.04696).
@@ -124,10 +103,9 @@ class BoundedAdditive(Score):
     Math: e = c tanh((W_1 q + W_2 k + b) / c)
 
     Args:
-        d_q, d_k: widths of query and key.
+        d_q, d_k, heads: as :class:`Additive`.
         d_out: d_v, the width of the value; by default ``d_k``.
         bound: c > 0.
-        heads: number of heads with parameters of their own.
     """
 
     multidim = True
@@ -135,12 +113,11 @@ class BoundedAdditive(Score):
     def __init__(
         self, d_q: int, d_k: int, d_out: int | None = None, *, bound: float = 5.0, heads: int | None = None
     ) -> None:
-        super().__init__()
         d_out = d_k if d_out is None else d_out
+        super().__init__(heads, d_out=d_out, bound=bound)
         check_positive(d_q=d_q, d_k=d_k, d_out=d_out)
         if not bound > 0:
             raise ValueError(f"bound: expected a positive number, got {bound}")
-        self.heads = heads
         self.bound = bound
         self.weight_q = matrix(heads, d_out, d_q)
         self.weight_k = matrix(heads, d_out, d_k)
@@ -148,7 +125,7 @@ class BoundedAdditive(Score):
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
         return additive_score(
-            self._query(query),
+            self.require_query(query),
             key,
             self.weight_q,
             self.weight_k,
@@ -158,34 +135,26 @@ class BoundedAdditive(Score):
             multidim=True,
         )
 
-    def extra_repr(self) -> str:
-        return describe_score(self, d_out=self.weight_q.shape[-2], bound=self.bound)
-
 
 class General(Score):
     """General (bilinear) score, see :func:`.general_score`.
 
     Args:
-        d_q, d_k: widths of query and key.
+        d_q, d_k, heads: as :class:`Additive`.
         d_out: d_v, for a matrix and a score for each feature of the value; by default one.
-        heads: number of heads with parameters of their own.
     """
 
     def __init__(self, d_q: int, d_k: int, *, d_out: int | None = None, heads: int | None = None) -> None:
-        super().__init__()
+        super().__init__(heads, d_out=d_out)
         check_positive(d_q=d_q, d_k=d_k, d_out=1 if d_out is None else d_out)
-        self.heads = heads
         self.multidim = d_out is not None
         self.weight = matrix(heads, *(() if d_out is None else (d_out,)), d_k, d_q)
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return general_score(self._query(query), key, self.weight, multidim=self.multidim)
+        return general_score(self.require_query(query), key, self.weight, multidim=self.multidim)
 
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
         return None if self.multidim else (query @ self.weight.transpose(-2, -1), key, 1.0)
-
-    def extra_repr(self) -> str:
-        return describe_score(self, **_out(self, self.weight.shape[-3:]))
 
 
 class BiasedGeneral(General):
@@ -199,7 +168,7 @@ class BiasedGeneral(General):
         self.query_bias = zeros(heads, d_k)
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return general_score(self._query(query), key, self.weight, query_bias=self.query_bias)
+        return general_score(self.require_query(query), key, self.weight, query_bias=self.query_bias)
 
     def factors(self, query: Tensor, key: Tensor) -> Factors:
         return query @ self.weight.transpose(-2, -1) + self.query_bias.unsqueeze(-2), key, 1.0
@@ -225,7 +194,7 @@ class ActivatedGeneral(General):
         self.bias = zeros(heads) if bias else None
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return general_score(self._query(query), key, self.weight, bias=self.bias, activation=self.activation)
+        return general_score(self.require_query(query), key, self.weight, bias=self.bias, activation=self.activation)
 
 
 class Trilinear(Score):
@@ -237,50 +206,40 @@ class Trilinear(Score):
     """
 
     def __init__(self, d: int, *, heads: int | None = None) -> None:
-        super().__init__()
+        super().__init__(heads, d=d)
         check_positive(d=d)
-        self.heads = heads
         self.weight = matrix(heads, 3 * d)
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return trilinear_score(self._query(query), key, self.weight)
+        return trilinear_score(self.require_query(query), key, self.weight)
 
     def factors(self, query: Tensor, key: Tensor) -> Factors:
         of_k, of_q, of_both = self.weight.unsqueeze(-2).chunk(3, dim=-1)
         q = torch.cat([query * of_both + of_k, (query * of_q).sum(-1, keepdim=True)], dim=-1)
         return q, torch.cat([key, torch.ones_like(key[..., :1])], dim=-1), 1.0
 
-    def extra_repr(self) -> str:
-        return describe_score(self, d=self.weight.shape[-1] // 3)
-
 
 class Product(Score):
     """Product of activated projections, see :func:`.product_score`.
 
     Args:
-        d_q, d_k: widths of query and key.
-        d_w: hidden width; by default ``d_k``.
-        heads: number of heads with parameters of their own.
+        d_q, d_k, d_w, heads: as :class:`Additive`.
     """
 
     def __init__(self, d_q: int, d_k: int, d_w: int | None = None, *, heads: int | None = None) -> None:
-        super().__init__()
         d_w = d_k if d_w is None else d_w
+        super().__init__(heads, d_q=d_q, d_k=d_k, d_w=d_w)
         check_positive(d_q=d_q, d_k=d_k, d_w=d_w)
-        self.heads = heads
         self.weight_q = matrix(heads, d_w, d_q)
         self.weight_k = matrix(heads, d_w, d_k)
         self.weight = matrix(heads, d_w)
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return product_score(self._query(query), key, self.weight_q, self.weight_k, self.weight)
+        return product_score(self.require_query(query), key, self.weight_q, self.weight_k, self.weight)
 
     def factors(self, query: Tensor, key: Tensor) -> Factors:
         q = torch.tanh(query @ self.weight_q.transpose(-2, -1)) * self.weight.unsqueeze(-2)
         return q, torch.tanh(key @ self.weight_k.transpose(-2, -1)), 1.0
-
-    def extra_repr(self) -> str:
-        return describe_score(self, d_q=self.weight_q.shape[-1], d_k=self.weight_k.shape[-1], d_w=self.weight.shape[-1])
 
 
 class Location(Score):
@@ -293,16 +252,12 @@ class Location(Score):
     """
 
     def __init__(self, d_q: int, max_length: int, *, heads: int | None = None) -> None:
-        super().__init__()
+        super().__init__(heads, d_q=d_q, max_length=max_length)
         check_positive(d_q=d_q, max_length=max_length)
-        self.heads = heads
         self.weight = matrix(heads, max_length, d_q)
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return location_score(self._query(query), self.weight, key.shape[-2])
-
-    def extra_repr(self) -> str:
-        return describe_score(self, d_q=self.weight.shape[-1], max_length=self.weight.shape[-2])
+        return location_score(self.require_query(query), self.weight, key.shape[-2])
 
 
 class KeyOnly(Score):
@@ -313,9 +268,8 @@ class KeyOnly(Score):
         d_w: hidden width; by default ``d_k``. 0 leaves the hidden layer out: the score is linear in the key.
         n_queries: how many such scores there are, each of which gives a context (structured self-attention).
         d_out: d_v, for a score of each feature of the value (source2token); needs ``n_queries`` 1.
-        activation: by default tanh.
         bias: whether to add one inside the activation, and to scores of features.
-        heads: number of heads with parameters of their own.
+        activation, heads: as :class:`Additive`.
     """
 
     def __init__(
@@ -329,14 +283,13 @@ class KeyOnly(Score):
         bias: bool = True,
         heads: int | None = None,
     ) -> None:
-        super().__init__()
         d_w = d_k if d_w is None else d_w
+        super().__init__(heads, d_w=d_w, n_queries=n_queries, d_out=d_out)
         check_positive(d_k=d_k, n_queries=n_queries, d_out=1 if d_out is None else d_out)
         if d_w < 0:
             raise ValueError(f"d_w: expected zero or more, got {d_w}")
         if d_out is not None and n_queries != 1:
             raise ValueError(f"n_queries: expected 1 with scores of features (d_out={d_out}), got {n_queries}")
-        self.heads = heads
         self.multidim = d_out is not None
         self.n_queries = n_queries
         self.activation = activation
@@ -355,11 +308,3 @@ class KeyOnly(Score):
             activation=self.activation,
             multidim=self.multidim,
         )
-
-    def extra_repr(self) -> str:
-        width = 0 if self.weight_k is None else self.weight_k.shape[-2]
-        return describe_score(self, d_w=width, n_queries=self.n_queries, **_out(self, self.weight.shape[-2:]))
-
-
-def _out(score: Score, shape: torch.Size) -> dict[str, int]:
-    return {"d_out": shape[0]} if score.multidim else {}

@@ -25,8 +25,6 @@ from ..functional import (
 from ..functional.activations import Activation
 from ._parameters import matrix
 
-__all__ = ["MonotonicWindow", "PredictiveWindow", "ReinforcedSubset", "Select", "Selection", "SubsetSampler"]
-
 
 class Selection(NamedTuple):
     """Output of a selection; all but the mask may be None.

@@ -13,19 +13,16 @@ from torch import Tensor, nn
 
 from ..functional import cosine_score, euclidean_score
 from ..functional.scores import unit_vectors
-from ._score import Factors, Score, describe_score
-
-__all__ = ["Cosine", "Euclidean"]
+from ._score import Factors, Score
 
 
 class _Strength(Score):
     """A score times a positive strength beta, fixed or learned, one for each head."""
 
-    def __init__(self, beta: float, learned: bool, heads: int | None) -> None:
-        super().__init__()
+    def __init__(self, beta: float = 1.0, *, learned: bool = False, heads: int | None = None) -> None:
+        super().__init__(heads, beta=beta, learned=learned)
         if not beta > 0:
             raise ValueError(f"beta: expected a positive number, got {beta}")
-        self.heads = heads
         self.beta = beta
         self.raw_beta = None
         if learned:
@@ -35,9 +32,6 @@ class _Strength(Score):
     def strength(self) -> float | Tensor:
         """beta, a number, or a tensor if it is learned."""
         return self.beta if self.raw_beta is None else F.softplus(self.raw_beta)
-
-    def extra_repr(self) -> str:
-        return describe_score(self, beta=self.beta, learned=self.raw_beta is not None)
 
 
 class Cosine(_Strength):
@@ -49,11 +43,8 @@ class Cosine(_Strength):
         heads: number of heads with a beta of their own.
     """
 
-    def __init__(self, beta: float = 1.0, *, learned: bool = False, heads: int | None = None) -> None:
-        super().__init__(beta, learned, heads)
-
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return cosine_score(self._query(query), key, beta=self.strength())
+        return cosine_score(self.require_query(query), key, beta=self.strength())
 
     def factors(self, query: Tensor, key: Tensor) -> Factors:
         q, k = unit_vectors(query, key)
@@ -71,11 +62,12 @@ class Euclidean(_Strength):
     def __init__(
         self, *, squared: bool = False, beta: float = 1.0, learned: bool = False, heads: int | None = None
     ) -> None:
-        super().__init__(beta, learned, heads)
+        super().__init__(beta, learned=learned, heads=heads)
+        self._shown = {"squared": squared, **self._shown}
         self.squared = squared
 
     def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return euclidean_score(self._query(query), key, squared=self.squared, beta=self.strength())
+        return euclidean_score(self.require_query(query), key, squared=self.squared, beta=self.strength())
 
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
         """Of the square: -beta |q - k|^2 = beta <[2 q; -|q|^2; -1], [k; 1; |k|^2]>."""
@@ -84,6 +76,3 @@ class Euclidean(_Strength):
         q2, k2 = query.square().sum(-1, keepdim=True), key.square().sum(-1, keepdim=True)
         q = torch.cat([2 * query, -q2, -torch.ones_like(q2)], dim=-1)
         return self.strength() * q, torch.cat([key, torch.ones_like(k2), k2], dim=-1), 1.0
-
-    def extra_repr(self) -> str:
-        return f"squared={self.squared}, {super().extra_repr()}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from dual_attention.mechanisms import (
     ActivatedGeneral,
@@ -31,7 +34,7 @@ from dual_attention.mechanisms import (
     Trilinear,
     Uniform,
 )
-from tests.support.tensors import float64
+from tests.support.tensors import float64, normal
 
 WIDTH, LONGEST = 4, 16
 
@@ -78,3 +81,22 @@ def build(score, align, heads):
     if heads is not None:
         attention = MultiHead(attention, 3, heads, d_key=3, key_dim=WIDTH, head_dim=WIDTH)
     return float64(attention)
+
+
+def a_mask(n: int = 5) -> Tensor:
+    """A mask of heads ``(2, 1, n, n)``, in which one query of the first example may attend nothing."""
+    mask = torch.rand(2, 1, n, n) < 0.7
+    mask[0, :, 1] = False
+    return mask
+
+
+def refuse(*cases: tuple[type[Exception], str, Callable[[], object]]) -> None:
+    """Assert that each call raises its error with a message that matches."""
+    for error, message, call in cases:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def longer_by_two(x: Tensor) -> Tensor:
+    """The sequences ``(B, n, d)`` with two more elements, or their mask ``(B, n)``, which hides these."""
+    return F.pad(x, (0, 2)) if x.dtype == torch.bool else torch.cat([x, 9 * normal(len(x), 2, x.shape[-1])], 1)

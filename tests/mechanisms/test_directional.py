@@ -15,6 +15,8 @@ from dual_attention.mechanisms import (
 )
 from tests.support.tensors import close, float64, normal
 
+from .space import longer_by_two
+
 B, N, D = 2, 3, 5
 
 
@@ -69,9 +71,7 @@ def test_reinforced_self_attention_of_everything_is_directional():
     output = m(h, padding_mask=padding, select_all=True)
     close(output.output, m.directed[0](h, padding_mask=padding).context)
     assert (output.selection.log_prob == 0).all() and (output.selection.fraction == 1).all()
-    longer = torch.cat([h, 9 * normal(B, 2, D)], 1)
-    more = torch.cat([padding, torch.zeros(B, 2, dtype=torch.bool)], 1)
-    real = m(longer, padding_mask=more).output[:, :N][padding]
+    real = m(longer_by_two(h), padding_mask=longer_by_two(padding)).output[:, :N][padding]
     close(real, m(h, padding_mask=padding).output[padding])
     (gradient,) = torch.autograd.grad(m(h, padding_mask=padding).output[padding].sum(), h)
     assert gradient.isfinite().all() and (gradient[~padding] == 0).all()

@@ -27,7 +27,7 @@ from dual_attention.mechanisms import (
 from tests.support.combinations import sampled
 from tests.support.tensors import close, float64, normal
 
-from .space import ALIGNMENTS, LONGEST, SCORES, WIDTH, build
+from .space import ALIGNMENTS, LONGEST, SCORES, WIDTH, build, refuse
 
 general_module = importlib.import_module("dual_attention.mechanisms.general")
 
@@ -122,9 +122,9 @@ def test_long_sequences_go_by_blocks(monkeypatch):
     seen = []
     block = GeneralAttention._block
 
-    def watch(self, query, key, messages, mask, bias, gain, rows, need_weights):
+    def watch(self, inputs, gain, rows, need_weights):
         seen.append((rows.start, rows.stop))
-        return block(self, query, key, messages, mask, bias, gain, rows, need_weights)
+        return block(self, inputs, gain, rows, need_weights)
 
     attention = float64(GeneralAttention(General(WIDTH, WIDTH)))
     x = normal(1, 10, WIDTH)
@@ -246,22 +246,20 @@ def test_location_masks_keys_beyond_its_reach():
 def test_missing_and_wrong_inputs():
     attention = GeneralAttention(Dot())
     x = torch.randn(B, L, WIDTH)
-    with pytest.raises(ValueError, match="key"):
-        attention()
-    with pytest.raises(ValueError, match="query: Dot"):
-        attention(None, x)
-    with pytest.raises(ValueError, match="floating-point"):
-        attention(x.long())
-    with pytest.raises(ValueError, match=r"one width.*\(2, 5, 4\).*\(2, 6, 3\)"):
-        attention(x, torch.randn(B, S, 3))
-    with pytest.raises(ValueError, match="do not broadcast"):
-        attention(x, torch.randn(3, S, WIDTH))
-    with pytest.raises(ValueError, match="value"):
-        attention(x, x, x[:, :2])
-    with pytest.raises(TypeError, match="value"):
-        attention(x, x, 3)
-    with pytest.raises(ValueError, match="makes it of the keys"):
-        GeneralAttention(Dot(), query=LearnedQuery(2, WIDTH))(x, x.clone())
+    refuse(
+        (ValueError, "key", lambda: attention()),
+        (ValueError, "query: Dot", lambda: attention(None, x)),
+        (ValueError, "floating-point", lambda: attention(x.long())),
+        (ValueError, r"one width.*\(2, 5, 4\).*\(2, 6, 3\)", lambda: attention(x, torch.randn(B, S, 3))),
+        (ValueError, "do not broadcast", lambda: attention(x, torch.randn(3, S, WIDTH))),
+        (ValueError, "value", lambda: attention(x, x, x[:, :2])),
+        (TypeError, "value", lambda: attention(x, x, 3)),
+        (
+            ValueError,
+            "makes it of the keys",
+            lambda: GeneralAttention(Dot(), query=LearnedQuery(2, WIDTH))(x, x.clone()),
+        ),
+    )
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -272,12 +270,11 @@ def test_bad_masks(need_weights):
     def call(**masks):
         return attention(x, **masks, need_weights=need_weights)
 
-    with pytest.raises(TypeError, match="boolean"):
-        call(attn_mask=torch.ones(L, L))
-    with pytest.raises(TypeError, match="boolean"):
-        call(padding_mask=torch.ones(B, L))
-    with pytest.raises(TypeError, match="floating-point"):
-        call(attn_bias=torch.ones(L, L, dtype=torch.bool))
+    refuse(
+        (TypeError, "boolean", lambda: call(attn_mask=torch.ones(L, L))),
+        (TypeError, "boolean", lambda: call(padding_mask=torch.ones(B, L))),
+        (TypeError, "floating-point", lambda: call(attn_bias=torch.ones(L, L, dtype=torch.bool))),
+    )
     for shape in ((L,), (L, L + 1), (3, L, L), (1, B, L, L)):
         with pytest.raises(ValueError, match="attn_mask"):
             call(attn_mask=torch.ones(shape, dtype=torch.bool))
@@ -289,24 +286,17 @@ def test_bad_masks(need_weights):
 
 
 def test_bad_parts():
-    with pytest.raises(TypeError, match="score: expected a Score"):
-        GeneralAttention("dot")
-    with pytest.raises(TypeError, match="align: expected a Align"):
-        GeneralAttention(Dot(), torch.nn.Softmax(-1))
-    with pytest.raises(TypeError, match="select: expected a Select"):
-        GeneralAttention(Dot(), select=torch.nn.Identity())
-    with pytest.raises(TypeError, match="message"):
-        GeneralAttention(Dot(), message=torch.nn.Identity())
-    with pytest.raises(ValueError, match="block"):
-        GeneralAttention(Dot(), block=0)
-    with pytest.raises(ValueError, match="dropout"):
-        GeneralAttention(Dot(), dropout=1.0)
-    with pytest.raises(ValueError, match="KeyOnly takes no query"):
-        GeneralAttention(KeyOnly(WIDTH), query=LearnedQuery(2, WIDTH))
-    with pytest.raises(ValueError, match="select"):
-        GeneralAttention(KeyOnly(WIDTH), select=MonotonicWindow(1))
-    with pytest.raises(ValueError, match="shape"):
-        ConstantQuery(torch.zeros(3))
+    refuse(
+        (TypeError, "score: expected a Score", lambda: GeneralAttention("dot")),
+        (TypeError, "align: expected a Align", lambda: GeneralAttention(Dot(), torch.nn.Softmax(-1))),
+        (TypeError, "select: expected a Select", lambda: GeneralAttention(Dot(), select=torch.nn.Identity())),
+        (TypeError, "message", lambda: GeneralAttention(Dot(), message=torch.nn.Identity())),
+        (ValueError, "block", lambda: GeneralAttention(Dot(), block=0)),
+        (ValueError, "dropout", lambda: GeneralAttention(Dot(), dropout=1.0)),
+        (ValueError, "KeyOnly takes no query", lambda: GeneralAttention(KeyOnly(WIDTH), query=LearnedQuery(2, WIDTH))),
+        (ValueError, "select", lambda: GeneralAttention(KeyOnly(WIDTH), select=MonotonicWindow(1))),
+        (ValueError, "shape", lambda: ConstantQuery(torch.zeros(3))),
+    )
     for bad in (lambda: LearnedQuery(0, 2), lambda: MonotonicWindow(-1), lambda: PredictiveWindow(2, -1)):
         with pytest.raises(ValueError, match="expected"):
             bad()

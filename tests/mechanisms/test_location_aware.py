@@ -19,6 +19,8 @@ from dual_attention.mechanisms import (
 )
 from tests.support.tensors import close, float64, normal
 
+from .space import longer_by_two
+
 B, L, S, DQ, DK, DV = 3, 4, 6, 3, 5, 2
 
 
@@ -103,9 +105,8 @@ def test_laws_of_masks(score, align):
     for gradient in torch.autograd.grad(output.context.square().sum(), tensors):
         assert gradient.isfinite().all()
         assert gradient.shape[1] == L or (gradient[~mask] == 0).all()
-    longer = [torch.cat([x, 9 * normal(B, 2, x.shape[-1])], 1) for x in (k, v)]
-    more = torch.cat([mask, torch.zeros(B, 2, dtype=torch.bool)], 1)
-    close(attention(q, *longer, padding_mask=more).context, output.context)
+    longer = attention(q, longer_by_two(k), longer_by_two(v), padding_mask=longer_by_two(mask))
+    close(longer.context, output.context)
     close(attention(q[1:2], k[1:2], v[1:2], padding_mask=mask[1:2]).context, output.context[1:2])
     nothing = attention(q, k[:, :0], v[:, :0], need_weights=True)
     assert nothing.context.shape == (B, L, DV) and (nothing.context == 0).all() and nothing.weights.shape == (B, L, 0)

@@ -21,6 +21,8 @@ from dual_attention.mechanisms import (
 )
 from tests.support.tensors import close, float64, normal
 
+from .space import refuse
+
 B, L, S, D, H = 2, 4, 5, 8, 2
 
 
@@ -183,32 +185,22 @@ def test_rotary_positions_can_be_given_by_a_score():
 
 def test_bad_heads():
     dot = GeneralAttention(Dot())
-    with pytest.raises(ValueError, match="d_model: 7"):
-        MultiHead(dot, 7, 2)
-    with pytest.raises(ValueError, match="n_kv_heads"):
-        MultiHead(dot, 8, 4, n_kv_heads=3)
-    with pytest.raises(ValueError, match="3 heads"):
-        MultiHead(GeneralAttention(General(4, 4, heads=3)), 8, 2)
-    with pytest.raises(ValueError, match="query of its own"):
-        MultiHead(GeneralAttention(Dot(), query=LearnedQuery(2, 4)), 8, 2)
-    with pytest.raises(ValueError, match="gate"):
-        MultiHead(GeneralAttention(KeyOnly(4)), 8, 2, gate="sigmoid")
-    with pytest.raises(ValueError, match="d_out"):
-        MultiHead(dot, 8, 2, out_proj=False, d_out=3)
-    with pytest.raises(ValueError, match="softmax"):
-        Elementwise("softmax")
+    refuse(
+        (ValueError, "d_model: 7", lambda: MultiHead(dot, 7, 2)),
+        (ValueError, "n_kv_heads", lambda: MultiHead(dot, 8, 4, n_kv_heads=3)),
+        (ValueError, "3 heads", lambda: MultiHead(GeneralAttention(General(4, 4, heads=3)), 8, 2)),
+        (ValueError, "query of its own", lambda: MultiHead(GeneralAttention(Dot(), query=LearnedQuery(2, 4)), 8, 2)),
+        (ValueError, "gate", lambda: MultiHead(GeneralAttention(KeyOnly(4)), 8, 2, gate="sigmoid")),
+        (ValueError, "d_out", lambda: MultiHead(dot, 8, 2, out_proj=False, d_out=3)),
+        (ValueError, "softmax", lambda: Elementwise("softmax")),
+    )
     heads = MultiHead(dot, 8, 2)
-    with pytest.raises(ValueError, match="key"):
-        heads()
-    with pytest.raises(ValueError, match="query"):
-        heads(None, torch.randn(B, S, 8))
-    with pytest.raises(ValueError, match="query"):
-        heads(torch.randn(B, S, 7), torch.randn(B, S, 8))
-    with pytest.raises(ValueError, match="key"):
-        heads(torch.randn(S, 8))
-    with pytest.raises(ValueError, match="value"):
-        heads(torch.randn(B, S, 8), value=torch.randn(B, S, 7))
-    with pytest.raises(TypeError, match="boolean"):
-        heads(torch.randn(B, S, 8), padding_mask=torch.ones(B, S))
-    with pytest.raises(ValueError, match="attn_mask"):
-        heads(torch.randn(B, S, 8), attn_mask=torch.ones(B, S, dtype=torch.bool))
+    refuse(
+        (ValueError, "key", lambda: heads()),
+        (ValueError, "query", lambda: heads(None, torch.randn(B, S, 8))),
+        (ValueError, "query", lambda: heads(torch.randn(B, S, 7), torch.randn(B, S, 8))),
+        (ValueError, "key", lambda: heads(torch.randn(S, 8))),
+        (ValueError, "value", lambda: heads(torch.randn(B, S, 8), value=torch.randn(B, S, 7))),
+        (TypeError, "boolean", lambda: heads(torch.randn(B, S, 8), padding_mask=torch.ones(B, S))),
+        (ValueError, "attn_mask", lambda: heads(torch.randn(B, S, 8), attn_mask=torch.ones(B, S, dtype=torch.bool))),
+    )

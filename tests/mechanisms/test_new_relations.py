@@ -32,16 +32,12 @@ from dual_attention.mechanisms import (
 from tests.support.combinations import sampled
 from tests.support.tensors import close, float64, normal
 
+from .space import a_mask, longer_by_two
+
 fused_module = importlib.import_module("dual_attention.mechanisms.fused")
 general_module = importlib.import_module("dual_attention.mechanisms.general")
 
 B, N, D, H, R = 2, 5, 8, 2, 4
-
-
-def a_mask(n=N, m=N):
-    mask = torch.rand(B, 1, n, m) < 0.7
-    mask[0, :, 1] = False
-    return mask
 
 
 # Any score relates, and any alignment selects
@@ -162,12 +158,7 @@ def test_senders_of_another_width():
     padding = torch.rand(B, 3) < 0.7
     output = heads(x, y, s, padding_mask=padding)
     assert output.context.shape == (B, N, D)
-    longer = heads(
-        x,
-        torch.cat([y, normal(B, 2, 6)], 1),
-        torch.cat([s, normal(B, 2, 3)], 1),
-        padding_mask=torch.cat([padding, torch.zeros(B, 2, dtype=torch.bool)], 1),
-    )
+    longer = heads(x, longer_by_two(y), longer_by_two(s), padding_mask=longer_by_two(padding))
     close(longer.context, output.context)
     assert (heads(x, y[:, :0], s[:, :0]).context == 0).all()
 

@@ -24,6 +24,8 @@ from dual_attention.relational_attention import RelationalAttention, RelationalC
 from dual_attention.symbol_retrieval import PositionRelativeSymbolRetriever, SymbolicAttention
 from tests.support.tensors import close, float64, normal
 
+from .space import a_mask, refuse
+
 B, N, D, H, R = 2, 5, 8, 2, 4
 
 NAMES = {
@@ -41,12 +43,6 @@ def copy_layer(layer, ours):
     """The weights of the library's layer in a composition."""
     state = layer.state_dict()
     ours.double().eval().load_state_dict({mine: state[theirs] for mine, theirs in NAMES.items()}, strict=True)
-
-
-def a_mask(n=N, m=N):
-    mask = torch.rand(B, 1, n, m) < 0.7
-    mask[0, :, 1] = False
-    return mask
 
 
 # The recipes are the layers
@@ -214,24 +210,21 @@ def test_autocast():
 
 def test_bad_relations():
     x = torch.randn(B, N, D)
-    with pytest.raises(ValueError, match=r"heads=n_relations=4"):
-        Relation(D, R, score=General(2, 2, heads=3))
-    with pytest.raises(ValueError, match="score"):
-        Relation(D, R, score=KeyOnly(2))
-    with pytest.raises(ValueError, match="expected 4 relations, got 3"):
-        Relation(D, R, score=Additive(D, D, d_out=3))(x)
-    with pytest.raises(ValueError, match="activation"):
-        Relation(D, R, activation="cosine")
-    with pytest.raises(ValueError, match="symmetric"):
-        Relation(D, R, d_sender=3, symmetric=True)
-    with pytest.raises(ValueError, match="key: expected shape"):
-        Relation(D, R)(x, x[..., :3])
-    with pytest.raises(ValueError, match="n_kv_heads"):
-        RelationalMessage(Relation(D, R), 4, heads=4, n_kv_heads=3)
-    with pytest.raises(ValueError, match="relative"):
-        RelationalMessage(Relation(D, R), 4, heads=4, relative=True)
-    with pytest.raises(ValueError, match="its message has None heads"):
-        MultiHead(GeneralAttention(Dot(), message=RelationalMessage(Relation(D, R), 4)), D, H)
+    refuse(
+        (ValueError, r"heads=n_relations=4", lambda: Relation(D, R, score=General(2, 2, heads=3))),
+        (ValueError, "score", lambda: Relation(D, R, score=KeyOnly(2))),
+        (ValueError, "expected 4 relations, got 3", lambda: Relation(D, R, score=Additive(D, D, d_out=3))(x)),
+        (ValueError, "activation", lambda: Relation(D, R, activation="cosine")),
+        (ValueError, "symmetric", lambda: Relation(D, R, d_sender=3, symmetric=True)),
+        (ValueError, "key: expected shape", lambda: Relation(D, R)(x, x[..., :3])),
+        (ValueError, "n_kv_heads", lambda: RelationalMessage(Relation(D, R), 4, heads=4, n_kv_heads=3)),
+        (ValueError, "relative", lambda: RelationalMessage(Relation(D, R), 4, heads=4, relative=True)),
+        (
+            ValueError,
+            "its message has None heads",
+            lambda: MultiHead(GeneralAttention(Dot(), message=RelationalMessage(Relation(D, R), 4)), D, H),
+        ),
+    )
     heads = recipes.relational_attention(D, H, R)
     with pytest.raises(ValueError, match="symbols"):
         heads(x, x, x[:, :2])

@@ -16,7 +16,7 @@ from dual_attention.mechanisms import (
 )
 from tests.support.tensors import close, float64, normal
 
-from .space import WIDTH
+from .space import WIDTH, longer_by_two
 
 B, L, S = 2, 5, 6
 
@@ -113,9 +113,9 @@ def test_drawn_subsets():
     attention.eval()
     nothing = attention(x, padding_mask=mask)
     assert (nothing.context == 0).all() and (nothing.selection.fraction == 0).all()
-    padded = torch.cat([x, normal(B, 2, WIDTH)], 1)
+    padded = longer_by_two(x)
     torch.nn.init.zeros_(sampler.logit.bias)
-    longer = torch.cat([mask, torch.zeros(B, 2, dtype=torch.bool)], 1)
+    longer = longer_by_two(mask)
     close(attention(x, padded, padding_mask=longer).context, attention(x, x, padding_mask=mask).context)
     with pytest.raises(ValueError, match="self-attention"):
         GeneralAttention(Dot(), select=ReinforcedSubset(sampler, sampler))(x, padded)

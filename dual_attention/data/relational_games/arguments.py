@@ -8,12 +8,7 @@ from .tasks import Task, get_task
 
 
 def to_integer(name: str, value: object, *, minimum: int | None = None) -> int:
-    """``value`` as an int.
-
-    Raises:
-        TypeError: it is not an integer; a bool does not count as one.
-        ValueError: it is below ``minimum``.
-    """
+    """``value`` as an int; TypeError unless it is one (a bool is not), ValueError below ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}")
     integer = operator.index(value)
@@ -24,11 +19,8 @@ def to_integer(name: str, value: object, *, minimum: int | None = None) -> int:
 
 def check_sizes(n_train: int, n_val: int, n_test: int) -> dict[str, int]:
     """The number of images of each split, by its name. Errors as in :func:`to_integer`."""
-    return {
-        "train": to_integer("n_train", n_train, minimum=0),
-        "val": to_integer("n_val", n_val, minimum=0),
-        "test": to_integer("n_test", n_test, minimum=0),
-    }
+    sizes = {"train": n_train, "val": n_val, "test": n_test}
+    return {split: to_integer(f"n_{split}", size, minimum=0) for split, size in sizes.items()}
 
 
 def check_share(name: str, value: float) -> float:

@@ -129,23 +129,19 @@ class ObjectSet:
 
 @cache
 def object_set(name: str) -> ObjectSet:
-    """The object set called ``name``.
-
-    Raises:
-        ValueError: the name is not in ``OBJECT_SETS``.
-    """
+    """The object set called ``name``. Raises ValueError unless it is in ``OBJECT_SETS``."""
     if name == "pentominoes":
-        return _polyominoes(name, tuple(PENTOMINOES.values()), _palette(PENTOMINO_LEVELS, removed=(0, 255)))
+        return _polyominoes(name, tuple(PENTOMINOES.values()), _palette(PENTOMINO_LEVELS))
     if name == "hexominoes":
-        return _polyominoes(name, HEXOMINOES, _palette(HELD_OUT_LEVELS, removed=(64, 192)))
+        return _polyominoes(name, HEXOMINOES, _palette(HELD_OUT_LEVELS))
     if name == "stripes":
-        return _stripes(name, _palette(HELD_OUT_LEVELS, removed=(64, 192)))
+        return _stripes(name, _palette(HELD_OUT_LEVELS))
     raise ValueError(f"objects: expected one of {', '.join(OBJECT_SETS)}, got {name!r}")
 
 
-def _palette(levels: Sequence[int], removed: Sequence[int]) -> Tensor:
-    """All colours whose three channels take the given levels, less the greys named by ``removed``: (25, 3) uint8."""
-    colours = [colour for colour in product(levels, repeat=3) if colour not in [(grey,) * 3 for grey in removed]]
+def _palette(levels: Sequence[int]) -> Tensor:
+    """All colours whose channels take the levels, less the darkest and the brightest grey: (25, 3) uint8."""
+    colours = list(product(levels, repeat=3))[1:-1]
     return torch.tensor(colours, dtype=torch.uint8)
 
 

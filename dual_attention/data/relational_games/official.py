@@ -105,10 +105,8 @@ def official_splits(
 
     Args:
         folder, task: see ``load_official``.
-        n_train, n_val, n_test: images in each split.
-        seed: any integer.
+        n_train, n_val, n_test, seed, shares: see ``make_splits``.
         n_heldout: images from the beginning of each held-out file; None for all.
-        shares: part of all distinct images that belongs to train, val and test; positive, sum at most 1.
 
     Returns:
         ``{"train": ..., "val": ..., "test": ...}`` and "hexominoes" and "stripes" where their files are present.
@@ -152,11 +150,7 @@ def official_path(folder: str | PathLike[str], task: str, split: str) -> Path:
 
 
 def _image_keys(images: Tensor) -> Tensor:
-    keys = torch.empty(len(images), dtype=torch.int64)
-    for start in range(0, len(images), _CHUNK):
-        piece = images[start : start + _CHUNK]
-        keys[start : start + _CHUNK] = keys_of(piece.flatten(1).view(torch.int64))
-    return keys
+    return torch.cat([keys_of(piece.flatten(1).view(torch.int64)) for piece in images.split(_CHUNK)])
 
 
 def _read_images(archive: zipfile.ZipFile, path: Path, limit: int | None) -> Tensor:

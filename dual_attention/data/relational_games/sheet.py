@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .arguments import to_integer
@@ -96,9 +96,13 @@ def contact_sheet(
             raise ValueError(f"{name}: expected at least one name, got an empty sequence")
     for name in objects:
         object_set(name)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("contact_sheet needs matplotlib: pip install dual-attention[train]") from error
     layout = _Layout(columns=len(objects), per_class=per_class)
     height = layout.header + sum(layout.block(task) for task in tasks) + layout.page_margin
-    page = _Page(_new_figure(layout.width, height), layout, height)
+    page = _Page(Figure(figsize=(layout.width, height), facecolor="white"), layout, height)
     page.text(layout.page_margin, 0.42, "Relational Games", size=15, weight="bold")
     for column, name in enumerate(objects):
         page.text(layout.column(column), 0.84, name, size=9.5, weight="bold")
@@ -109,14 +113,6 @@ def contact_sheet(
     path = Path(path)
     page.figure.savefig(path, dpi=150)
     return path
-
-
-def _new_figure(width: float, height: float) -> "Figure":
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("contact_sheet needs matplotlib: pip install dual-attention[train]") from error
-    return Figure(figsize=(width, height), facecolor="white")
 
 
 @dataclass(frozen=True)
@@ -141,11 +137,7 @@ class _Page:
 
     def strip(self, x: float, y: float, images: Tensor) -> None:
         """A line of images, (k, 3, 36, 36) uint8, whose top left corner is at x, y."""
-        k = len(images)
-        line = torch.full((IMAGE_SIZE, k * (IMAGE_SIZE + _GAP) - _GAP, 3), 255, dtype=torch.uint8)
-        for index, image in enumerate(images):
-            start = index * (IMAGE_SIZE + _GAP)
-            line[:, start : start + IMAGE_SIZE] = image.permute(1, 2, 0)
+        line = F.pad(images, (0, _GAP), value=255).permute(2, 0, 3, 1).flatten(1, 2)[:, :-_GAP]
         image_height = self.layout.image
         box = (
             x / self.layout.width,

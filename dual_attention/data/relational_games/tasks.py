@@ -8,7 +8,7 @@ samples of them. All other rules are inferred from the descriptions in arXiv 190
 ``occurs`` and ``xoccurs`` were moreover chosen, among several, because they come nearest to published accuracies.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 
@@ -31,11 +31,8 @@ PATTERNS: dict[str, tuple[int, int, int]] = {
 }
 """The ways in which three objects can be equal or different."""
 
-ASKED_PATTERNS: dict[str, tuple[str, ...]] = {
-    "column_patterns": ("ABA", "AAB", "ABB"),
-    "row_patterns": tuple(PATTERNS),
-}
-"""Patterns behind the values of ``asked``, for tasks that ask one of several questions."""
+COLUMN_PATTERNS = ("ABA", "AAB", "ABB")
+"""Patterns behind the values of ``asked`` of ``column_patterns``; ``row_patterns`` asks for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,20 +162,20 @@ def match_pattern(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor
     return place(cells, torch.cat((_triplet(top, source), _triplet(bottom, source)), 1))
 
 
-def _asked_pattern(task: str, cells: Tensor, labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
-    index = torch.tensor([list(PATTERNS).index(name) for name in ASKED_PATTERNS[task]])[asked]
+def _asked_pattern(names: Sequence[str], cells: Tensor, labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
+    index = torch.tensor([list(PATTERNS).index(name) for name in names])[asked]
     shown = torch.where(labels == 1, index, _another_pattern(index, source))
     return place(source.choice(cells, len(labels)), _triplet(shown, source))
 
 
 def column_patterns(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """A random column follows the asked pattern (1) or another of the five (0). Checked."""
-    return _asked_pattern("column_patterns", torch.tensor(LINES[3:6]), labels, asked, source)
+    return _asked_pattern(COLUMN_PATTERNS, torch.tensor(LINES[3:6]), labels, asked, source)
 
 
 def row_patterns(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """A random row follows the asked pattern (1) or another of the five (0). Inferred, with the order of patterns."""
-    return _asked_pattern("row_patterns", torch.tensor(LINES[:3]), labels, asked, source)
+    return _asked_pattern(tuple(PATTERNS), torch.tensor(LINES[:3]), labels, asked, source)
 
 
 def left_of(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
@@ -230,13 +227,13 @@ _TASKS: dict[str, Task] = {
         column_patterns,
         "3task_col_patts",
         "Does the column follow the asked pattern?",
-        asked=ASKED_PATTERNS["column_patterns"],
+        asked=COLUMN_PATTERNS,
     ),
     "row_patterns": Task(
         row_patterns,
         "5task_row_patts",
         "Does the row follow the asked pattern?",
-        asked=ASKED_PATTERNS["row_patterns"],
+        asked=tuple(PATTERNS),
     ),
     "left_of": Task(
         left_of,
@@ -261,11 +258,7 @@ EXTRA_TASKS: tuple[str, ...] = tuple(name for name in _TASKS if name not in TASK
 
 
 def get_task(task: str) -> Task:
-    """The description of a task.
-
-    Raises:
-        ValueError: no task has this name.
-    """
+    """The description of a task. Raises ValueError for an unknown name."""
     if task not in _TASKS:
         raise ValueError(f"task: expected one of {', '.join(_TASKS)}, got {task!r}")
     return _TASKS[task]

@@ -17,8 +17,6 @@ from ..general import GeneralAttention
 from ..queries import LearnedQuery
 from ..scores import Dot, Score
 
-__all__ = ["CapsuleAttention", "CapsuleOutput"]
-
 
 class CapsuleOutput(NamedTuple):
     """Output of capsules.

@@ -22,15 +22,6 @@ from ..alignments import Align, Softmax
 from ..scores import ActivatedGeneral, Additive
 from .parts import ScoreFactory, build_attention, check_input, summarise
 
-__all__ = [
-    "AlternatingCoAttention",
-    "CoAttentionOutput",
-    "InteractiveCoAttention",
-    "MultiGrainedCoAttention",
-    "MultiGrainedOutput",
-    "ParallelCoAttention",
-]
-
 
 class CoAttentionOutput(NamedTuple):
     """Output of co-attention.

@@ -15,8 +15,6 @@ from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import BoundedAdditive
 from ..selections import Selection, SubsetSampler
 
-__all__ = ["DirectionalSelfAttention", "FusionGate", "ReinforcedSelfAttention", "ReinforcedSelfAttentionOutput"]
-
 Direction = Literal["forward", "backward", "both"]
 
 

@@ -10,22 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_positive
-from ...functional.masks import require_boolean
 from ..alignments import Align
-from ..general import GeneralAttention
+from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import Additive, KeyOnly, Score
-from .parts import ScoreFactory, build_attention, check_input, summarise
-
-__all__ = [
-    "AttentionViaAttention",
-    "AttentionViaAttentionOutput",
-    "HierarchicalAttention",
-    "HierarchicalOutput",
-    "MultiRepresentationAttention",
-    "MultiRepresentationOutput",
-    "SocialContextualAttention",
-    "SocialContextualOutput",
-]
+from .parts import ScoreFactory, build_attention, check_input, check_mask, summarise
 
 
 class HierarchicalOutput(NamedTuple):
@@ -86,10 +74,7 @@ class HierarchicalAttention(nn.Module):
         """
         if x.dim() != len(self.levels) + 2:
             raise ValueError(f"x: expected a batch, {len(self.levels)} levels and a width, got shape {tuple(x.shape)}")
-        if mask is not None:
-            require_boolean("mask", mask)
-            if mask.shape != x.shape[:-1]:
-                raise ValueError(f"mask: expected shape {tuple(x.shape[:-1])}, got {tuple(mask.shape)}")
+        check_mask("mask", mask, x.shape[:-1])
         weights = []
         for number, level in enumerate(self.levels):
             if number:
@@ -224,18 +209,6 @@ class AttentionViaAttention(nn.Module):
         )
 
 
-class MultiRepresentationOutput(NamedTuple):
-    """Output of attention over representations.
-
-    Attributes:
-        context: ``(..., S, d)``.
-        weights: ``(..., S, E)``.
-    """
-
-    context: Tensor
-    weights: Tensor
-
-
 class MultiRepresentationAttention(nn.Module):
     """Attention of items to their own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
 
@@ -259,12 +232,15 @@ class MultiRepresentationAttention(nn.Module):
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
         self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
-    def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> MultiRepresentationOutput:
+    def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> GeneralAttentionOutput:
         """Mix representations of the same items.
 
         Args:
             representations: E tensors ``(..., S, d_i)``.
             mask: boolean, ``(..., S, E)``; False where a representation is missing.
+
+        Returns:
+            :class:`GeneralAttentionOutput` with a context ``(..., S, d)`` and weights ``(..., S, E)``.
         """
         if len(representations) != len(self.projections):
             raise ValueError(f"representations: expected {len(self.projections)}, got {len(representations)}")
@@ -274,4 +250,4 @@ class MultiRepresentationAttention(nn.Module):
                 wanted = (*representations[0].shape[:-1], width)
                 raise ValueError(f"representations[{number}]: expected shape {wanted}, got {tuple(x.shape)}")
         mixed = torch.stack([linear(x) for linear, x in zip(self.projections, representations, strict=True)], dim=-2)
-        return MultiRepresentationOutput(*summarise(self.attention, None, mixed, mask))
+        return GeneralAttentionOutput(*summarise(self.attention, None, mixed, mask))

@@ -15,8 +15,6 @@ from ..._layers.inputs import check_positive
 from ...functional import masked_mean
 from ..general import GeneralAttention
 
-__all__ = ["GRUUpdate", "LinearUpdate", "MultiHop", "MultiHopOutput", "replace", "residual"]
-
 Update = Callable[[Tensor, Tensor], Tensor]
 
 

@@ -10,15 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive
+from ..._layers.inputs import check_positive, check_sequence
 from ...functional import location_features
-from ...functional.masks import require_boolean
 from .._parameters import matrix
 from ..alignments import Align
 from ..scores import Additive
-from .parts import ScoreFactory, build_attention
-
-__all__ = ["LocationAwareAttention", "LocationAwareOutput"]
+from .parts import ScoreFactory, build_attention, check_input
 
 
 class LocationAwareOutput(NamedTuple):
@@ -107,7 +104,10 @@ class LocationAwareAttention(nn.Module):
         Raises:
             TypeError, ValueError: if shapes do not fit or the mask is not boolean.
         """
-        self._check(query, key, padding_mask, seen)
+        check_sequence("query", query, self.d_q)
+        check_input("key", key, self.d_k, padding_mask, "padding_mask")
+        if seen is not None and seen.shape != key.shape[:2]:
+            raise ValueError(f"seen: expected shape {tuple(key.shape[:2])}, got {tuple(seen.shape)}")
         batch, n_keys = key.shape[:2]
         past: Tensor = key.new_zeros(batch, n_keys) if seen is None else seen
         value = key if value is None else value
@@ -122,23 +122,9 @@ class LocationAwareAttention(nn.Module):
         if not outputs:
             weights = key.new_zeros(batch, 0, n_keys) if need_weights else None
             return LocationAwareOutput(value.new_zeros(batch, 0, value.shape[-1]), past, weights)
-        context, weights, log_prob, entropy = (
-            None if steps[0] is None else torch.cat(steps, dim=1)
-            for steps in zip(*(output[:4] for output in outputs), strict=True)
-        )
-        assert context is not None  # an output always has one
-        return LocationAwareOutput(context, past, weights if need_weights else None, log_prob, entropy)
-
-    def _check(self, query: Tensor, key: Tensor, padding_mask: Tensor | None, seen: Tensor | None) -> None:
-        for name, x, width in (("query", query, self.d_q), ("key", key, self.d_k)):
-            if x.dim() != 3 or x.shape[-1] != width:
-                raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
-        if padding_mask is not None:
-            require_boolean("padding_mask", padding_mask)
-        expected = tuple(key.shape[:2])
-        for name, given in (("seen", seen), ("padding_mask", padding_mask)):
-            if given is not None and given.shape != expected:
-                raise ValueError(f"{name}: expected shape (batch, keys) = {expected}, got {tuple(given.shape)}")
+        joined = self.attention.join(outputs)
+        weights = joined.weights if need_weights else None
+        return LocationAwareOutput(joined.context, past, weights, joined.log_prob, joined.entropy)
 
     def extra_repr(self) -> str:
         filters, width = self.kernel.shape

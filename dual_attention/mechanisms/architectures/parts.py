@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from ..._layers.inputs import check_sequence
 from ...functional.masks import require_boolean
 from ..alignments import Align, Softmax
 from ..general import GeneralAttention
@@ -32,9 +33,13 @@ def summarise(
 
 def check_input(name: str, x: Tensor, width: int, mask: Tensor | None, mask_name: str) -> None:
     """Raise ``ValueError`` or ``TypeError`` unless ``x`` is ``(B, n, width)`` and its mask boolean ``(B, n)``."""
-    if x.dim() != 3 or x.shape[-1] != width:
-        raise ValueError(f"{name}: expected shape (batch, length, {width}), got {tuple(x.shape)}")
+    check_sequence(name, x, width)
+    check_mask(mask_name, mask, x.shape[:2])
+
+
+def check_mask(name: str, mask: Tensor | None, shape: Sequence[int]) -> None:
+    """Raise ``ValueError`` or ``TypeError`` unless a mask, if there is one, is boolean and of that shape."""
     if mask is not None:
-        require_boolean(mask_name, mask)
-        if mask.shape != x.shape[:2]:
-            raise ValueError(f"{mask_name}: expected shape {tuple(x.shape[:2])}, got {tuple(mask.shape)}")
+        require_boolean(name, mask)
+        if mask.shape != shape:
+            raise ValueError(f"{name}: expected shape {tuple(shape)}, got {tuple(mask.shape)}")

@@ -18,8 +18,6 @@ from ..alignments import Align
 from ..scores import ActivatedGeneral
 from .parts import ScoreFactory, build_attention, check_input, summarise
 
-__all__ = ["RotatoryAttention", "RotatoryOutput"]
-
 
 class RotatoryOutput(NamedTuple):
     """Output of rotatory attention.
