@@ -105,23 +105,6 @@ def fused_form(
     return Flops(forward, backward)
 
 
-class RelationProducts(NamedTuple):
-    """Multiply-adds for a pair of receiver and sender in the two exact forms of attended relations.
-
-    Attributes:
-        linear: relation keys under the weights of each head, ``H R p``.
-        dense: relations built once for all heads, ``R p + H R``.
-    """
-
-    linear: int
-    dense: int
-
-
-def relation_products(heads: int, relations: int, p: int) -> RelationProducts:
-    """Both exact forms; the least arithmetic is that of the cheaper one."""
-    return RelationProducts(heads * relations * p, relations * p + heads * relations)
-
-
 def least_relational(
     batch: int, heads: int, n_pairs: int, symbol_pairs: int, key_width: int, head_width: int, relations: int, p: int
 ) -> int:
@@ -130,4 +113,4 @@ def least_relational(
     Math: 2 B (H (pairs D + symbol_pairs d_h) + pairs min(H R p, R p + H R))
     """
     shared = heads * (n_pairs * key_width + symbol_pairs * head_width)
-    return 2 * batch * (shared + n_pairs * min(relation_products(heads, relations, p)))
+    return 2 * batch * (shared + n_pairs * min(heads * relations * p, relations * p + heads * relations))

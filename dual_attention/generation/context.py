@@ -59,15 +59,10 @@ class LanguageModelDecoder:
     """A language model in the middle of generating, a :class:`~dual_attention.generation.decoding.Decoder`.
 
     Args:
-        model: see :class:`CausalLM`.
         padding_mask: boolean ``(B, L)``, left padding of the prompt, which is the first call of :meth:`step`.
         use_cache: keep what the layers computed of earlier tokens.
         stride: tokens dropped at a time, past the context; 1 to ``model.block_size``.
         max_length: most tokens to come, including the prompt; the cache reserves memory for them.
-
-    Raises:
-        TypeError: if the model lacks what is needed, or ``stride`` is not an integer.
-        ValueError: if ``stride`` is out of range.
     """
 
     def __init__(

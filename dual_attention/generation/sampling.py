@@ -119,14 +119,8 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 
 def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = None) -> Tensor:
-    """Mask of the vocabulary's tokens that occur in each row.
-
-    Args:
-        tokens: integers ``(B, L)``.
-        padding_mask: boolean ``(B, L)``; True = a real token, and only those count.
-
-    Returns:
-        Boolean ``(B, V)``.
+    """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``; where the mask ``(B, L)`` is
+    given, only real tokens count.
     """
     real = torch.ones_like(tokens) if padding_mask is None else padding_mask.long()
     counts = torch.zeros(len(tokens), vocab_size, dtype=torch.long, device=tokens.device)
@@ -135,18 +129,13 @@ def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = N
 
 @dataclass(frozen=True)
 class Sampling:
-    """Options for choosing the next token from its logits.
+    """Options for choosing the next token from its logits, checked.
 
     Attributes:
         temperature: divides the logits; 0 takes the largest logit, without chance.
-        top_k: see :func:`keep_top_k`; None for all.
-        top_p: see :func:`keep_top_p`; None for all.
-        min_p: see :func:`keep_min_p`; None for all.
+        top_k, top_p, min_p: see :func:`keep_top_k`, :func:`keep_top_p` and :func:`keep_min_p`; None for all.
         repetition_penalty: see :func:`penalise_repetition`; 1 for none.
         processors: the caller's own functions of tokens and logits.
-
-    Raises:
-        TypeError, ValueError: if one of them is of another type, or out of range.
     """
 
     temperature: float = 1.0
