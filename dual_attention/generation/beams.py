@@ -120,9 +120,7 @@ class _Hypotheses:
         return self.length == self.longest or bool(self.ended.all())
 
     def advance(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Continue all live hypotheses by one token, given logits ``(B K, V)``; returns the beam that each continues, and
-        its new token, ``(B, K)``.
-        """
+        """Continue live hypotheses by one token; returns the beam that each continues, and its token, ``(B, K)``."""
         check_logits(logits)
         vocabulary = logits.shape[-1]
         steps = logits.to(self.sums.dtype).log_softmax(dim=-1).view(*self.sums.shape, vocabulary)

@@ -122,7 +122,7 @@ class CheckpointFiles:
         return self._unreachable
 
     def config(self) -> dict[str, Any]:
-        """Contents of ``config.json``; a ``FileNotFoundError`` or ``ValueError`` says that it is missing or no object."""
+        """Contents of ``config.json``; ``FileNotFoundError`` without one, ``ValueError`` if it holds no JSON object."""
         path = self.find(CONFIG)
         if path is None:
             raise FileNotFoundError(f"{self.name}: has no {CONFIG}")
