@@ -44,8 +44,7 @@ def estimate(
 ) -> Estimate:
     """Estimate parameters, arithmetic and memory of a model by running a copy of it on fake tensors.
 
-    Matrix products are counted, a multiply-add as two operations; elementwise work, norms and softmax are not. Of
-    memory, tensors are counted, not what an allocator adds. The model itself is neither run nor changed.
+    What is counted, :mod:`dual_attention.estimate` says. The model itself is neither run nor changed.
 
     Args:
         model: a module, of the library or not; a configuration with a method ``build``; the name of a preset; or a

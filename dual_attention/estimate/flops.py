@@ -74,9 +74,7 @@ def linear_form(
         backward 2 B H (pairs (3 D + 3 R p) + symbol_pairs 2 d_h)
 
     In the backward pass: scores again, dq, dk; relations or keys again, for du; dw; dalpha (and dr); dalpha and ds.
-
-    Args:
-        symbol_pairs: pairs of receiver and symbol: ``n_pairs``, or N K with a library of relative symbols.
+    Pairs of receiver and symbol are ``n_pairs``, or N K with a library of relative symbols.
     """
     scores, symbols = heads * key_width, symbol_pairs * heads * head_width
     if tiles:

@@ -113,9 +113,8 @@ class Meter(TorchDispatchMode):
     def attach(self, model: nn.Module, *, own_products: str | None = None, checkpointing: bool = False) -> None:
         """Hook every module of a model, whose parameters and buffers do not count as alive.
 
-        Args:
-            own_products: heading of the model's own work from its first matrix product on, as of a loss at its end.
-            checkpointing: modules that pass tensors between others keep them as checkpoints.
+        ``own_products`` is the heading of the model's own work from its first matrix product on, as of a loss at its
+        end. With ``checkpointing``, modules that pass tensors between others keep them as checkpoints.
         """
         self.part_of, self.own_products = headings(model), own_products
         if checkpointing:

@@ -40,8 +40,6 @@ class Part:
 class Estimate:
     """Parameters, arithmetic and memory of a model for one batch; times follow from :meth:`time`.
 
-    Arithmetic is of matrix products, a multiply-add as two operations. Memory is of tensors.
-
     Attributes:
         model: its name.
         batch, length: sequences, and tokens of each; of an encoder-decoder model, tokens of the target.

@@ -121,7 +121,7 @@ class LanguageModelDecoder:
 
     @property
     def _seen(self) -> int:
-        """Tokens in the longest row's window; the other rows are padded to as many."""
+        """Tokens in the longest row's window, to which others are padded."""
         return int((self._lengths - self._dropped).max())
 
     def _call(self, x: Tensor, cache: Cache | None) -> Tensor:

@@ -47,9 +47,7 @@ class CheckpointFiles:
     def find(self, filename: str) -> Path | None:
         """The path of a file on this machine, or None if the checkpoint has no such file.
 
-        Raises:
-            OSError: if the hub has no such checkpoint or cannot be reached; the message says which.
-            ImportError: if the extra ``hf``, which the hub needs, is not installed.
+        An ``OSError`` says whether the hub has no such checkpoint or cannot be reached.
         """
         return self._find(filename, needed=True)
 
