@@ -32,6 +32,7 @@ from torch.utils.data import Dataset
 from dual_attention._files import write_json
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.data.text.tokenizer import Tokenizer
+from dual_attention.estimate.units import dtype_name
 from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
 from dual_attention.experiments.language.data import Sequences
 from dual_attention.experiments.language.experiment import LanguageModelling
@@ -209,7 +210,7 @@ def compare(config: LanguageConfig, folder: Path, dtype: torch.dtype) -> tuple[d
     Raises:
         FileExistsError: if the folder has such trainings already.
     """
-    precision = name_of(dtype)
+    precision = dtype_name(dtype)
 
     def run(name: str, **loop: Any) -> LanguageConfig:
         output = replace(config.output, folder=str(folder), name=f"{name}-{precision}")
@@ -228,11 +229,6 @@ def compare(config: LanguageConfig, folder: Path, dtype: torch.dtype) -> tuple[d
         "texts": texts,
     }
     return trainings, numbers
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """Its name without the prefix."""
-    return str(dtype).removeprefix("torch.")
 
 
 def ends(training: Training) -> dict[str, float]:
@@ -352,7 +348,7 @@ def main(arguments: list[str] | None = None) -> int:
     trainings, numbers = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for dtype in (torch.float32, torch.float64):
-            name = name_of(dtype)
+            name = dtype_name(dtype)
             trainings[name], numbers[name] = compare(config, Path(folder), dtype)
             show(numbers, name)
     options.out.mkdir(parents=True, exist_ok=True)

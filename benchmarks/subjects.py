@@ -49,12 +49,34 @@ class Rotary(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
 
 
-class DualLayers(nn.Module):
-    """Blocks of a Dual Attention Transformer, with one retriever that all layers ask, each with its own input.
+class Stacks(nn.Module):
+    """Base of what has blocks: of a Dual Attention Transformer, with one retriever that all layers ask, each with its
+    own input; or of a standard Transformer, without ``symbols``.
+
+    Args:
+        symbols: of :func:`retriever`.
+    """
+
+    def __init__(self, symbols: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        self.retriever = None if symbols is None else retriever(symbols)
+
+    def blocks_of(self, part: str, d_model: int, n_layers: int, arguments: Mapping[str, Any]) -> nn.ModuleList:
+        """Blocks of an ``"Encoder"`` or a ``"Decoder"``."""
+        module, kind = ("transformer_blocks", "") if self.retriever is None else ("dual_attn_blocks", "DualAttn")
+        block = getattr(library(module), f"{kind}{part}Block")
+        return nn.ModuleList(block(d_model, dropout_rate=0.0, **arguments) for _ in range(n_layers))
+
+    def symbols(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The further argument of a block with dual attention."""
+        return () if self.retriever is None else (self.retriever(x),)
+
+
+class Layers(Stacks):
+    """Blocks of an encoder.
 
     Args:
         d_model, n_layers: of the blocks; block: their other arguments.
-        symbols: of :func:`retriever`.
         rotary: longest sequence for rotary embedding; None for none.
     """
 
@@ -63,49 +85,27 @@ class DualLayers(nn.Module):
         d_model: int,
         n_layers: int,
         block: Mapping[str, Any],
-        symbols: Mapping[str, Any],
+        symbols: Mapping[str, Any] | None = None,
         rotary: int | None = None,
     ) -> None:
-        super().__init__()
-        heads = block["n_heads_sa"] + block["n_heads_ra"]
-        self.retriever = retriever(symbols)
-        blocks = library("dual_attn_blocks")
-        self.blocks = nn.ModuleList(
-            blocks.DualAttnEncoderBlock(d_model, dropout_rate=0.0, **block) for _ in range(n_layers)
-        )
+        super().__init__(symbols)
+        self.blocks = self.blocks_of("Encoder", d_model, n_layers, block)
+        heads = block["n_heads"] if symbols is None else block["n_heads_sa"] + block["n_heads_ra"]
         self.rotary = None if rotary is None else Rotary(d_model // heads, rotary)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, N, d) -> (B, N, d)``."""
         tables = (None, None) if self.rotary is None else (self.rotary.cos, self.rotary.sin)
         for block in self.blocks:
-            x = block(x, self.retriever(x), *tables)
+            x = block(x, *self.symbols(x), *tables)
         return x
 
 
-class PlainLayers(nn.Module):
-    """Blocks of a standard Transformer; arguments as :class:`DualLayers`, with ``n_heads`` in ``block``."""
-
-    def __init__(self, d_model: int, n_layers: int, block: Mapping[str, Any], rotary: int | None = None) -> None:
-        super().__init__()
-        blocks = library("transformer_blocks")
-        self.blocks = nn.ModuleList(blocks.EncoderBlock(d_model, dropout_rate=0.0, **block) for _ in range(n_layers))
-        self.rotary = None if rotary is None else Rotary(d_model // block["n_heads"], rotary)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, N, d) -> (B, N, d)``."""
-        tables = (None, None) if self.rotary is None else (self.rotary.cos, self.rotary.sin)
-        for block in self.blocks:
-            x = block(x, *tables)
-        return x
-
-
-class DualEncoderDecoder(nn.Module):
-    """Encoder and decoder blocks of the paper's sequence-to-sequence model, with one retriever for both.
+class EncoderDecoder(Stacks):
+    """Encoder and decoder blocks of the paper's sequence-to-sequence model.
 
     Args:
         d_model, n_layers: of both stacks; encoder, decoder: other arguments of their blocks.
-        symbols: of :func:`retriever`.
     """
 
     def __init__(
@@ -114,42 +114,18 @@ class DualEncoderDecoder(nn.Module):
         n_layers: int,
         encoder: Mapping[str, Any],
         decoder: Mapping[str, Any],
-        symbols: Mapping[str, Any],
+        symbols: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        blocks = library("dual_attn_blocks")
-        self.retriever = retriever(symbols)
-        self.encoder = nn.ModuleList(
-            blocks.DualAttnEncoderBlock(d_model, dropout_rate=0.0, **encoder) for _ in range(n_layers)
-        )
-        self.decoder = nn.ModuleList(
-            blocks.DualAttnDecoderBlock(d_model, dropout_rate=0.0, **decoder) for _ in range(n_layers)
-        )
+        super().__init__(symbols)
+        self.encoder = self.blocks_of("Encoder", d_model, n_layers, encoder)
+        self.decoder = self.blocks_of("Decoder", d_model, n_layers, decoder)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """A source ``(B, M, d)`` and a target ``(B, N, d)`` to ``(B, N, d)``."""
         for block in self.encoder:
-            x = block(x, self.retriever(x))
+            x = block(x, *self.symbols(x))
         for block in self.decoder:
-            y = block(y, x, self.retriever(y))
-        return y
-
-
-class PlainEncoderDecoder(nn.Module):
-    """As :class:`DualEncoderDecoder`, of a standard Transformer."""
-
-    def __init__(self, d_model: int, n_layers: int, encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> None:
-        super().__init__()
-        blocks = library("transformer_blocks")
-        self.encoder = nn.ModuleList(blocks.EncoderBlock(d_model, dropout_rate=0.0, **encoder) for _ in range(n_layers))
-        self.decoder = nn.ModuleList(blocks.DecoderBlock(d_model, dropout_rate=0.0, **decoder) for _ in range(n_layers))
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """As :meth:`DualEncoderDecoder.forward`."""
-        for block in self.encoder:
-            x = block(x)
-        for block in self.decoder:
-            y = block(y, x)
+            y = block(y, x, *self.symbols(y))
         return y
 
 
@@ -263,11 +239,11 @@ class LlamaModel(nn.Module):
 
 
 SUBJECTS: dict[str, type[nn.Module]] = {
-    "dual_layers": DualLayers,
-    "plain_layers": PlainLayers,
+    "dual_layers": Layers,
+    "plain_layers": Layers,
     "llama_layers": LlamaLayers,
-    "dual_encoder_decoder": DualEncoderDecoder,
-    "plain_encoder_decoder": PlainEncoderDecoder,
+    "dual_encoder_decoder": EncoderDecoder,
+    "plain_encoder_decoder": EncoderDecoder,
     "relational_layer": RelationalLayer,
     "plain_layer": PlainLayer,
     "operation": Operation,

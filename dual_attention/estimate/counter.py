@@ -28,16 +28,16 @@ def counter_formulas() -> dict[Any, Callable[..., int]]:
     """
     ours, aten = torch.ops.dual_attention, torch.ops.aten
     formulas: dict[Any, Callable[..., int]] = {
-        ours.linear_relational_attention: _linear_forward,
-        ours.linear_relational_attention_backward: _linear_backward,
-        aten._scaled_dot_product_flash_attention_for_cpu: _sdpa_forward,
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: _sdpa_backward,
+        ours.linear_relational_attention: _forward_of(_linear),
+        ours.linear_relational_attention_backward: _backward_of(_linear, 2),
+        aten._scaled_dot_product_flash_attention_for_cpu: _forward_of(_sdpa),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward_of(_sdpa, 1),
     }
     if INSTALLED is not None:
         from ..functional.triton import operation  # noqa: F401 (registers its operations)
 
-        formulas[ours.fused_relational_attention] = _fused_forward
-        formulas[ours.fused_relational_attention_backward] = _fused_backward
+        formulas[ours.fused_relational_attention] = _forward_of(_fused)
+        formulas[ours.fused_relational_attention_backward] = _backward_of(_fused, 5)
     return formulas
 
 
@@ -53,74 +53,31 @@ def register_flop_formulas() -> None:
             register_flop_formula(operation)(formula)
 
 
-def _linear(
-    q: Shape,
-    k: Shape,
-    u: Shape,
-    table: Shape,
-    index: Shape | None,
-    causal: bool,
-    window: int | None,
-    offset: int,
-    block: int,
-) -> Flops:
+def _forward_of(operation: Callable[..., Flops]) -> Callable[..., int]:
+    return lambda *shapes, **_: operation(*shapes).forward
+
+
+def _backward_of(operation: Callable[..., Flops], gradients: int) -> Callable[..., int]:
+    """Formula of a backward pass, whose arguments are so many gradients and results, and then those of the forward."""
+    return lambda *shapes, **_: operation(*shapes[gradients:]).backward
+
+
+def _linear(q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, index: Shape | None, *rest: Any) -> Flops:
+    causal, window, offset, _, _, _, block = rest[6:13]
     batch, heads, n, key_width = q
-    computed = block_pairs(n, k[2], block, causal=causal, window=window, offset=offset)
-    rows = 0 if index is None else table[0]
-    symbol_pairs = pairs_with_symbols(n, k[2], k[1], rows, table[-1], computed, maps=batch * heads)
+    computed = symbol_pairs = block_pairs(n, k[2], block, causal=causal, window=window, offset=offset)
+    if index is not None and not worth_writing_out(n * k[2], k[1] * table[-1], batch * heads):
+        symbol_pairs = n * table[0]  # weights of the same symbol are summed first
     sizes = (key_width, table[-1], *u[2:])
     return linear_form(batch, heads, computed, symbol_pairs, *sizes, tiles=prefers_tiles(heads, u[3]))
 
 
-def pairs_with_symbols(n: int, m: int, groups: int, rows: int, head_width: int, computed: int, *, maps: int) -> int:
-    """Pairs of receiver and symbol in a product: those computed, or N K if weights of the same symbol are summed first.
-
-    Args:
-        rows: K of relative symbols, or 0.
-        maps: batch times heads.
-    """
-    summed = rows > 0 and not worth_writing_out(n * m, groups * head_width, maps)
-    return n * rows if summed else computed
-
-
-def _linear_forward(
-    q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, index: Shape | None, *rest: Any, **_: Any
-) -> int:
-    causal, window, offset, _, _, _, block = rest[6:13]
-    return _linear(q, k, u, table, index, causal, window, offset, block).forward
-
-
-def _linear_backward(*shapes: Any, **_: Any) -> int:
-    q, k, u, _, table, index = shapes[2:8]
-    causal, window, offset, _, _, _, block = shapes[14:21]
-    return _linear(q, k, u, table, index, causal, window, offset, block).backward
-
-
-def _fused(
-    q: Shape, k: Shape, u: Shape, table: Shape, max_offset: int | None, causal: bool, window: int | None
-) -> Flops:
+def _fused(q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, *rest: Any) -> Flops:
     batch, heads, n, key_width = q
-    computed = pairs(n, k[2], causal=causal, window=window)
+    computed = pairs(n, k[2], causal=rest[4], window=rest[5])
     return fused_form(batch, heads, computed, computed, key_width, table[-1], *u[2:])
 
 
-def _fused_forward(q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, *rest: Any, **_: Any) -> int:
-    return _fused(q, k, u, table, *rest[3:6]).forward
-
-
-def _fused_backward(*shapes: Any, **_: Any) -> int:
-    q, k, u, _, table = shapes[5:10]
-    return _fused(q, k, u, table, *shapes[13:16]).backward
-
-
-def _sdpa(q: Shape, k: Shape, v: Shape) -> Flops:
+def _sdpa(q: Shape, k: Shape, v: Shape, *_: Any) -> Flops:
     batch, heads, n, width = q
     return fused_attention(batch, heads, n * k[2], width, v[-1])
-
-
-def _sdpa_forward(q: Shape, k: Shape, v: Shape, *_: Any, **__: Any) -> int:
-    return _sdpa(q, k, v).forward
-
-
-def _sdpa_backward(grad: Shape, q: Shape, k: Shape, v: Shape, *_: Any, **__: Any) -> int:
-    return _sdpa(q, k, v).backward

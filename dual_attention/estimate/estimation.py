@@ -16,7 +16,7 @@ from .models import resolve_model
 from .parts import CHECKPOINTS, RECOMPUTED
 from .result import Device, Estimate, Part
 from .tracing import Implementation, Trace, fake_copy, on_fake_tensors, trace
-from .units import DTYPES
+from .units import DTYPES, dtype_name
 
 NO_GPU = (
     "No GPU here: traced with the kernels of a CPU. Parameters, gradients, AdamW, caches and the least",
@@ -44,8 +44,7 @@ def estimate(
 ) -> Estimate:
     """Estimate parameters, arithmetic and memory of a model by running a copy of it on fake tensors.
 
-    Matrix products are counted, a multiply-add as two operations; elementwise work, norms and softmax are not. Of
-    memory, tensors are counted, not what an allocator adds. The model itself is neither run nor changed.
+    What is counted, :mod:`dual_attention.estimate` says. The model itself is neither run nor changed.
 
     Args:
         model: a module, of the library or not; a configuration with a method ``build``; the name of a preset; or a
@@ -154,7 +153,7 @@ def _dtypes(
     stored = products or own if param_dtype is None else _dtype("param_dtype", param_dtype)
     products = products or stored
     if products != stored and products not in IN_AUTOCAST:
-        expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in (*IN_AUTOCAST, stored))
+        expected = " or ".join(map(dtype_name, (*IN_AUTOCAST, stored)))
         raise ValueError(f"dtype: expected {expected} with parameters in the latter, got {products}")
     return products, stored
 
@@ -179,14 +178,8 @@ def _parts(seen: Trace) -> Iterator[Part]:
         if nbytes:
             kept[part] = kept.get(part, 0) + nbytes
     for name in dict.fromkeys((*meter.parts, *seen.parameters, *meter.forward, *meter.backward, *kept)):
-        part = Part(
-            name,
-            *seen.parameters.get(name, (0, 0)),
-            meter.forward.get(name, 0),
-            meter.backward.get(name, 0),
-            meter.least.get(name, 0),
-            kept.get(name, 0),
-        )
+        figures = (of.get(name, 0) for of in (meter.forward, meter.backward, meter.least, kept))
+        part = Part(name, *seen.parameters.get(name, (0, 0)), *figures)
         if part.parameters or part.forward_flops or part.backward_flops or part.activation_bytes:
             yield part
 

@@ -74,9 +74,7 @@ def linear_form(
         backward 2 B H (pairs (3 D + 3 R p) + symbol_pairs 2 d_h)
 
     In the backward pass: scores again, dq, dk; relations or keys again, for du; dw; dalpha (and dr); dalpha and ds.
-
-    Args:
-        symbol_pairs: pairs of receiver and symbol: ``n_pairs``, or N K with a library of relative symbols.
+    Pairs of receiver and symbol are ``n_pairs``, or N K with a library of relative symbols.
     """
     scores, symbols = heads * key_width, symbol_pairs * heads * head_width
     if tiles:
@@ -105,23 +103,6 @@ def fused_form(
     return Flops(forward, backward)
 
 
-class RelationProducts(NamedTuple):
-    """Multiply-adds for a pair of receiver and sender in the two exact forms of attended relations.
-
-    Attributes:
-        linear: relation keys under the weights of each head, ``H R p``.
-        dense: relations built once for all heads, ``R p + H R``.
-    """
-
-    linear: int
-    dense: int
-
-
-def relation_products(heads: int, relations: int, p: int) -> RelationProducts:
-    """Both exact forms; the least arithmetic is that of the cheaper one."""
-    return RelationProducts(heads * relations * p, relations * p + heads * relations)
-
-
 def least_relational(
     batch: int, heads: int, n_pairs: int, symbol_pairs: int, key_width: int, head_width: int, relations: int, p: int
 ) -> int:
@@ -130,4 +111,4 @@ def least_relational(
     Math: 2 B (H (pairs D + symbol_pairs d_h) + pairs min(H R p, R p + H R))
     """
     shared = heads * (n_pairs * key_width + symbol_pairs * head_width)
-    return 2 * batch * (shared + n_pairs * min(relation_products(heads, relations, p)))
+    return 2 * batch * (shared + n_pairs * min(heads * relations * p, relations * p + heads * relations))

@@ -67,27 +67,17 @@ class Sizes:
     device: str
 
     def length_within(self, context: int) -> int:
-        """The length, by default that of the context."""
         return context if self.length is None else self.length
 
     def numbers(self, *shape: int) -> Tensor:
-        """A tensor of floating-point numbers."""
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def tokens(self, length: int) -> Tensor:
-        """A tensor of tokens, ``(B, L)``."""
         return torch.empty(self.batch, length, dtype=torch.int64, device=self.device)
 
 
 def example(model: nn.Module, sizes: Sizes, inputs: Any = None) -> Example:
-    """The arguments with which a model is called; made under a ``FakeTensorMode`` they take no memory.
-
-    Args:
-        inputs: arguments that were given: a tensor, a tuple or a dict. Their values do not matter.
-
-    Raises:
-        ValueError: if no inputs are given to a model that is none of these, or a length to one that has its own.
-    """
+    """The call of a model, with the inputs that were given, if any; under a ``FakeTensorMode`` it takes no memory."""
     if inputs is not None:
         return _given(inputs, sizes)
     make = next((make for kinds, make in _MAKERS if isinstance(model, kinds)), None)
@@ -154,10 +144,6 @@ def _encoder(model: Any, sizes: Sizes) -> Example:
     return Example((sizes.tokens(length),), batch=sizes.batch, length=length)
 
 
-def _encoder_with_head(model: Any, sizes: Sizes) -> Example:
-    return replace(_encoder(model, sizes), loss=wide_cross_entropy)
-
-
 def _seq2seq(model: Any, sizes: Sizes) -> Example:
     length = sizes.length_within(model.out_block_size)
     source = min(length, model.in_block_size) if sizes.context_length is None else sizes.context_length
@@ -178,29 +164,24 @@ _MAKERS: tuple[tuple[tuple[type[nn.Module], ...], Callable[[Any, Sizes], Example
     ((VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet), _objects),
     ((LanguageModel,), _language),
     ((TransformerEncoder, DualAttnTransformerEncoder), _encoder),
-    ((EncoderForMaskedLM, EncoderForSequenceClassification), _encoder_with_head),
+    (
+        (EncoderForMaskedLM, EncoderForSequenceClassification),
+        lambda model, sizes: replace(_encoder(model, sizes), loss=wide_cross_entropy),
+    ),
     ((Seq2SeqTransformer, Seq2SeqDualAttnTransformer), _seq2seq),
 )
 
 
-def mean_cross_entropy(output: Any) -> Tensor:
-    """PyTorch's cross-entropy of class scores ``(B, C)``."""
-    scores = logits_of(output)
-    return F.cross_entropy(scores, _classes(scores))
+def _of_scores(cross_entropy: Callable[[Tensor, Tensor], Tensor]) -> Loss:
+    """A loss of the scores in what a model returns: a tensor, what is called ``logits``, or the first of a tuple."""
+
+    def loss(output: Any) -> Tensor:
+        scores = output if isinstance(output, Tensor) else output.logits if hasattr(output, "logits") else output[0]
+        return cross_entropy(scores, torch.empty(scores.shape[:-1], dtype=torch.int64, device=scores.device))
+
+    return loss
 
 
-def wide_cross_entropy(output: Any) -> Tensor:
-    """The library's cross-entropy of ``(..., C)``, in float32 or wider."""
-    scores = logits_of(output)
-    return cross_entropy(scores, _classes(scores))
-
-
-def _classes(scores: Tensor) -> Tensor:
-    return torch.empty(scores.shape[:-1], dtype=torch.int64, device=scores.device)
-
-
-def logits_of(output: Any) -> Tensor:
-    """The scores in what a model returns: a tensor, what is called ``logits``, or the first of a tuple."""
-    if isinstance(output, Tensor):
-        return output
-    return output.logits if hasattr(output, "logits") else output[0]
+mean_cross_entropy = _of_scores(F.cross_entropy)
+wide_cross_entropy = _of_scores(cross_entropy)
+"""The library's own, in float32 or wider."""

@@ -1,9 +1,6 @@
 """Fewest operations of attention: masked pairs left out, and the cheaper of the exact forms of relational attention.
 
 Every other product is needed as it is. Benchmarks take their floors from here, too.
-
-Symbols: B batch, N receivers, M senders, H heads, D width of an attention query or key, d_h width of a head, R
-relations (the paper's d_r), p width of one relation's query or key, K rows of a library of relative symbols.
 """
 
 from __future__ import annotations
@@ -25,12 +22,7 @@ KINDS = (Attention, RelationalAttention, RelationalCrossAttention, DisentangledR
 
 
 def own_work(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], counted: int) -> int:
-    """Correction of the least operations of a call: those between the projections of attention, less those counted.
-
-    Args:
-        args, kwargs: of the call.
-        counted: what was counted for them, one operation after the other.
-    """
+    """Correction of the least operations of a call: those between the projections of attention, less those counted."""
     if not isinstance(module, KINDS):
         return 0
     if isinstance(module, PrediNet):  # whose narrower keys are padded to the width of the values
@@ -49,7 +41,9 @@ def own_work(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], c
     if isinstance(module, Attention):
         width = module.key_dim + module.head_dim
         return 2 * outer * allowed * width + _relative_positions(module, outer, n, m) - counted
-    with_symbols = _pairs_with_symbols(call["symbols"], n, allowed)
+    with_symbols = allowed
+    if isinstance(symbols := call["symbols"], RelativeSymbols):  # weights of the same symbol may be summed first
+        with_symbols = min(n * symbols.library.shape[0], allowed)
     if isinstance(module, RelationalAttention):
         sizes = (module.key_dim, module.head_dim, module.n_relations, module.rel_proj_dim)
         least = least_relational(batch, module.n_heads, allowed, with_symbols, *sizes)
@@ -69,11 +63,6 @@ def of_operation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], flops
         return flops
     n, m = given["query"].shape[-2], given["key"].shape[-2]
     return flops * pairs(n, m, causal=n == m) // (n * m)
-
-
-def _pairs_with_symbols(symbols: Tensor | RelativeSymbols, n: int, allowed: int) -> int:
-    """Pairs of receiver and symbol; of a library that all pairs share, N K if that is fewer."""
-    return min(n * symbols.library.shape[0], allowed) if isinstance(symbols, RelativeSymbols) else allowed
 
 
 def _relative_positions(module: Attention | RelationalAttention, outer: int, n: int, m: int) -> int:

@@ -1,15 +1,11 @@
-"""A dispatch mode that measures what a module does: arithmetic by part, tensors kept, bytes alive.
-
-Under ``FakeTensorMode`` nothing is computed and no memory is taken, yet every operation passes here with the shapes,
-dtypes and lifetimes that it would have.
-"""
+"""A dispatch mode that measures what a module does: arithmetic by part, tensors kept, bytes alive."""
 
 from __future__ import annotations
 
 import weakref
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
+from torch._library.custom_ops import OPDEFS
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -35,12 +32,7 @@ OPAQUE = ("linear_relational_attention", "linear_relational_attention_backward")
 
 @dataclass
 class Frame:
-    """A module that is running.
-
-    Attributes:
-        part: heading of its figures.
-        least: of its own arithmetic, without that of its submodules.
-    """
+    """A module that is running, and the least of its own arithmetic, without that of its submodules."""
 
     part: str
     least: int = 0
@@ -51,7 +43,6 @@ class Storage:
     """Memory of a tensor.
 
     Attributes:
-        nbytes: its size.
         alive: watches it; None for memory that was there before.
         part: heading of the first module that keeps it for the backward pass, or None.
         is_cast: it is the copy of a parameter in another dtype.
@@ -84,6 +75,9 @@ class Kept:
 
 class Meter(TorchDispatchMode):
     """Measures the operations that run under it.
+
+    Under ``FakeTensorMode`` nothing is computed and no memory is taken, yet every operation passes here with the
+    shapes, dtypes and lifetimes that it would have.
 
     Attributes:
         parts: in the order in which they are met.
@@ -119,9 +113,8 @@ class Meter(TorchDispatchMode):
     def attach(self, model: nn.Module, *, own_products: str | None = None, checkpointing: bool = False) -> None:
         """Hook every module of a model, whose parameters and buffers do not count as alive.
 
-        Args:
-            own_products: heading of the model's own work from its first matrix product on, as of a loss at its end.
-            checkpointing: modules that pass tensors between others keep them as checkpoints.
+        ``own_products`` is the heading of the model's own work from its first matrix product on, as of a loss at its
+        end. With ``checkpointing``, modules that pass tensors between others keep them as checkpoints.
         """
         self.part_of, self.own_products = headings(model), own_products
         if checkpointing:
@@ -219,10 +212,11 @@ class Meter(TorchDispatchMode):
         first = next(arg for arg in args if isinstance(arg, Tensor) and arg.dim() == 4)
         batch, _, n, _ = first.shape
         examples = max(1, MOST_PAIRS // (n * n))
+        narrowed = [arg[:examples] if isinstance(arg, Tensor) and arg.shape[:1] == (batch,) else arg for arg in args]
         peak, live = self.peak, self.live
         self.is_inside, self.peak = True, live
         with self:
-            results = _implementation(func)(*(_narrowed(arg, batch, examples) for arg in args))
+            results = OPDEFS[f"{func.namespace}::{func._opname}"]._init_fn(*narrowed)
         self.is_inside, peak, self.peak = False, self.peak, peak
         return max(0, peak - live - sum(_new_bytes(results)))
 
@@ -253,11 +247,7 @@ class Meter(TorchDispatchMode):
         return tensor
 
     def kept(self, leave_out: Iterable[Tensor] = ()) -> Kept:
-        """Bytes that are kept for the backward pass now.
-
-        Args:
-            leave_out: tensors that are held for no such reason, as the loss is.
-        """
+        """Bytes that are kept for the backward pass now; others hold tensors to be left out, as the loss is."""
         found, left_out = Kept(), {_key(tensor) for tensor in leave_out}
         for key, storage in self.storages.items():
             if storage.is_workspace or (storage.part is None and key in left_out):
@@ -287,21 +277,9 @@ def _key(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _implementation(func: Any) -> Callable[..., Any]:
-    """The function behind a custom operation."""
-    from torch._library.custom_ops import OPDEFS
-
-    return OPDEFS[f"{func.namespace}::{func._opname}"]._init_fn
-
-
 def _signature(value: Any) -> Any:
     """An argument, or of a tensor its shape, strides and dtype."""
     return (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else value
-
-
-def _narrowed(value: Any, batch: int, examples: int) -> Any:
-    """The first examples of a tensor of a batch; anything else as it is."""
-    return value[:examples] if isinstance(value, Tensor) and value.shape[:1] == (batch,) else value
 
 
 def _new_bytes(results: Any) -> list[int]:

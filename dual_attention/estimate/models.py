@@ -29,16 +29,9 @@ CLASSES: dict[str, type[nn.Module]] = {
 }
 """Model classes that a mapping may name."""
 
-Builder = Callable[[], nn.Module]
-
 
 def resolve_model(model: Any) -> tuple[str, nn.Module]:
-    """A name and a module, on the meta device unless it was given as a module.
-
-    Raises:
-        ValueError: for a name that is unknown, or arguments that the class does not take.
-        TypeError: for anything else.
-    """
+    """A name and a module, on the meta device unless it was given as a module."""
     if isinstance(model, nn.Module):
         return type(getattr(model, "_orig_mod", model)).__name__, model
     if isinstance(model, str):
@@ -53,7 +46,7 @@ def resolve_model(model: Any) -> tuple[str, nn.Module]:
     raise TypeError(f"model: expected a module, a name, a configuration or a mapping, got {type(model).__name__}")
 
 
-def language_presets() -> dict[str, Builder]:
+def language_presets() -> dict[str, Callable[[], nn.Module]]:
     """The language models of the paper by name."""
     return {name: lambda config=config: config.build(device="meta") for name, config in LANGUAGE_PRESETS.items()}
 
@@ -62,9 +55,6 @@ def from_mapping(values: Mapping[str, Any]) -> tuple[str, nn.Module]:
     """Model of a mapping of ``model``, a class or a kind of language model, and its arguments.
 
     Without ``model`` these are the arguments of a language model, as they are saved with its weights.
-
-    Raises:
-        ValueError: if the class is unknown, or does not take these arguments.
     """
     arguments = {str(name): value for name, value in values.items()}
     kind = arguments.pop("model", None)

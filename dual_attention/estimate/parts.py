@@ -72,17 +72,8 @@ LOSS = "loss"
 RECOMPUTED = "recomputed block"
 
 
-def is_whole(module: nn.Module) -> bool:
-    """Whether submodules share the heading of this module."""
-    return any(isinstance(module, kinds) for kinds in WHOLE.values())
-
-
 def heading(module: nn.Module, name: str) -> str:
-    """Heading of a module that lies in no other part.
-
-    Args:
-        name: of the module in its model.
-    """
+    """Heading of a module of this name in its model that lies in no other part."""
     for headings in (WHOLE, OWN):
         for part, kinds in headings.items():
             if isinstance(module, kinds):
@@ -110,7 +101,8 @@ def headings(model: nn.Module) -> dict[int, str]:
         if id(module) in found:
             return
         found[id(module)] = heading(module, name) if part is None else part
-        inherited = found[id(module)] if part is not None or is_whole(module) else None
+        is_whole = any(isinstance(module, kinds) for kinds in WHOLE.values())
+        inherited = found[id(module)] if part is not None or is_whole else None
         for key, child in module.named_children():
             visit(child, f"{name}.{key}" if name else key, inherited)
 

@@ -40,8 +40,6 @@ class Part:
 class Estimate:
     """Parameters, arithmetic and memory of a model for one batch; times follow from :meth:`time`.
 
-    Arithmetic is of matrix products, a multiply-add as two operations. Memory is of tensors.
-
     Attributes:
         model: its name.
         batch, length: sequences, and tokens of each; of an encoder-decoder model, tokens of the target.
@@ -231,35 +229,18 @@ def report(estimate: Estimate) -> str:
     passes = "training" if e.training else "inference"
     if e.checkpointing and e.training:
         passes += " with checkpointed blocks"
-    lines = [
-        f"{e.model}: {e.batch:,} x {e.length:,} tokens{context}, {passes}, {precision}, {e.device}",
-        "",
-        *parts_table(e),
-        "",
-        *rows(figures(e)),
-        "",
-        *EXCLUDED,
-        *e.notes,
-    ]
-    return "\n".join(lines)
+    title = f"{e.model}: {e.batch:,} x {e.length:,} tokens{context}, {passes}, {precision}, {e.device}"
+    return "\n".join([title, "", *parts_table(e), "", *rows(figures(e)), "", *EXCLUDED, *e.notes])
 
 
 def parts_table(e: Estimate) -> list[str]:
     """One line for each part, and their sum."""
-    header = ["part", "parameters", "forward/token"]
-    if e.training:
-        header += ["backward/token", "activations"]
-    table = [header]
-    for part in e.parts:
-        line = [part.name, count(part.parameters), flops(part.forward_flops / e.tokens)]
-        if e.training:
-            line += [flops(part.backward_flops / e.tokens), nbytes(part.activation_bytes)]
-        table.append(line)
-    total = ["total", count(e.parameters), flops(e.forward_flops_per_token)]
-    if e.training:
-        total += [flops(e.backward_flops_per_token), nbytes(e.activation_bytes)]
-    table.append(total)
-    return aligned(table)
+    table = [["part", "parameters", "forward/token", "backward/token", "activations"]]
+    total = Part("total", e.parameters, 0, e.forward_flops, e.backward_flops, 0, e.activation_bytes)
+    for part in (*e.parts, total):
+        passes = [flops(number / e.tokens) for number in (part.forward_flops, part.backward_flops)]
+        table.append([part.name, count(part.parameters), *passes, nbytes(part.activation_bytes)])
+    return aligned([line if e.training else line[:3] for line in table])
 
 
 def figures(e: Estimate) -> list[tuple[str, str]]:

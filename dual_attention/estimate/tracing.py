@@ -34,13 +34,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Trace:
-    """One run.
-
-    Attributes:
-        meter: what was counted.
-        kept: bytes alive between forward and backward pass.
-        parameters: numbers of parameters and of those that learn, by part.
-    """
+    """One run; ``parameters`` are numbers of them and of those that learn, by part."""
 
     meter: Meter
     kept: Kept
@@ -52,9 +46,6 @@ def on_fake_tensors(function: Callable[[], Result]) -> Result:
 
     It has a thread of its own, whose settings (gradients, autocast) are the defaults, and whose workspaces, which
     operations keep between calls, end with it.
-
-    Raises:
-        ValueError: if what it runs depends on the values of tensors, or has an operation without a rule for shapes.
     """
 
     def call() -> Result:
@@ -73,9 +64,7 @@ def on_fake_tensors(function: Callable[[], Result]) -> Result:
 def fake_copy(model: nn.Module, dtype: torch.dtype, device: str, *, training: bool, checkpointing: bool) -> nn.Module:
     """A copy with fake parameters and buffers; what is shared stays shared, and no hooks of the owner are left.
 
-    Args:
-        dtype: of the parameters; buffers keep theirs.
-        checkpointing: models that can checkpoint their steps do so; otherwise every block of the library.
+    With ``checkpointing``, models that can checkpoint their steps do so; otherwise every block of the library.
     """
     model = getattr(model, "_orig_mod", model)  # compiled
     memo: dict[int, Any] = {}
@@ -100,14 +89,7 @@ def fake_copy(model: nn.Module, dtype: torch.dtype, device: str, *, training: bo
 def trace(
     model: nn.Module, call: Example, dtype: torch.dtype, impl: Implementation, *, training: bool, checkpointing: bool
 ) -> Trace:
-    """Run a fake model, forward and if ``training`` backward.
-
-    Args:
-        model: from :func:`fake_copy`, in the dtype of its parameters.
-        dtype: of matrix products; another one than that of the parameters means autocast.
-        impl: of relational attention.
-        checkpointing: as it was made.
-    """
+    """Run a model from :func:`fake_copy`, forward and if ``training`` backward, in ``dtype`` under autocast."""
     meter = Meter()
     meter.attach(model, own_products="output" if call.fuses_loss else None, checkpointing=checkpointing)
     meter.ignore(_tensors_in((call.args, call.kwargs)))
@@ -132,8 +114,7 @@ def trace(
             kept = meter.kept(leave_out=roots)
         meter.is_backward = True
         if roots:
-            grads = [torch.ones_like(tensor) for tensor in roots]
-            torch.autograd.backward(roots, grads)
+            torch.autograd.backward(roots, [torch.ones_like(tensor) for tensor in roots])
     return Trace(meter, kept, parameter_counts(model, meter.part_of))
 
 
@@ -153,10 +134,5 @@ def _implementation(impl: Implementation) -> Iterator[None]:
 
 def _tensors_in(value: Any) -> list[Tensor]:
     """All tensors among arguments or results."""
-    found = []
-    for leaf in tree_leaves(value):
-        if isinstance(leaf, RelativeSymbols):
-            leaf = leaf.library
-        if isinstance(leaf, Tensor):
-            found.append(leaf)
-    return found
+    leaves = (leaf.library if isinstance(leaf, RelativeSymbols) else leaf for leaf in tree_leaves(value))
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]

@@ -13,12 +13,7 @@ from torch import Tensor
 
 
 def check_number(name: str, value: Any, expected: str, *, low: float, high: float = math.inf, open_low: bool) -> float:
-    """The value as a float from ``low`` (above it with ``open_low``) to ``high``; infinity and NaN are refused.
-
-    Raises:
-        TypeError: if it is not a real number.
-        ValueError: if it lies outside; ``expected`` says in words where it should lie.
-    """
+    """The value as a float from ``low`` (above it with ``open_low``) to ``high``; infinity and NaN are refused."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}")
     number = float(value)
@@ -29,12 +24,7 @@ def check_number(name: str, value: Any, expected: str, *, low: float, high: floa
 
 
 def check_integer(name: str, value: Any, *, low: int) -> int:
-    """The value as an int.
-
-    Raises:
-        TypeError: if it is not an integer.
-        ValueError: if it is below ``low``.
-    """
+    """The value as an int of at least ``low``."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     integer = operator.index(value)
@@ -44,12 +34,7 @@ def check_integer(name: str, value: Any, *, low: int) -> int:
 
 
 def check_prompts(tokens: Tensor, vocab_size: int | None, name: str = "idx") -> Tensor:
-    """Token ids ``(B, L)`` of prompts as int64.
-
-    Raises:
-        TypeError: if it is not a tensor of integers.
-        ValueError: if it has another shape or L = 0, or an id is negative or not below ``vocab_size``.
-    """
+    """Token ids ``(B, L)`` of prompts as int64."""
     if not isinstance(tokens, Tensor):
         raise TypeError(
             f"{name}: expected a tensor of token ids (left_pad makes one of lists), got {type(tokens).__name__}"
@@ -68,12 +53,7 @@ def check_prompts(tokens: Tensor, vocab_size: int | None, name: str = "idx") -> 
 
 
 def check_left_padding(padding_mask: Tensor, tokens: Tensor) -> Tensor:
-    """The mask ``(B, L)``, False then True in each row, on the device of the tokens.
-
-    Raises:
-        TypeError: if it is not a boolean tensor.
-        ValueError: if the shape is not that of ``tokens``, a row has no real token, or padding is not on the left.
-    """
+    """The mask ``(B, L)``, False then True in each row, on the device of the tokens."""
     if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
         got = padding_mask.dtype if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
         raise TypeError(f"padding_mask: expected a boolean tensor (True = a real token), got {got}")
@@ -90,12 +70,7 @@ def check_left_padding(padding_mask: Tensor, tokens: Tensor) -> Tensor:
 def check_ending(
     stop_tokens: int | Sequence[int] | Tensor | None, pad_token: int | None, vocab_size: int
 ) -> tuple[tuple[int, ...], int]:
-    """Stop tokens as a tuple, and the token that a finished row emits, by default the first stop token.
-
-    Raises:
-        TypeError: if they are not integers.
-        ValueError: if one is negative or not below ``vocab_size``.
-    """
+    """Stop tokens as a tuple, and the token that a finished row emits, by default the first stop token."""
     if isinstance(stop_tokens, Tensor):
         stop_tokens = stop_tokens.flatten().tolist()
     if stop_tokens is None:

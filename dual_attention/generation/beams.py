@@ -51,11 +51,6 @@ class BeamSearch:
         early_stopping: a row is done as soon as K hypotheses have finished, though live ones might surpass them.
         stop_tokens: end a hypothesis.
         pad_token: fills the places after a stop token.
-
-    Raises:
-        TypeError: if a number is of another type.
-        ValueError: if a number of beams is not positive, more are to be returned than kept, or the length penalty is
-            not finite.
     """
 
     num_beams: int
@@ -82,15 +77,8 @@ class BeamSearch:
 
 
 def search_beams(decoder: Decoder, prompt: Tensor, max_new_tokens: int, search: BeamSearch) -> BeamSearchOutput:
-    """Search for the best continuations of each prompt.
-
-    Args:
-        decoder: see :class:`~dual_attention.generation.decoding.Decoder`; each row becomes K rows, one after another.
-        prompt: integers ``(B, L)``, L >= 1.
-        max_new_tokens: longest hypothesis.
-
-    Raises:
-        ValueError: if the model returns logits that are NaN.
+    """Search for the best continuations of each prompt, integers ``(B, L)``, L >= 1; each row becomes K rows, one after
+    another. A ``ValueError`` reports logits that are NaN.
     """
     batch, beams = len(prompt), search.num_beams
     if not batch or not max_new_tokens:
@@ -132,11 +120,7 @@ class _Hypotheses:
         return self.length == self.longest or bool(self.ended.all())
 
     def advance(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Continue all live hypotheses by one token; logits are ``(B K, V)``.
-
-        Returns:
-            The beam that each live hypothesis continues, and its new token; both integers ``(B, K)``.
-        """
+        """Continue live hypotheses by one token; returns the beam that each continues, and its token, ``(B, K)``."""
         check_logits(logits)
         vocabulary = logits.shape[-1]
         steps = logits.to(self.sums.dtype).log_softmax(dim=-1).view(*self.sums.shape, vocabulary)

@@ -59,15 +59,10 @@ class LanguageModelDecoder:
     """A language model in the middle of generating, a :class:`~dual_attention.generation.decoding.Decoder`.
 
     Args:
-        model: see :class:`CausalLM`.
         padding_mask: boolean ``(B, L)``, left padding of the prompt, which is the first call of :meth:`step`.
         use_cache: keep what the layers computed of earlier tokens.
         stride: tokens dropped at a time, past the context; 1 to ``model.block_size``.
         max_length: most tokens to come, including the prompt; the cache reserves memory for them.
-
-    Raises:
-        TypeError: if the model lacks what is needed, or ``stride`` is not an integer.
-        ValueError: if ``stride`` is out of range.
     """
 
     def __init__(
@@ -126,7 +121,7 @@ class LanguageModelDecoder:
 
     @property
     def _seen(self) -> int:
-        """Tokens in the longest row's window; the other rows are padded to as many."""
+        """Tokens in the longest row's window, to which others are padded."""
         return int((self._lengths - self._dropped).max())
 
     def _call(self, x: Tensor, cache: Cache | None) -> Tensor:

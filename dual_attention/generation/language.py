@@ -49,19 +49,13 @@ class Continuation:
         sampling = Sampling(
             self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.logits_processors
         )
-        idx, padding_mask = _check_prompts(self.model, self.idx, self.padding_mask)
-        max_new_tokens = check_integer("max_new_tokens", self.max_new_tokens, low=0)
-        stops, pad = check_ending(self.stop_tokens, self.pad_token, self.model.vocab_size)
-        return decode(
-            _decoder(self.model, idx, max_new_tokens, padding_mask, self.use_cache, self.window_stride),
-            idx,
-            max_new_tokens,
-            sampling,
-            padding_mask=padding_mask,
-            generator=random_generator(self.generator, self.seed, idx.device),
-            stop_tokens=stops,
-            pad_token=pad,
+        decoder, idx, mask = _begun(
+            self.model, self.idx, self.max_new_tokens, self.padding_mask, self.use_cache, self.window_stride
         )
+        stops, pad = check_ending(self.stop_tokens, self.pad_token, self.model.vocab_size)
+        draws = random_generator(self.generator, self.seed, idx.device)
+        options: dict[str, Any] = {"padding_mask": mask, "generator": draws, "stop_tokens": stops, "pad_token": pad}
+        return decode(decoder, idx, self.max_new_tokens, sampling, **options)
 
 
 P = ParamSpec("P")
@@ -167,14 +161,11 @@ def beam_search(
         ``tokens``, prompts and hypotheses, int64 ``(B, R, L + T)``, best first, and their ``scores`` ``(B, R)``.
 
     Raises:
-        TypeError: if an argument is of another type than these.
-        ValueError: if one is out of its range or of another shape, or the model gives logits that are NaN.
+        TypeError, ValueError: as :func:`generate`.
     """
-    idx, padding_mask = _check_prompts(model, idx, padding_mask)
-    max_new_tokens = check_integer("max_new_tokens", max_new_tokens, low=0)
+    decoder, idx, _ = _begun(model, idx, max_new_tokens, padding_mask, use_cache, window_stride)
     stops, pad = check_ending(stop_tokens, pad_token, model.vocab_size)
     search = BeamSearch(num_beams, num_return, length_penalty, early_stopping, stops, pad)
-    decoder = _decoder(model, idx, max_new_tokens, padding_mask, use_cache, window_stride)
     with evaluating(model):
         tokens, scores = search_beams(decoder, idx, max_new_tokens, search)
     prompts = idx[:, None].expand(-1, num_return, -1)
@@ -192,12 +183,7 @@ class Generates:
 def random_generator(
     generator: torch.Generator | None, seed: int | None, device: torch.device
 ) -> torch.Generator | None:
-    """The generator, or a new one with that seed on the device; None for the global one.
-
-    Raises:
-        TypeError: if they are of another type.
-        ValueError: if both are given, or the seed is negative.
-    """
+    """The generator, or a new one with that seed on the device; None for the global one. Both are not given at once."""
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}")
     if seed is None:
@@ -207,24 +193,15 @@ def random_generator(
     return torch.Generator(device).manual_seed(check_integer("seed", seed, low=0))
 
 
-def _check_prompts(model: CausalLM, idx: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _begun(
+    model: CausalLM, idx: Tensor, max_new_tokens: int, mask: Tensor | None, use_cache: bool, stride: int
+) -> tuple[LanguageModelDecoder, Tensor, Tensor | None]:
+    """A decoder, and the prompts and their mask, checked."""
     for name in ("block_size", "vocab_size"):
         if not isinstance(getattr(model, name, None), int):
             raise TypeError(f"model: expected a language model with an integer {name}, got {type(model).__name__}")
     idx = check_prompts(idx, model.vocab_size)
-    return idx, None if padding_mask is None else check_left_padding(padding_mask, idx)
-
-
-def _decoder(
-    model: CausalLM,
-    idx: Tensor,
-    max_new_tokens: int,
-    padding_mask: Tensor | None,
-    use_cache: bool,
-    window_stride: int,
-) -> LanguageModelDecoder:
-    # The last token is never read.
-    longest = idx.shape[1] + max(max_new_tokens - 1, 0)
-    return LanguageModelDecoder(
-        model, padding_mask=padding_mask, use_cache=use_cache, stride=window_stride, max_length=longest
-    )
+    mask = None if mask is None else check_left_padding(mask, idx)
+    longest = idx.shape[1] + max(check_integer("max_new_tokens", max_new_tokens, low=0) - 1, 0)  # the last is not read
+    decoder = LanguageModelDecoder(model, padding_mask=mask, use_cache=use_cache, stride=stride, max_length=longest)
+    return decoder, idx, mask

@@ -26,8 +26,7 @@ def left_pad(
         Integers ``(B, longest)``, and their padding mask, boolean ``(B, longest)``; True = a real token.
 
     Raises:
-        TypeError: if a prompt is not of integers.
-        ValueError: if there is no prompt, or one is empty or not a vector.
+        TypeError, ValueError: if a prompt is not of integers, is empty or not a vector, or there is none.
     """
     if isinstance(prompts, str | bytes) or not isinstance(prompts, Sequence | Tensor):
         raise TypeError(f"prompts: expected a list of lists or vectors of token ids, got {type(prompts).__name__}")

@@ -45,10 +45,8 @@ LogitsProcessor = Callable[[Tensor, Tensor], Tensor]
 def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
     """Divide logits by a temperature above 0: below 1 sharpens their distribution, above 1 flattens it.
 
-    The largest logit is subtracted first, which changes no probability, so that no temperature is too small.
-
-    Raises:
-        ValueError: if it is not above 0 and finite.
+    The largest logit is subtracted first, which changes no probability, so that no temperature is too small. One that
+    is not above 0 and finite is a ``ValueError``.
     """
     temperature = check_number("temperature", temperature, "a number above 0", low=0, open_low=True)
     if temperature == 1:
@@ -59,10 +57,7 @@ def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Keep the tokens whose logit is no smaller than the ``k``-th largest (Fan et al. 2018, arXiv 1805.04833).
 
-    Tokens that tie with the ``k``-th are all kept. With ``k`` above V, all tokens are.
-
-    Raises:
-        ValueError: if ``k`` is below 1.
+    Tokens that tie with the ``k``-th are all kept. With ``k`` above V, all tokens are; below 1 it is a ``ValueError``.
     """
     k = min(check_integer("top_k", k, low=1), logits.shape[-1])
     least = logits.topk(k, dim=-1).values[..., -1:]
@@ -74,8 +69,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
 
     Math: v is kept if the tokens more likely than v have a mass below p; of equally likely ones the first come first.
 
-    Raises:
-        ValueError: if ``p`` is not in (0, 1]; with 1 all tokens are kept.
+    With 1 all tokens are kept; outside (0, 1] it is a ``ValueError``.
     """
     p = check_number("top_p", p, "a number in (0, 1]", low=0, high=1, open_low=True)
     if p == 1:  # rounding could let the mass reach 1 early
@@ -90,8 +84,7 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
 
     Math: v is kept if p(v) >= p max_u p(u)
 
-    Raises:
-        ValueError: if ``p`` is not in [0, 1]; with 0 all tokens are kept.
+    With 0 all tokens are kept; outside [0, 1] it is a ``ValueError``.
     """
     p = check_number("min_p", p, "a number in [0, 1]", low=0, high=1, open_low=False)
     if p == 0:
@@ -109,24 +102,15 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
     Args:
         seen: boolean, broadcastable to the logits.
-        penalty: above 0.
-
-    Raises:
-        ValueError: if the penalty is not above 0 and finite.
+        penalty: above 0 and finite, otherwise a ``ValueError``.
     """
     penalty = check_number("repetition_penalty", penalty, "a number above 0", low=0, open_low=True)
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = None) -> Tensor:
-    """Mask of the vocabulary's tokens that occur in each row.
-
-    Args:
-        tokens: integers ``(B, L)``.
-        padding_mask: boolean ``(B, L)``; True = a real token, and only those count.
-
-    Returns:
-        Boolean ``(B, V)``.
+    """Mask ``(B, V)`` of the vocabulary's tokens that occur in each row of ``(B, L)``; where the mask ``(B, L)`` is
+    given, only real tokens count.
     """
     real = torch.ones_like(tokens) if padding_mask is None else padding_mask.long()
     counts = torch.zeros(len(tokens), vocab_size, dtype=torch.long, device=tokens.device)
@@ -135,18 +119,13 @@ def tokens_seen(tokens: Tensor, vocab_size: int, padding_mask: Tensor | None = N
 
 @dataclass(frozen=True)
 class Sampling:
-    """Options for choosing the next token from its logits.
+    """Options for choosing the next token from its logits, checked.
 
     Attributes:
         temperature: divides the logits; 0 takes the largest logit, without chance.
-        top_k: see :func:`keep_top_k`; None for all.
-        top_p: see :func:`keep_top_p`; None for all.
-        min_p: see :func:`keep_min_p`; None for all.
+        top_k, top_p, min_p: see :func:`keep_top_k`, :func:`keep_top_p` and :func:`keep_min_p`; None for all.
         repetition_penalty: see :func:`penalise_repetition`; 1 for none.
         processors: the caller's own functions of tokens and logits.
-
-    Raises:
-        TypeError, ValueError: if one of them is of another type, or out of range.
     """
 
     temperature: float = 1.0

@@ -27,7 +27,6 @@ class TargetDecoder:
 
     Args:
         memory: ``(B, S, d)``, the output of the encoder.
-        use_cache: keep what the decoder's layers computed of earlier positions.
         max_length: most target positions to come, including the prefix.
     """
 
@@ -118,27 +117,18 @@ class GeneratesTargets:
                     "temperature, top_k, top_p, min_p, repetition_penalty, logits_processors: beam search samples "
                     f"nothing; leave them out, or give num_beams=1, got {num_beams}"
                 )
-            best, _ = self.beam_search(
-                source,
-                max_new_tokens,
-                num_beams,
-                start_token=start_token,
-                stop_token=stop_token,
-                length_penalty=length_penalty,
-                pad_token=pad_token,
-                source_padding_mask=source_padding_mask,
-                use_cache=use_cache,
-            )
-            return best[:, 0]
+            search = BeamSearch(num_beams, 1, length_penalty, False, *check_ending(stop_token, pad_token, self.out_dim))
+            with evaluating(self):
+                begun = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
+                return search_beams(*begun, max_new_tokens, search).tokens[:, 0]
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
         stops, pad = check_ending(stop_token, pad_token, self.out_dim)
         with evaluating(self):
             decoder, prefix = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
             draws = random_generator(generator, seed, prefix.device)
-            tokens = decode(
-                decoder, prefix, max_new_tokens, sampling, generator=draws, stop_tokens=stops, pad_token=pad
+            columns = list(
+                decode(decoder, prefix, max_new_tokens, sampling, generator=draws, stop_tokens=stops, pad_token=pad)
             )
-            columns = list(tokens)
         return torch.stack(columns, dim=1) if columns else prefix.new_empty(len(prefix), 0)
 
     def beam_search(
@@ -218,12 +208,7 @@ class GeneratesTargets:
         return torch.cat(made, dim=1)
 
     def _token_decoder(
-        self: Any,
-        source: Tensor,
-        max_new_tokens: int,
-        start_token: int | Tensor,
-        source_padding_mask: Tensor | None,
-        use_cache: bool,
+        self: Any, source: Tensor, length: int, start_token: int | Tensor, mask: Tensor | None, use_cache: bool
     ) -> tuple[TargetDecoder, Tensor]:
         """A decoder of tokens, and the prefix ``(B, P)``, int64."""
         if self.output_spec["type"] != "token" or self.loss_type != "cross_entropy":
@@ -237,23 +222,16 @@ class GeneratesTargets:
                 f"generate: out_dim={self.out_dim} classes are more than the tokens that the decoder reads, "
                 f"vocab_size={vocab_size}"
             )
-        check_integer("max_new_tokens", max_new_tokens, low=0)
+        check_integer("max_new_tokens", length, low=0)
         if not isinstance(start_token, Tensor):
             start_token = torch.tensor([[check_integer("start_token", start_token, low=0)]])
         prefix = check_prompts(start_token, vocab_size, "start_token").to(source.device)
         if len(prefix) == 1:
             prefix = prefix.expand(len(source), -1)
-        decoder = self._target_decoder(source, prefix, max_new_tokens, "max_new_tokens", source_padding_mask, use_cache)
-        return decoder, prefix
+        return self._target_decoder(source, prefix, length, "max_new_tokens", mask, use_cache), prefix
 
     def _target_decoder(
-        self: Any,
-        source: Tensor,
-        prefix: Tensor,
-        length: int,
-        name: str,
-        source_padding_mask: Tensor | None,
-        use_cache: bool,
+        self: Any, source: Tensor, prefix: Tensor, length: int, name: str, mask: Tensor | None, use_cache: bool
     ) -> TargetDecoder:
         if not self.is_causal:
             raise ValueError("generate: needs a causal decoder; this model has decoder_kwargs with causal=False")
@@ -268,5 +246,5 @@ class GeneratesTargets:
                 f"{name}: expected at most {self.out_block_size + 1 - prefix.shape[1]} after a prefix of "
                 f"{prefix.shape[1]}, since the decoder reads out_block_size={self.out_block_size}; got {length}"
             )
-        memory = self.encode(source, source_padding_mask=source_padding_mask)
-        return TargetDecoder(self, memory, source_padding_mask, use_cache, max(1, longest))
+        memory = self.encode(source, source_padding_mask=mask)
+        return TargetDecoder(self, memory, mask, use_cache, max(1, longest))

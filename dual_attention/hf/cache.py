@@ -20,11 +20,7 @@ __all__ = ["DualAttnCache", "DualAttnCacheLayer", "cache_in"]
 
 
 class DualAttnCacheLayer(CacheLayerMixin):
-    """All that a language model keeps of earlier tokens, as a layer of a cache of transformers.
-
-    Args:
-        cache: caches of the layers of the model.
-    """
+    """All that a language model keeps of earlier tokens, as a layer of a cache of transformers."""
 
     is_croppable = True
 
@@ -46,11 +42,7 @@ class DualAttnCacheLayer(CacheLayerMixin):
         """Do nothing: memory is reserved as tokens come."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not for callers: the model appends what it keeps by itself.
-
-        Raises:
-            TypeError: always.
-        """
+        """Not for callers, always a ``TypeError``: the model appends what it keeps by itself."""
         raise TypeError("update: only its own model fills this cache")
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -74,11 +66,7 @@ class DualAttnCacheLayer(CacheLayerMixin):
         self.batch_select_indices(beam_idx)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last ``-tokens_to_remove`` tokens.
-
-        Raises:
-            ValueError: if the number is positive, or there are not as many.
-        """
+        """Forget the last ``-tokens_to_remove`` tokens."""
         if tokens_to_remove > 0:
             raise ValueError(
                 f"tokens_to_remove: expected a negative number, of tokens to forget, got {tokens_to_remove}"
@@ -99,9 +87,6 @@ class DualAttnCacheLayer(CacheLayerMixin):
 class DualAttnCache(Cache):
     """A :class:`transformers.Cache` around :meth:`LanguageModel.new_cache
     <dual_attention.language_models.LanguageModel.new_cache>`.
-
-    Args:
-        cache: caches of the layers.
     """
 
     def __init__(self, cache: CacheGroup) -> None:
@@ -117,31 +102,22 @@ class DualAttnCache(Cache):
 
 
 def cache_in(past: Cache, new: Callable[[], CacheGroup] | None = None) -> CacheGroup:
-    """Caches of a model's layers within a cache of transformers.
-
-    Args:
-        past: a :class:`DualAttnCache`; or a :class:`transformers.DynamicCache`, which has been given to a model of this
-            library before, or is empty and is prepared for one.
-        new: builds the caches for an empty one.
-
-    Raises:
-        TypeError: if it is anything else, or a cache that moves layers to another device.
+    """Caches of a model's layers within a :class:`DualAttnCache`; or in a :class:`transformers.DynamicCache`, which has
+    been given to a model of this library before, or is empty and is prepared for one by ``new``.
     """
     layers = getattr(past, "layers", [])
     if len(layers) == 1 and isinstance(layers[0], DualAttnCacheLayer):
         return layers[0].cache
     what = type(past).__name__
-    if not isinstance(past, DynamicCache) or new is None:
-        pass
-    elif past.offloading:
-        what += " that offloads layers"
-    elif any(layer.is_initialized for layer in layers):
-        what += " with tokens of another model"
-    else:
-        cache = new()
-        past.layers[:] = [DualAttnCacheLayer(cache)]
-        past.layer_class_to_replicate = None
-        return cache
+    if isinstance(past, DynamicCache) and new is not None:
+        if past.offloading:
+            what += " that offloads layers"
+        elif any(layer.is_initialized for layer in layers):
+            what += " with tokens of another model"
+        else:
+            layer = DualAttnCacheLayer(new())
+            past.layers[:], past.layer_class_to_replicate = [layer], None
+            return layer.cache
     raise TypeError(
         f"past_key_values: expected a DualAttnCache, as new_cache() returns, or an empty DynamicCache, got {what}"
     )

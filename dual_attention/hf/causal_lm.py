@@ -16,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from .._models.inputs import IGNORED, check_targets
 from .cache import DualAttnCache, cache_in
 from .configuration import DualAttnConfig
-from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, relations_of, states_of
+from .modeling import OwnsModel, output_of, padding_mask_from, relations_of, token_ids, traced_fields
 
 __all__ = ["DualAttnCausalLMOutput", "DualAttnForCausalLM"]
 
@@ -91,7 +91,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
             TypeError, ValueError: as :meth:`LanguageModel.forward
                 <dual_attention.language_models.LanguageModel.forward>`, or for arguments that exclude one another.
         """
-        input_ids = self._check(input_ids, inputs_embeds, past_key_values)
+        input_ids = token_ids(input_ids, inputs_embeds)
         maps, states, traced = self._traced(output_attentions, output_hidden_states)
         past = self._cache(past_key_values, use_cache)
         inputs: dict[str, Any] = {
@@ -105,49 +105,31 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         hidden = self.model.hidden(input_ids, **inputs) if trace is None else trace.hidden
 
         targets = shifted(labels)
-        logits = None
+        logits = loss = None
         if targets is None or not (self.training and self.config.skip_logits_in_training):
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             logits = self.model.layers.final_out(hidden[:, kept])
-        loss = None
         if targets is not None:
-            whole = logits is not None and logits.shape[1] == hidden.shape[1]
-            loss = self._loss(hidden, logits if whole else None, targets, input_ids, num_items_in_batch)
-        output = DualAttnCausalLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=past,
-            hidden_states=states_of(trace) if trace is not None and states else None,
-            attentions=attentions_of(trace.maps) if trace is not None and maps else None,
-            relations=relations_of(trace.maps) if trace is not None and maps else None,
-        )
+            whole = logits if logits is not None and logits.shape[1] == hidden.shape[1] else None
+            loss = self._loss(hidden, whole, targets, input_ids, num_items_in_batch)
+        relations = relations_of(trace.maps) if trace is not None and maps else None
+        output = DualAttnCausalLMOutput(loss, logits, past, relations=relations, **traced_fields(trace, maps, states))
         return output_of(output, return_dict, self.config)
 
-    def _check(self, input_ids: Tensor | None, inputs_embeds: Tensor | None, past: Any) -> Tensor:
-        if inputs_embeds is not None:
-            raise ValueError("inputs_embeds: this model takes only token ids, as input_ids")
-        if input_ids is None:
-            raise ValueError("input_ids: expected token ids, got None")
+    def _cache(self, past: Cache | None, use_cache: bool | None) -> Cache | None:
         if past is not None:
             cache_in(past, self.model.new_cache)
-        return input_ids
-
-    def _cache(self, past: Cache | None, use_cache: bool | None) -> Cache | None:
         if past is not None or use_cache is False:
             return past
         useful = not self.training and not torch.is_grad_enabled()
         return self.new_cache() if use_cache or (use_cache is None and self.config.use_cache and useful) else None
 
     def _loss(
-        self,
-        hidden: Tensor,
-        logits: Tensor | None,
-        labels: Tensor,
-        input_ids: Tensor,
-        num_items: Tensor | int | None,
+        self, hidden: Tensor, logits: Tensor | None, targets: Tensor, x: Tensor, num_items: Tensor | int | None
     ) -> Tensor:
-        targets = labels.to(hidden.device).masked_fill(labels.to(hidden.device) == NO_LABEL, IGNORED)
-        check_targets(targets, input_ids)
+        targets = targets.to(hidden.device)
+        targets = targets.masked_fill(targets == NO_LABEL, IGNORED)
+        check_targets(targets, x)
         loss = self.model.loss_from_hidden(hidden, targets, logits)
         if num_items is None:
             return loss
@@ -160,12 +142,7 @@ class DualAttnForCausalLM(OwnsModel, GenerationMixin):
         return DualAttnCache(self.model.new_cache(max_length))
 
     def _prepare_cache_for_generation(
-        self,
-        generation_config: Any,
-        model_kwargs: dict[str, Any],
-        generation_mode: Any,
-        batch_size: int,
-        max_cache_length: int,
+        self, generation_config: Any, model_kwargs: dict[str, Any], *sizes: Any, **more: Any
     ) -> Any:
         """Called by ``generate``; all supported kinds of cache hold the same."""
         implementation = generation_config.cache_implementation

@@ -32,7 +32,8 @@ _SIZES = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "intermedia
 
 
 class ModelConfig(WritesLoader, PreTrainedConfig):
-    """Base of the configurations; the arguments are those of the class that ``model`` names.
+    """Base of the configurations; the arguments are those of the class that ``model`` names: ``"dat"``, with dual
+    attention, or ``"transformer"``, without.
 
     Arguments of the other class are not read, and not saved. A subclass names the configuration of this library whose
     fields it has, as far as its classes take them, and its own defaults of them.
@@ -84,11 +85,7 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
         return {name: getattr(self, name) for name in self._names(self.model)}
 
     def build(self) -> nn.Module:
-        """The model of this library, with freshly drawn weights.
-
-        Raises:
-            TypeError, ValueError: if an argument does not suit its class.
-        """
+        """The model of this library, with freshly drawn weights; errors are those of its class."""
         return self.classes[self.model](**self.arguments())
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,10 +104,7 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
 
 
 def _add_fields(cls: type[ModelConfig], source: type[FieldsConfig], defaults: Mapping[str, Any]) -> None:
-    """Declare the fields of ``source`` that are arguments of one of the classes, before ``cls`` becomes a dataclass.
-
-    Those without a default are left out.
-    """
+    """Declare fields of ``source`` with a default that one of the classes takes, before ``cls`` is a dataclass."""
     taken = {name for kind in cls.classes.values() for name in parameters_of(kind)}
     found = {about.name: defaults.get(about.name, about.default) for about in fields(source) if about.name in taken}
     found = {name: default for name, default in found.items() if default is not MISSING}
@@ -182,10 +176,7 @@ class DualAttnConfig(
     @classmethod
     def from_language_config(cls, config: LanguageModelConfig | str, **more: Any) -> DualAttnConfig:
         """From a configuration of this library, or the name of one of
-        :data:`~dual_attention.language_presets.LANGUAGE_PRESETS`.
-
-        Args:
-            more: further arguments, as of transformers' configurations.
+        :data:`~dual_attention.language_presets.LANGUAGE_PRESETS`; ``more`` are as of transformers' configurations.
         """
         if isinstance(config, str):
             config = language_preset(config)

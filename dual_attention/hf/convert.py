@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .._extras import require
-from ..language_models import DualAttnTransformerLM, LanguageModel, TransformerLM
+from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
 from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
 from .loading import LoadedLanguageModel, load_language_model
@@ -53,7 +53,9 @@ def to_hub(model: LanguageModel | DualAttnForCausalLM, config: LanguageModelConf
     Raises:
         ValueError: if a model of this library comes without its configuration, or with that of another.
     """
-    return _hub_model(*_parts(model, config))
+    owned, config = _parts(model, config)
+    kind = {"dat": DualAttnTransformerLM_HFHub, "transformer": TransformerLM_HFHub}[config.model]
+    return _with_layers_of(owned, kind(**config.arguments(), device="meta"))
 
 
 def to_transformers(
@@ -62,11 +64,8 @@ def to_transformers(
     """The same model for transformers, in the same mode; it owns ``model``, whose parameters are shared.
 
     Args:
-        config: of a model of this library; one of the hub's has its own.
+        config, errors: as :func:`to_hub`.
         more: further arguments of :class:`~dual_attention.hf.configuration.DualAttnConfig`, such as ``eos_token_id``.
-
-    Raises:
-        ValueError: if a model of this library comes without its configuration, or with that of another.
     """
     require("transformers", extra="hf")
     from .causal_lm import DualAttnForCausalLM
@@ -106,7 +105,8 @@ def _parts(model: Any, config: LanguageModelConfig | None) -> LoadedLanguageMode
     if isinstance(model, HubLanguageModel):
         if config is not None:
             raise ValueError("config: is known for a model of the hub; expected none")
-        return LoadedLanguageModel(_plain(model), model.language_config)
+        config = model.language_config
+        return LoadedLanguageModel(_with_layers_of(model, config.build("meta")), config)
     if isinstance(model, LanguageModel):
         if config is None:
             raise ValueError(f"config: expected the LanguageModelConfig of the {type(model).__name__}, got None")
@@ -129,20 +129,8 @@ def _check_fit(model: LanguageModel, config: LanguageModelConfig) -> None:
         )
 
 
-def _plain(model: HubLanguageModel) -> LanguageModel:
-    """The same modules in a model of this library's class."""
-    kind = DualAttnTransformerLM if isinstance(model, DualAttnTransformerLM) else TransformerLM
-    return _with_layers_of(model, model.language_config.build("meta"), kind)
-
-
-def _hub_model(model: LanguageModel, config: LanguageModelConfig) -> HubLanguageModel:
-    kind = {"dat": DualAttnTransformerLM_HFHub, "transformer": TransformerLM_HFHub}[config.model]
-    return _with_layers_of(model, kind(**config.arguments(), device="meta"), kind)
-
-
-def _with_layers_of(model: Any, empty: Any, kind: type[Any]) -> Any:
+def _with_layers_of(model: Any, empty: Any) -> Any:
     """``empty``, with the layers and tables of ``model``."""
-    assert isinstance(empty, kind)
     empty.layers, empty.rope = model.layers, model.rope
     empty.gradient_checkpointing = model.gradient_checkpointing
     return empty.train(model.training)

@@ -15,7 +15,7 @@ from .._models.encoder_heads import pooled
 from .._models.weights import init_weights
 from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from .configuration import DualAttnEncoderConfig
-from .modeling import OwnsModel, attentions_of, output_of, padding_mask_from, states_of
+from .modeling import OwnsModel, output_of, padding_mask_from, token_ids, traced_fields
 
 __all__ = ["DualAttnForMaskedLM", "DualAttnForSequenceClassification"]
 
@@ -36,32 +36,17 @@ class _Encoder(OwnsModel):
         self._body.init_weights()  # with scaled projections into the residual stream
 
     def _encode(
-        self,
-        input_ids: Tensor | None,
-        padding_mask: Tensor | None,
-        token_type_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        output_attentions: bool | None,
-        output_hidden_states: bool | None,
+        self, x: Tensor, mask: Tensor | None, types: Tensor | None, *outputs: bool | None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Input of the head, and hidden states and attention weights as requested."""
-        if inputs_embeds is not None:
-            raise ValueError("inputs_embeds: this model takes only token ids, as input_ids")
-        if input_ids is None:
-            raise ValueError("input_ids: expected token ids, got None")
-        if token_type_ids is not None and not self._body.n_token_types and not bool(token_type_ids.any()):
-            token_type_ids = None  # tokenizers give zeros to any model
-        maps, states, traced = self._traced(output_attentions, output_hidden_states)
-        inputs = {"padding_mask": padding_mask, "token_types": token_type_ids}
+        """Input of the head, and attention weights and hidden states as far as these two outputs are requested."""
+        if types is not None and not self._body.n_token_types and not bool(types.any()):
+            types = None  # tokenizers give zeros to any model
+        maps, states, traced = self._traced(*outputs)
+        inputs = {"padding_mask": mask, "token_types": types}
         if not traced:
-            return self._body(input_ids, **inputs), {}
-        trace = self._body.trace(input_ids, **inputs)
-        more: dict[str, Any] = {}
-        if states:
-            more["hidden_states"] = states_of(trace)
-        if maps:
-            more["attentions"] = attentions_of(trace.maps)
-        return trace.hidden, more
+            return self._body(x, **inputs), {}
+        trace = self._body.trace(x, **inputs)
+        return trace.hidden, traced_fields(trace, maps, states)
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embedding."""
@@ -117,10 +102,9 @@ class DualAttnForMaskedLM(_Encoder):
             TypeError, ValueError: as :meth:`TransformerEncoder.forward
                 <dual_attention.encoder_models.TransformerEncoder.forward>`.
         """
-        mask = padding_mask_from(attention_mask, input_ids)
-        hidden, more = self._encode(
-            input_ids, mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
-        )
+        x = token_ids(input_ids, inputs_embeds)
+        mask = padding_mask_from(attention_mask, x)
+        hidden, more = self._encode(x, mask, token_type_ids, output_attentions, output_hidden_states)
         logits = self.model.logits(hidden)
         loss = None
         if labels is not None:
@@ -172,19 +156,14 @@ class DualAttnForSequenceClassification(_Encoder):
             labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
                 numbers, floating point ``(B,)`` or ``(B, C)``.
             input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states,
-            return_dict: as :meth:`DualAttnForMaskedLM.forward`.
+            return_dict: as :meth:`DualAttnForMaskedLM.forward`, whose errors it has, too.
 
         Returns:
             Logits ``(B, C)``, and with labels the mean loss.
-
-        Raises:
-            TypeError, ValueError: as :meth:`TransformerEncoder.forward
-                <dual_attention.encoder_models.TransformerEncoder.forward>`.
         """
-        mask = padding_mask_from(attention_mask, input_ids)
-        hidden, more = self._encode(
-            input_ids, mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
-        )
+        x = token_ids(input_ids, inputs_embeds)
+        mask = padding_mask_from(attention_mask, x)
+        hidden, more = self._encode(x, mask, token_type_ids, output_attentions, output_hidden_states)
         logits = self.model.classifier(self.model.dropout(pooled(hidden, mask, self.model.pool)))
         loss = None
         if labels is not None:

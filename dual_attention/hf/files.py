@@ -47,9 +47,7 @@ class CheckpointFiles:
     def find(self, filename: str) -> Path | None:
         """The path of a file on this machine, or None if the checkpoint has no such file.
 
-        Raises:
-            OSError: if the hub has no such checkpoint or cannot be reached; the message says which.
-            ImportError: if the extra ``hf``, which the hub needs, is not installed.
+        An ``OSError`` says whether the hub has no such checkpoint or cannot be reached.
         """
         return self._find(filename, needed=True)
 
@@ -85,11 +83,9 @@ class CheckpointFiles:
                 f"{self.name}: there is no such folder here, and no checkpoint of this name on the hub, or it needs a "
                 f"token ({first_line(error)})"
             ) from error
-        except (OSError, TypeError, ValueError) as error:
-            if not isinstance(error, errors.HfHubHTTPError):
+        except Exception as error:  # of the network while a file is fetched, unless it is of this machine
+            if isinstance(error, OSError | TypeError | ValueError) and not isinstance(error, errors.HfHubHTTPError):
                 raise
-            raise OSError(f"{self.name}: the hub did not give {filename} ({first_line(error)})") from error
-        except Exception as error:  # of the network while a file is fetched
             raise OSError(f"{self.name}: the hub did not give {filename} ({first_line(error)})") from error
 
     def _not_here(self, filename: str, error: Exception | None = None) -> OSError:
@@ -124,12 +120,7 @@ class CheckpointFiles:
         return self._unreachable
 
     def config(self) -> dict[str, Any]:
-        """Contents of ``config.json``.
-
-        Raises:
-            FileNotFoundError: if there is none.
-            ValueError: if it holds no JSON object.
-        """
+        """Contents of ``config.json``; ``FileNotFoundError`` without one, ``ValueError`` if it holds no JSON object."""
         path = self.find(CONFIG)
         if path is None:
             raise FileNotFoundError(f"{self.name}: has no {CONFIG}")

@@ -54,10 +54,7 @@ class HubLanguageModel(
     def hub_config(self) -> dict[str, Any]:
         """Contents of ``config.json``: the published class's arguments, and ours that are not at their default.
 
-        The published package can read it as long as none of ours do.
-
-        Raises:
-            TypeError: if an argument cannot be written as JSON.
+        The published package can read it as long as none of ours do. What JSON cannot hold is a ``TypeError``.
         """
         given: dict[str, Any] = dict(cast(Any, self._hub_mixin_config) or {})
         written: dict[str, Any] = {}

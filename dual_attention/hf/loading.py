@@ -78,9 +78,7 @@ def load_model(
 ) -> LoadedModel:
     """As :func:`load_language_model`, and for encoders with their heads and image classifiers as well.
 
-    Raises:
-        ImportError: if transformers, or for a name on the hub huggingface_hub, is needed and not installed.
-        OSError, TypeError, ValueError: as :func:`load_language_model`.
+    An ``ImportError`` says which package is needed for that and not installed.
     """
     files = CheckpointFiles(name_or_path, **download)
     saved = files.config()
@@ -97,12 +95,7 @@ def _fill(model: Any, files: CheckpointFiles, device: torch.device | str) -> tup
 def model_from_config(
     saved: Mapping[str, Any], *, source: str, dtype: torch.dtype | None = None
 ) -> tuple[Any, nn.Module]:
-    """The configuration that a ``config.json`` holds, and its model on the meta device.
-
-    Raises:
-        TypeError, ValueError: if it is not that of a model of this library; messages begin with ``source``.
-        ImportError: if transformers is needed and not installed.
-    """
+    """The configuration that a ``config.json`` holds, and its model on the meta device; errors name the ``source``."""
     if saved.get("model_type") in (None, LANGUAGE_MODEL):
         config = language_config(saved, source=source)
         return config, config.build("meta", dtype)
@@ -125,25 +118,17 @@ def _class_for_transformers(saved: Mapping[str, Any], source: str) -> Any:
     from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
     from .vision import DualAttnForImageClassification
 
-    kinds: tuple[Any, ...] = (
-        DualAttnForMaskedLM,
-        DualAttnForSequenceClassification,
-        DualAttnForImageClassification,
-    )
+    classes: tuple[Any, ...] = (DualAttnForMaskedLM, DualAttnForSequenceClassification, DualAttnForImageClassification)
+    kinds = {kind.__name__: kind for kind in classes if kind.config_class.model_type == model_type}
     named = saved.get("architectures") or []
-    for kind in kinds:
-        if kind.__name__ in named and kind.config_class.model_type == model_type:
-            return kind
-    expected = [kind.__name__ for kind in kinds if kind.config_class.model_type == model_type]
-    raise ValueError(f"{source}: architectures in config.json: expected {' or '.join(expected)}, got {named!r}")
+    found = [kind for name, kind in kinds.items() if name in named]
+    if not found:
+        raise ValueError(f"{source}: architectures in config.json: expected {' or '.join(kinds)}, got {named!r}")
+    return found[0]
 
 
 def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelConfig:
-    """The configuration of a language model that a ``config.json`` of either format holds.
-
-    Raises:
-        TypeError, ValueError: if it is not that of a language model of this library.
-    """
+    """The configuration of a language model that a ``config.json`` of either format holds."""
     model_type = saved.get("model_type")
     if model_type not in (None, LANGUAGE_MODEL):
         raise ValueError(f"{source}: expected a language model of this library, got model_type={model_type!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from .configuration import ModelConfig
 from .remote import WritesLoader
 from .weights import shared_names
 
-__all__ = ["OwnsModel", "attentions_of", "padding_mask_from", "relations_of"]
+__all__ = ["OwnsModel", "padding_mask_from", "relations_of", "token_ids", "traced_fields"]
 
 
 class OwnsModel(WritesLoader, PreTrainedModel):
@@ -37,8 +37,8 @@ class OwnsModel(WritesLoader, PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _no_split_modules = ["EncoderBlock", "DualAttnEncoderBlock"]  # noqa: RUF012 (transformers' idiom)
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _no_split_modules: ClassVar[list[str]] = ["EncoderBlock", "DualAttnEncoderBlock"]
+    _skip_keys_device_placement: ClassVar[list[str]] = ["past_key_values"]
     default_auto_class = "AutoModel"
 
     def __init__(self, config: ModelConfig, model: nn.Module | None = None) -> None:
@@ -100,6 +100,15 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         return self.model
 
 
+def token_ids(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    """The token ids; a ``ValueError`` if embeddings are given, or neither."""
+    if inputs_embeds is not None:
+        raise ValueError("inputs_embeds: this model takes only token ids, as input_ids")
+    if input_ids is None:
+        raise ValueError("input_ids: expected token ids, got None")
+    return input_ids
+
+
 @torch.no_grad()
 def fill_tables(model: nn.Module) -> None:
     """Compute the tables that no state dict holds, which loading leaves without values."""
@@ -113,14 +122,8 @@ def fill_tables(model: nn.Module) -> None:
 
 
 def padding_mask_from(attention_mask: Tensor | None, x: Tensor | None, earlier: int = 0) -> Tensor | None:
-    """Padding mask of this library, boolean ``(B, t + N)``; None if nothing is padding.
-
-    Args:
-        x: tokens ``(B, N)``.
-        earlier: t, those in a cache.
-
-    Raises:
-        ValueError: if the mask has another shape, such as that of pairs.
+    """Padding mask of this library, boolean ``(B, t + N)``, for tokens ``(B, N)`` after t earlier ones; None if nothing
+    is padding.
     """
     if attention_mask is None or x is None:
         return None
@@ -156,9 +159,17 @@ def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor
     return tuple(block.ra_maps[1] for block in found if block.ra_maps is not None)
 
 
-def states_of(trace: Any) -> tuple[Tensor, ...]:
-    """Inputs of the blocks and, last, as transformers has it, the output of the model's last normalisation."""
-    return (*trace.states[:-1], trace.hidden)
+def traced_fields(trace: Any, maps: bool, states: bool) -> dict[str, Any]:
+    """Attention weights and hidden states of an output, as far as they are wanted.
+
+    States are inputs of the blocks and, last, as transformers has it, the output of the model's last normalisation.
+    """
+    found: dict[str, Any] = {}
+    if states:
+        found["hidden_states"] = (*trace.states[:-1], trace.hidden)
+    if maps:
+        found["attentions"] = attentions_of(trace.maps)
+    return found
 
 
 def output_of(output: Any, return_dict: bool | None, config: Mapping[str, Any] | ModelConfig) -> Any:

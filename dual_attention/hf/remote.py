@@ -31,14 +31,8 @@ class WritesLoader:
     def register_for_auto_class(cls, auto_class: Any = None) -> None:
         """Let checkpoints name this class for an Auto class, so that it is found without importing this package first.
 
-        Whoever loads them needs this package, and ``trust_remote_code=True``.
-
-        Args:
-            auto_class: an Auto class, or its name; by default ``"AutoConfig"`` for configs, and for models the one that
-                fits.
-
-        Raises:
-            ValueError: if there is no such Auto class.
+        Whoever loads them needs this package, and ``trust_remote_code=True``. The Auto class, or its name, is by
+        default ``"AutoConfig"`` for configs, and for models the one that fits; an unknown one is a ``ValueError``.
         """
         import transformers
 

@@ -1,7 +1,4 @@
-"""Image classifiers for transformers.
-
-Shapes: B batch, K classes.
-"""
+"""Image classifiers for transformers. Shapes: B batch, K classes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from transformers.modeling_outputs import ImageClassifierOutput
 
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
-from .modeling import OwnsModel, attentions_of, output_of, states_of
+from .modeling import OwnsModel, output_of, traced_fields
 
 __all__ = ["DualAttnForImageClassification"]
 
@@ -72,10 +69,5 @@ class DualAttnForImageClassification(OwnsModel):
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        output = ImageClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=states_of(trace) if trace is not None and states else None,
-            attentions=attentions_of(trace.maps) if trace is not None and maps else None,
-        )
+        output = ImageClassifierOutput(loss=loss, logits=logits, **traced_fields(trace, maps, states))
         return output_of(output, return_dict, self.config)

@@ -67,23 +67,17 @@ def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
-    """The weights of a checkpoint, from safetensors if it has them.
-
-    Args:
-        meta: only their shapes and dtypes, as tensors on the meta device.
-
-    Raises:
-        FileNotFoundError: if it has none.
-        ValueError: as :func:`read_weights`, or if an index of several files is damaged.
-        OSError: if the hub cannot be reached.
-    """
+    """The weights of a checkpoint, from safetensors if it has them; errors and ``meta`` as :func:`read_weights`."""
     for name in _FILES:
         path = files.find_cached(name)
         if path is None:
             continue
         if not name.endswith(".index.json"):
             return read_weights(path, meta=meta)
-        shards = _shards_of(path)
+        try:
+            shards = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: is no index of files of weights ({type(error).__name__}: {error})") from error
         parts = [read_weights(shard, meta=meta) for shard in map(files.find, shards) if shard is not None]
         if len(parts) < len(shards):
             raise FileNotFoundError(f"{files.name}: {name} names {len(shards)} files, only {len(parts)} are there")
@@ -94,14 +88,6 @@ def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights
         )
     files.find(_FILES[0])  # says so if it is the hub that cannot be reached
     raise FileNotFoundError(f"{files.name}: has no weights, neither of {', '.join(_FILES)}")
-
-
-def _shards_of(index: Path) -> list[str]:
-    """The names of the files that an index lists."""
-    try:
-        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index}: is no index of files of weights ({type(error).__name__}: {error})") from error
 
 
 def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
@@ -203,15 +189,11 @@ def shared_names(model: nn.Module) -> list[list[str]]:
 
 
 def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: bool = True) -> dict[str, Tensor]:
-    """A state dict for a model, with all its names.
+    """A state dict for a model, with all its names; what does not fit is named in a ``ValueError``.
 
     Args:
         source: where the weights come from, for messages.
         strict: False leaves out weights that the model does not have, and keeps its own where the weights lack one.
-
-    Raises:
-        ValueError: if weights are missing, there are others, or some have another shape, all of which the message
-            names; or if two differ that are one in the model.
     """
     wanted = model.state_dict(keep_vars=True)
     tensors = dict(weights.tensors)
@@ -268,9 +250,6 @@ def filled(
     """The model filled with these weights, on a device; a model on the meta device gets its memory there.
 
     On ``device="meta"`` weights are compared with the model only by name and shape.
-
-    Raises:
-        ValueError: as :func:`fit_state_dict`.
     """
     state_dict = fit_state_dict(model, weights, source=source, strict=strict)
     if torch.device(device).type == "meta":

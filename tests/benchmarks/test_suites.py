@@ -30,8 +30,9 @@ def test_cases_are_well_formed(quick: bool):
         assert len({spec.name for spec in case.sides}) == len(case.sides)
         for spec in case.sides:
             assert Work.from_json(spec.work.to_json()) == spec.work
-            for quantity in case.quantities:
-                assert multiply_adds(spec.work, quantity) > 0
+            if quick and (spec.package is None or importlib.util.find_spec(spec.package)):
+                for quantity in case.quantities:
+                    assert multiply_adds(spec.work, quantity) > 0
 
 
 @pytest.mark.parametrize("quick", [True, False])
