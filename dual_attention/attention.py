@@ -6,12 +6,12 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache, TokenCache
-from ._layers.calls import typed_as
+from ._layers.calls import typed_call
 from ._layers.continuation import (
     Masks,
     Past,
@@ -20,9 +20,9 @@ from ._layers.continuation import (
     transactional,
     visibility,
 )
-from ._layers.heads import head_dim, merge_heads, split_heads
+from ._layers.heads import head_dim, merge_heads, rotate, split_heads
 from ._layers.inputs import check_dropout, check_positive, check_sequence
-from .functional import apply_rotary, attention
+from .functional import attention
 from .functional.checks import check_same_device
 from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
@@ -205,22 +205,7 @@ class Attention(nn.Module):
             return continue_to_attend(cache, self._kept(), key, ordered=masks.ordered or self.window is not None)
         return continue_from(cache, self._kept(), window=self.window, masks=masks)
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
-    """Apply RoPE to attention queries or keys if both tables are given; ``ValueError`` if only one is.
-
-    Row ``offset`` of the tables belongs to the first token.
-    """
-    if freqs_cos is None and freqs_sin is None:
-        return x
-    if freqs_cos is None or freqs_sin is None:
-        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
-    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
+    __call__ = typed_call(forward)
 
 
 def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:

@@ -20,13 +20,13 @@ Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.calls import typed_as
+from ._layers.calls import typed_call
 from ._layers.continuation import Masks, cache_parts, transactional
 from ._layers.inputs import check_sequence
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
@@ -124,10 +124,7 @@ class DualAttention(nn.Module):
                 "share_attn_params: needs heads of both kinds, "
                 f"got n_heads_sa={self.n_heads_sa} and n_heads_ra={self.n_heads_ra}"
             )
-        if isinstance(relational, RelationalCrossAttention):
-            wq, wk = relational.wq, relational.wk
-        else:
-            wq, wk = relational.wq_attn, relational.wk_attn
+        wq, wk = relational.selecting()
         for name, ours, theirs in (("queries", sensory.wq, wq), ("keys", sensory.wk, wk)):
             if ours.weight.shape != theirs.weight.shape or (ours.bias is None) != (theirs.bias is None):
                 raise ValueError(
@@ -221,7 +218,4 @@ class DualAttention(nn.Module):
         sizes = {"batch": batch, "heads": heads, "n": n, "m": earlier + n}
         return mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes)
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
-from ._layers.calls import typed_as
+from ._layers.calls import typed_call
 from ._layers.continuation import Past, continue_from, transactional
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_positive, check_sequence
@@ -43,14 +42,21 @@ __all__ = [
 ]
 
 
-def _count(cache: Cache | None, x: Tensor) -> int:
-    """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
-    past = continue_from(cache, {})
-    past.append(*x.shape[:2])
-    return past.senders
+class _CountsTokens(nn.Module):
+    """A mechanism whose symbols depend on nothing of earlier tokens but, at most, their number."""
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache; it counts tokens, so that positions continue."""
+        return TokenCache({}, max_length=max_length)
+
+    def _count(self, cache: Cache | None, x: Tensor) -> int:
+        """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
+        past = continue_from(cache, {})
+        past.append(*x.shape[:2])
+        return past.senders
 
 
-class SymbolicAttention(nn.Module):
+class SymbolicAttention(_CountsTokens):
     """Symbols by features: each object attends to learned templates and receives a mixture of learned symbols.
 
     Math: s_i = concat_h(sum_k softmax_k(scale <(W x_i + b)^h, template_k^h>) symbol_k^h)
@@ -91,19 +97,15 @@ class SymbolicAttention(nn.Module):
         nn.init.normal_(self.template_features)
         nn.init.normal_(self.symbol_library)
 
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, since a symbol depends only on its own token."""
-        return TokenCache({}, max_length=max_length)
-
     @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
         check_sequence("x", x, self.d_model, layer=self.q_proj)
-        _count(cache, x)
+        self._count(cache, x)
         return self._retrieve(x, need_weights=False)[0]
 
     def weights(self, x: Tensor) -> Tensor:
-        """Which symbols each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
+        """Weights of the symbols that each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
         weights = self._retrieve(x, need_weights=True)[1]
         assert weights is not None
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
@@ -124,13 +126,10 @@ class SymbolicAttention(nn.Module):
         )
         return merge_heads(symbols).view_as(x), weights
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
-class PositionalSymbolRetriever(nn.Module):
+class PositionalSymbolRetriever(_CountsTokens):
     """Symbols by position.
 
     Args:
@@ -161,10 +160,6 @@ class PositionalSymbolRetriever(nn.Module):
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
         return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
 
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, so that positions continue."""
-        return TokenCache({}, max_length=max_length)
-
     @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
@@ -176,17 +171,14 @@ class PositionalSymbolRetriever(nn.Module):
         Raises:
             ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
         """
-        seen = _count(cache, x)
+        seen = self._count(cache, x)
         symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
         return symbols.expand(*x.shape[:2], self.symbol_dim)
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
-class PositionRelativeSymbolRetriever(nn.Module):
+class PositionRelativeSymbolRetriever(_CountsTokens):
     """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
 
     Args:
@@ -199,10 +191,6 @@ class PositionRelativeSymbolRetriever(nn.Module):
         self.symbol_dim = symbol_dim
         self.max_rel_pos = max_rel_pos
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, so that the new ones are placed after them."""
-        return TokenCache({}, max_length=max_length)
 
     @transactional
     def forward(
@@ -223,14 +211,11 @@ class PositionRelativeSymbolRetriever(nn.Module):
         """
         if cache is not None and y is not None:
             raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
-        seen = _count(cache, x)
+        seen = self._count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
         return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
 class PositionRelativeSymbolRetriever2D(nn.Module):
@@ -288,10 +273,7 @@ class PositionRelativeSymbolRetriever2D(nn.Module):
             )
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
 class RelationalSymbolicAttention(nn.Module):
@@ -412,7 +394,4 @@ class RelationalSymbolicAttention(nn.Module):
             raise ValueError("positions: expected no more than the tokens before each, padding included")
         return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)

@@ -7,14 +7,14 @@ of the model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from ._layers.calls import typed_as
+from ._layers.calls import typed_call
 from ._layers.config import SymbolRetrieval, arguments_for, config_of
 from ._layers.inputs import check_dropout
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
@@ -184,10 +184,7 @@ class VisionModel(nn.Module):
             positions = torch.cat((positions[:, :1], grid.flatten(2).transpose(1, 2)), dim=1)
         return x + positions
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
 class VisionTransformer(VisionModel):

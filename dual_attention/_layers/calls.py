@@ -1,19 +1,11 @@
-"""Types of calls, for type checkers and editors: ``layer(x)`` takes and returns what ``layer.forward(x)`` does.
-
-``nn.Module`` declares that calls take and return anything. A class says more by a declaration after its ``forward``::
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-"""
+"""Types of calls, for type checkers and editors: ``nn.Module`` declares that they take and return anything."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..functional import MaskPattern
 from ..functional.masks import Segments
@@ -23,20 +15,26 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def typed_as(forward: Callable[P, T]) -> Callable[[Callable[..., Any]], Callable[P, T]]:
-    """Give a method the type of ``forward``."""
-    return lambda call: forward
+def typed_call(forward: Callable[P, T]) -> Callable[P, T]:
+    """Give calls of a module the type of its ``forward``, by a line after that: ``__call__ = typed_call(forward)``."""
+    call: Any = nn.Module.__call__
+    return call
 
 
-class SelfAttentionCall(TypedDict, total=False):
-    """Further inputs of blocks, by name; tables of rotary positions can be given by position, too."""
+class AttentionMasks(TypedDict, total=False):
+    """Masks and biases of attention, see :meth:`Attention.forward <dual_attention.attention.Attention.forward>`."""
 
-    freqs_cos: Tensor | None
-    freqs_sin: Tensor | None
     attn_mask: Tensor | MaskPattern | None
     padding_mask: Tensor | None
     segments: Segments | None
     attn_bias: Tensor | None
+
+
+class SelfAttentionCall(AttentionMasks, total=False):
+    """Further inputs of blocks, by name; tables of rotary positions can be given by position, too."""
+
+    freqs_cos: Tensor | None
+    freqs_sin: Tensor | None
     cache: Cache | None
 
 

@@ -1,4 +1,4 @@
-"""Width of a head, and splitting and merging heads.
+"""Heads: their width, splitting and merging them, and rotary positions in queries and keys.
 
 Shapes: B batch, L length, H heads, D width of a head.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..functional import apply_rotary
 from .inputs import check_positive
 
 
 def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
-    """Width of one head, after checking that the head counts fit together.
-
-    Raises:
-        ValueError: if a count is not positive, heads do not divide ``d_model``, or key/value heads do not divide heads.
-    """
+    """Width of one head; ``ValueError`` if the head counts do not fit together."""
     check_positive(d_model=d_model, n_heads=n_heads)
     total = n_heads if total_n_heads is None else total_n_heads
     if total < n_heads:
@@ -35,3 +32,12 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """``(B, H, L, D) -> (B, L, H * D)``."""
     return x.transpose(1, 2).flatten(2)
+
+
+def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
+    """Apply RoPE to queries or keys if there are tables, whose row ``offset`` belongs to the first token."""
+    if freqs_cos is None and freqs_sin is None:
+        return x
+    if freqs_cos is None or freqs_sin is None:
+        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
+    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .._layers.calls import typed_as
+from .._layers.calls import typed_call
 from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..positional_encoding import rows_at
 from ..transformer_blocks import EncoderBlock, create_norm
@@ -147,7 +147,4 @@ class EncoderModel(TokenModel):
             raise ValueError("token_types: this model has none, build it with n_token_types")
         return self.dropout(self.embedding_norm(embedded)), positions, arguments
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)

@@ -5,13 +5,13 @@ Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.calls import typed_as
+from .._layers.calls import typed_call
 from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
@@ -118,10 +118,7 @@ class EncoderForMaskedLM(TiesWeights):
         """Logits ``(..., V)`` of the output ``(..., d)`` of the encoder."""
         return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
 class EncoderForSequenceClassification(nn.Module):
@@ -204,10 +201,7 @@ class EncoderForSequenceClassification(nn.Module):
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
 def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._layers.inputs import check_vectors, is_integer
+from .._layers.inputs import check_places, check_vectors, is_integer
 from ..functional import MaskPattern, positions_from_padding, positions_from_segments
 from ..functional.checks import is_readable
 from ..positional_encoding import check_positions
@@ -62,7 +62,8 @@ def place_tokens(
     check_padding("padding_mask", padding_mask, batch, n, earlier)
     if segments is not None and cached is not None:
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
-    check_segments(segments, batch, n)
+    if segments is not None:
+        check_places("segments", segments, batch, n)
     if positions is None and segments is None and earlier + n > context:
         raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than the context, max_block_size={context}")
     may_exceed = positions is not None or n > context
@@ -143,17 +144,6 @@ def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: in
             f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
             + (f"the {earlier} tokens in the cache included, " if earlier else "")
             + f"got {tuple(padding_mask.shape)}"
-        )
-
-
-def check_segments(segments: Tensor | None, batch: int, length: int) -> None:
-    """Raise ``ValueError`` unless segments, if there are any, are integers ``(batch or 1, length)``."""
-    if segments is None:
-        return
-    if not is_integer(segments) or tuple(segments.shape) not in ((batch, length), (1, length)):
-        raise ValueError(
-            f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(segments.shape)} of dtype {segments.dtype}"
         )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.calls import typed_as
+from .._layers.calls import typed_call
 from .._layers.continuation import cache_parts, transactional
 from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..functional import cross_entropy, linear_cross_entropy
@@ -345,7 +345,4 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
             return cross_entropy(out(hidden), targets, ignore_index=IGNORED)
         return linear_cross_entropy(hidden, out.weight, targets, out.bias, ignore_index=IGNORED)
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)

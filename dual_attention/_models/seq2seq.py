@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.calls import typed_as
+from .._layers.calls import typed_call
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_dropout, check_positive
 from .._layers.symbols import Symbols
@@ -302,10 +302,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         """Arguments of block ``number`` beside ``x`` and the context; ``earlier``: those of the block before."""
         return ()
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    __call__ = typed_call(forward)
 
 
 def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
