@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache, TokenCache
-from ._layers.calls import typed_call
+from ._layers.calls import TypedModule
 from ._layers.continuation import (
     Masks,
     Past,
@@ -42,7 +42,7 @@ class AttentionOutput(NamedTuple):
     weights: Tensor | None = None
 
 
-class Attention(nn.Module):
+class Attention(TypedModule):
     """Multi-head attention with grouped key/value heads (Vaswani et al. 2017; Ainslie et al. 2023).
 
     Args:
@@ -204,8 +204,6 @@ class Attention(nn.Module):
         if isinstance(cache, ContextCache):
             return continue_to_attend(cache, self._kept(), key, ordered=masks.ordered or self.window is not None)
         return continue_from(cache, self._kept(), window=self.window, masks=masks)
-
-    __call__ = typed_call(forward)
 
 
 def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:

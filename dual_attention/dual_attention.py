@@ -23,10 +23,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.calls import typed_call
+from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, cache_parts, transactional
 from ._layers.inputs import check_sequence
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
@@ -58,7 +58,7 @@ class DualAttentionOutput(NamedTuple):
     ra_maps: tuple[Tensor, ...] | None = None
 
 
-class DualAttention(nn.Module):
+class DualAttention(TypedModule):
     """Dual attention: concatenation of sensory and relational heads.
 
     Math: concat(e_i, a_i), e_i from self-attention and a_i from relational attention (arXiv 2405.16727, Algorithm 1)
@@ -217,5 +217,3 @@ class DualAttention(nn.Module):
         heads = self.n_heads_sa or self.n_heads_ra
         sizes = {"batch": batch, "heads": heads, "n": n, "m": earlier + n}
         return mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes)
-
-    __call__ = typed_call(forward)

@@ -10,17 +10,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor, nn
 
+from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval, arguments_for, config_of
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
-from ._models.passing import Trace
+from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
     check_symbol_width,
     check_symbols_fit,
@@ -158,11 +157,8 @@ class DualAttnTransformerEncoder(EncoderModel):
     def _create_block(self, config: EncoderConfig) -> DualAttnEncoderBlock:
         return DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config))
 
-    def _block(
-        self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
-    ) -> tuple[Any, Any]:
-        if symbols is None and self.n_heads_ra:
-            retriever = self.symbol_retrievers[number if len(self.symbol_retrievers) > 1 else 0]
-            symbols = retrieve_symbols(retriever, x, positions)
-        given = x if symbols is None else symbols  # without relational heads they are not read
-        return self.blocks[number](x, given, **arguments), None if self.update_symbols_each_layer else symbols
+    def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
+        if not self.n_heads_ra:
+            return x  # not read
+        retriever = self.symbol_retrievers[number if len(self.symbol_retrievers) > 1 else 0]
+        return retrieve_symbols(retriever, x, inputs.positions)

@@ -24,9 +24,10 @@ from ._layers.options import (
     SymbolOptions,
     checked_options,
 )
+from ._layers.symbols import Symbols
 from ._models.config import LanguageConfig, TokenPositions
-from ._models.language import BlockInputs, LanguageModel, LanguageModelOutput, on_device
-from ._models.passing import Trace
+from ._models.language import LanguageModel, LanguageModelOutput, on_device
+from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
     check_symbols_fit,
     create_retrievers,
@@ -35,7 +36,6 @@ from ._models.retrievers import (
     tie_symbol_libraries,
 )
 from .dual_attn_blocks import DualAttnEncoderBlock
-from .relational_attention import Symbols
 from .transformer_blocks import EncoderBlock
 
 __all__ = [
@@ -105,17 +105,11 @@ class TransformerLM(LanguageModel):
         return EncoderBlock(**fields, causal=True, **own)
 
     def _block(
-        self,
-        number: int,
-        x: Tensor,
-        symbols: Symbols | None,
-        inputs: BlockInputs,
-        caches: dict[str, Cache],
-        need_weights: bool = False,
+        self, number: int, x: Tensor, symbols: Symbols | None, inputs: BlockInputs, need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
         unfused = need_weights or not self.use_flash_attention
-        out = self.layers.blocks[number](x, **inputs.arguments, need_weights=unfused, cache=caches.get("blocks"))
-        return (out[0] if unfused and not need_weights else out), None
+        out, symbols = super()._block(number, x, symbols, inputs, unfused)
+        return (out[0] if unfused and not need_weights else out), symbols
 
 
 class DualAttnTransformerLM(LanguageModel):
@@ -208,22 +202,10 @@ class DualAttnTransformerLM(LanguageModel):
         if self.symbol_retriever_config["weight_tie_symbol_library"]:
             tie_symbol_libraries(list(self.layers.symbol_retrievers))
 
-    def _block(
-        self,
-        number: int,
-        x: Tensor,
-        symbols: Symbols | None,
-        inputs: BlockInputs,
-        caches: dict[str, Cache],
-        need_weights: bool = False,
-    ) -> tuple[Any, Symbols | None]:
-        if symbols is None and self.n_heads_ra:
-            retriever = self.layers.symbol_retrievers[number]
-            symbols = retrieve_symbols(retriever, x, inputs.positions, caches.get("symbols"))
-        given = x if symbols is None else symbols  # without relational heads they are not read
-        cache = caches.get("blocks")
-        out = self.layers.blocks[number](x, given, **inputs.arguments, need_weights=need_weights, cache=cache)
-        return out, None if self.update_symbols_each_layer else symbols
+    def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
+        if not self.n_heads_ra:
+            return x  # not read
+        return retrieve_symbols(self.layers.symbol_retrievers[number], x, inputs.positions, cache)
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         if not self.n_heads_ra:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ._layers.calls import typed_call
+from ._layers.calls import TypedModule
 from ._layers.inputs import check_dropout, check_places, check_sequence
 from .functional.checks import is_readable
 from .functional.rotary import apply_rotary, rotary_tables
@@ -65,7 +65,7 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
         )
 
 
-class _AddedPositions(nn.Module):
+class _AddedPositions(TypedModule):
     def __init__(self, d_model: int, scale: bool, dropout: float, max_len: int) -> None:
         super().__init__()
         self.d_model = d_model
@@ -89,8 +89,6 @@ class _AddedPositions(nn.Module):
         """
         check_sequence("x", x, self.d_model)
         return self.dropout(self.scale * x + rows_at(self._table(), x, positions, limit="max_len"))
-
-    __call__ = typed_call(forward)
 
 
 class SinusoidalPositionalEncoding(_AddedPositions):
@@ -124,7 +122,7 @@ class LearnedPositionalEmbeddings(_AddedPositions):
         return self.position_embeddings.weight
 
 
-class RelativePositionalEncoding(nn.Module):
+class RelativePositionalEncoding(TypedModule):
     """A learned vector for each clipped offset ``j - i`` (Shaw et al. 2018, arXiv 1803.02155).
 
     Args:
@@ -179,10 +177,8 @@ class RelativePositionalEncoding(nn.Module):
         index = self.index(q.shape[-2], length_k, offset=offset)
         return products.gather(-1, index.expand(*q.shape[:-1], length_k))
 
-    __call__ = typed_call(forward)
 
-
-class RotaryPositionalEncoding(nn.Module):
+class RotaryPositionalEncoding(TypedModule):
     """Rotary positions (RoPE), with tables that stay float32 whatever the dtype of the module.
 
     Half-precision tables would place distant positions on the same angle. The tables are not in the state dict.
@@ -239,5 +235,3 @@ class RotaryPositionalEncoding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Rotate queries or keys, ``(B, H, L, dim) -> (B, H, L, dim)``."""
         return apply_rotary(x, *self.tables(x.shape[-2]))
-
-    __call__ = typed_call(forward)

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
-from ._layers.calls import typed_call
+from ._layers.calls import TypedModule
 from ._layers.continuation import Past, continue_from, transactional
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_positive, check_sequence
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-class _CountsTokens(nn.Module):
+class _CountsTokens(TypedModule):
     """A mechanism whose symbols depend on nothing of earlier tokens but, at most, their number."""
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
@@ -126,8 +126,6 @@ class SymbolicAttention(_CountsTokens):
         )
         return merge_heads(symbols).view_as(x), weights
 
-    __call__ = typed_call(forward)
-
 
 class PositionalSymbolRetriever(_CountsTokens):
     """Symbols by position.
@@ -175,8 +173,6 @@ class PositionalSymbolRetriever(_CountsTokens):
         symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
         return symbols.expand(*x.shape[:2], self.symbol_dim)
 
-    __call__ = typed_call(forward)
-
 
 class PositionRelativeSymbolRetriever(_CountsTokens):
     """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
@@ -215,10 +211,8 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         senders = seen + (x if y is None else y).shape[1]
         return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
 
-    __call__ = typed_call(forward)
 
-
-class PositionRelativeSymbolRetriever2D(nn.Module):
+class PositionRelativeSymbolRetriever2D(TypedModule):
     """Symbols by relative position in a grid, such as the patches of an image.
 
     To a receiver in row ``i``, column ``k``, a sender in row ``j``, column ``l`` is named by ``(j - i, l - k)``, each
@@ -273,10 +267,8 @@ class PositionRelativeSymbolRetriever2D(nn.Module):
             )
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
 
-    __call__ = typed_call(forward)
 
-
-class RelationalSymbolicAttention(nn.Module):
+class RelationalSymbolicAttention(TypedModule):
     """Symbols by role: an object is described by its relations with its neighbours, and retrieves a symbol with that.
 
     Neighbours beyond the ends of the sequence are replaced by the object at the end.
@@ -393,5 +385,3 @@ class RelationalSymbolicAttention(nn.Module):
         if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
         return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])
-
-    __call__ = typed_call(forward)

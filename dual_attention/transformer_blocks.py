@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.calls import typed_call
+from ._layers.calls import TypedModule
 from ._layers.continuation import cache_parts, transactional
 from ._layers.inputs import check_dropout, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class FeedForwardBlock(nn.Module):
+class FeedForwardBlock(TypedModule):
     """Two layers with an activation between, or the gated SwiGLU (Shazeer 2020, arXiv 2002.05202).
 
     Math: W_2 act(W_1 x), or W_2 (silu(W_1 x) * W_3 x)
@@ -70,10 +70,8 @@ class FeedForwardBlock(nn.Module):
             hidden = hidden * self.linear3(x)
         return self.linear2(hidden)
 
-    __call__ = typed_call(forward)
 
-
-class RMSNorm(nn.Module):
+class RMSNorm(TypedModule):
     """Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv 1910.07467), computed in float32 or wider.
 
     As in the published package, the result is rounded to the dtype of ``x`` before it is multiplied by the weights:
@@ -98,8 +96,6 @@ class RMSNorm(nn.Module):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
         return normed.type_as(x) * self.weight
-
-    __call__ = typed_call(forward)
 
 
 def create_norm(d_model: int, norm_type: NormType) -> nn.Module:

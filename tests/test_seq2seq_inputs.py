@@ -29,7 +29,7 @@ from tests.support.tensors import normal
         ("plain", {"out_dim": 7}, "tie_weights: .*out_dim=7 and vocab_size=6"),
         ("plain", {"out_dim": 0}, "out_dim: .*got 0"),
         ("plain", {"n_layers_enc": 0}, "n_layers_enc: .*got 0"),
-        ("plain", {"n_layers_dec": -1}, "n_layers_dec: .*got 0"),
+        ("plain", {"n_layers_dec": -1}, "n_layers_dec: .*got -1"),
         ("plain", {"in_block_size": 0}, "in_block_size: .*got 0"),
         ("plain", {"pos_enc": "rope"}, "pos_enc: .*got 'rope'"),
         ("plain", {"loss_type": "l1"}, "loss_type: .*got 'l1'"),

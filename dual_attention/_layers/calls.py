@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypedDict, TypeVar
 
 from torch import Tensor, nn
 
@@ -12,13 +12,20 @@ from ..functional.masks import Segments
 from .cache import Cache
 
 P = ParamSpec("P")
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 
-def typed_call(forward: Callable[P, T]) -> Callable[P, T]:
-    """Give calls of a module the type of its ``forward``, by a line after that: ``__call__ = typed_call(forward)``."""
-    call: Any = nn.Module.__call__
-    return call
+class _Forwards(Protocol[P, T]):
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
+class TypedModule(nn.Module):
+    """A module whose calls take and return what its ``forward`` does."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: _Forwards[P, T]) -> Callable[P, T]: ...
 
 
 class AttentionMasks(TypedDict, total=False):

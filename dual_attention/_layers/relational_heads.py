@@ -15,7 +15,7 @@ from ..functional import MaskPattern
 from ..functional.checks import check_same_device
 from ..functional.masks import Segments
 from .cache import Cache, TokenCache
-from .calls import typed_call
+from .calls import TypedModule
 from .continuation import Masks, continue_from, transactional, visibility
 from .heads import head_dim, merge_heads, rotate, split_heads
 from .inputs import check_dropout, check_positive, check_sequence
@@ -24,7 +24,7 @@ from .symbols import Symbols, project_symbols
 Output = TypeVar("Output")
 
 
-class RelationalHeads(nn.Module, Generic[Output]):
+class RelationalHeads(TypedModule, Generic[Output]):
     """Heads that receive symbols.
 
     Subclasses register the projections of what is selected and compared, then what :meth:`_add_output` does, and say
@@ -171,5 +171,3 @@ class RelationalHeads(nn.Module, Generic[Output]):
         how = {"mask": pattern, "bias": bias, "dropout": rate, "need_weights": need_weights}
         attended, *maps = self._attend(x, q, tuple(keys), symbols, past.offset, **how)
         return self._output(self.resid_dropout(self.wo(merge_heads(attended))), *maps)
-
-    __call__ = typed_call(forward)

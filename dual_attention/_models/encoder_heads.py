@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.calls import typed_call
 from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .encoder import EncoderModel
+from .flops import CountsParameters
 from .weights import TiesWeights, fill_tied, init_weights, tie, untied_message
 
 Pooling = Literal["cls", "mean"]
@@ -34,7 +34,7 @@ class EncoderHeadOutput(NamedTuple):
     loss: Tensor | None = None
 
 
-class EncoderForMaskedLM(TiesWeights):
+class EncoderForMaskedLM(CountsParameters, TiesWeights):
     """An encoder that predicts tokens which were masked, as BERT is trained.
 
     Math: logits = W norm(act(W_1 h + b_1)) + b, W the token embedding unless untied
@@ -67,10 +67,6 @@ class EncoderForMaskedLM(TiesWeights):
     def _tie(self) -> None:
         if self.tie_weights:
             tie(self.encoder.token_embedder, self.decoder)
-
-    def get_num_params(self) -> int:
-        """Number of parameters; tied ones count once."""
-        return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(
         self,
@@ -118,10 +114,8 @@ class EncoderForMaskedLM(TiesWeights):
         """Logits ``(..., V)`` of the output ``(..., d)`` of the encoder."""
         return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
 
-    __call__ = typed_call(forward)
 
-
-class EncoderForSequenceClassification(nn.Module):
+class EncoderForSequenceClassification(CountsParameters):
     """An encoder with a linear classifier, or regression, on whole sequences.
 
     Args:
@@ -160,10 +154,6 @@ class EncoderForSequenceClassification(nn.Module):
         init_weights(self)
         self.encoder = encoder
 
-    def get_num_params(self) -> int:
-        """Number of parameters."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
     def forward(
         self,
         x: Tensor,
@@ -201,8 +191,6 @@ class EncoderForSequenceClassification(nn.Module):
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
 
-    __call__ = typed_call(forward)
-
 
 def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor:
     """The first or the mean of the real tokens: ``(B, L, d) -> (B, d)``."""
@@ -221,16 +209,8 @@ def _names(prefix: str) -> tuple[str, str]:
     return f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
 
 
-def _before_loading(
-    model: EncoderForMaskedLM,
-    state_dict: dict[str, Any],
-    prefix: str,
-    local_metadata: dict[str, Any],
-    strict: bool,
-    missing_keys: list[str],
-    unexpected_keys: list[str],
-    error_msgs: list[str],
-) -> None:
+def _before_loading(model: EncoderForMaskedLM, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """A tied weight may be there under either of its names, but not be two."""
     if model.tie_weights and not fill_tied(state_dict, _names(prefix)):
+        error_msgs: list[str] = rest[-1]
         error_msgs.append(untied_message(_names(prefix)))

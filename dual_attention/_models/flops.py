@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from .._layers.calls import TypedModule
 from ..attention import Attention
 from ..relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 from ..symbol_retrieval import SymbolicAttention
@@ -58,7 +59,15 @@ def pair_products(module: nn.Module) -> int:
     return products
 
 
-class Arithmetic(nn.Module):
+class CountsParameters(TypedModule):
+    """A model that counts its parameters."""
+
+    def get_num_params(self) -> int:
+        """Number of parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+class Arithmetic(CountsParameters):
     """A model that accounts for the arithmetic of its training."""
 
     layers: Any
@@ -140,10 +149,6 @@ class Seq2SeqArithmetic(Arithmetic):
 
     @abstractmethod
     def _retrievers_used(self, side: Literal["encoder", "decoder"]) -> list[nn.Module]: ...
-
-    def get_num_params(self) -> int:
-        """Number of parameters; tied ones count once."""
-        return sum(parameter.numel() for parameter in self.parameters())
 
     def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
         """Floating-point operations of a training step for one pair of source and target, forward and backward.

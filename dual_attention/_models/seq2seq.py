@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.calls import typed_call
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_dropout, check_positive
 from .._layers.symbols import Symbols
@@ -302,8 +301,6 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         """Arguments of block ``number`` beside ``x`` and the context; ``earlier``: those of the block before."""
         return ()
 
-    __call__ = typed_call(forward)
-
 
 def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
     check_positive(
@@ -352,16 +349,7 @@ def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
     return hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2]))
 
 
-def _before_loading(
-    model: Seq2SeqModel,
-    state_dict: dict[str, Any],
-    prefix: str,
-    local_metadata: dict[str, Any],
-    strict: bool,
-    missing_keys: list[str],
-    unexpected_keys: list[str],
-    error_msgs: list[str],
-) -> None:
+def _before_loading(model: Seq2SeqModel, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """Take a state dict of a model that ties its weights, of one that does not, or of the published package."""
     published = move_prefix(state_dict, prefix + _PUBLISHED, prefix + _OUTPUT)
     names = (f"{prefix}{_EMBEDDING}weight", f"{prefix}{_OUTPUT}weight")
@@ -370,4 +358,5 @@ def _before_loading(
     if published:
         model.untie_weights()
         return
+    error_msgs: list[str] = rest[-1]
     error_msgs.append(untied_message(names))

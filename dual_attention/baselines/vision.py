@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.options import SymbolOptions
+from .._models.vision import patch_embedding, patch_grid
 from ..functional.activations import Activation
-from ..vision_models import patch_embedding, patch_grid
 from .abstractor import Abstractor, AbstractorSymbols
 from .corelnet import CoRelNet
 from .esbn import ESBN

@@ -13,7 +13,7 @@ import torch
 from dual_attention.baselines import Abstractor, EncoderAbstractorDecoder, Seq2SeqAbstractor
 from dual_attention.functional import MaskPattern
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionTransformer
-from tests import encoders, language, seq2seq
+from tests.support import encoders, language, seq2seq
 from tests.support.tensors import float64, normal
 
 ABSTRACTOR = {
