@@ -109,8 +109,7 @@ class Attention(TypedModule):
     def new_cache(self, max_length: int | None = None) -> TokenCache:
         """An empty cache of keys (after RoPE) and values, for causal self-attention, token by token or in chunks.
 
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
+        Memory for ``max_length`` tokens to come is reserved at once.
         """
         return TokenCache(self._kept(), window=self.window, max_length=max_length)
 

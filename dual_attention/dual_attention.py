@@ -142,8 +142,7 @@ class DualAttention(TypedModule):
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache of what both kinds of head keep, for causal self-attention, token by token or in chunks.
 
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
+        Memory for ``max_length`` tokens to come is reserved at once.
         """
         return CacheGroup({name: heads.new_cache(max_length) for name, heads in self._heads().items()})
 
@@ -165,21 +164,12 @@ class DualAttention(TypedModule):
     ) -> DualAttentionOutput:
         """Dual self-attention.
 
-        With a cache, ``x`` holds only the new tokens; see :meth:`RelationalAttention.forward` for what the other
-        arguments then cover.
-
         Args:
-            x: ``(B, N, d)``.
+            x: ``(B, N, d)``; with a cache only the new tokens.
             symbols: as in :meth:`RelationalAttention.forward`; unused without relational heads.
-            attn_mask: boolean, ``(N, N)`` or broadcastable to all heads of both kinds; True = may be attended. Or a
-                :class:`~dual_attention.functional.MaskPattern` built once for several layers.
-            is_causal: no object sees a later one.
-            freqs_cos, freqs_sin: RoPE tables, applied to the attention of both kinds of head.
             need_weights: also return the maps of both kinds.
-            padding_mask: boolean, ``(B, N)``; True = a real object.
-            segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other.
-            attn_bias: floating point, broadcastable to all heads of both kinds.
             cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
+            others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
 
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.

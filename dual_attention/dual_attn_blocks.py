@@ -18,6 +18,7 @@ from ._layers.options import (
     NormType,
     RelationalHeadType,
     RelationalOptions,
+    arguments_of,
     checked_options,
 )
 from ._layers.symbols import Symbols
@@ -72,16 +73,7 @@ class DualAttnEncoderBlock(EncoderSteps):
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
-        )
+        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
@@ -174,16 +166,7 @@ class DualAttnDecoderBlock(DecoderSteps):
         self.causal = causal
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
-        )
+        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
         self.norm2 = create_norm(d_model, norm_type)
         cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
         self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})

@@ -1,12 +1,4 @@
-"""Bidirectional encoders in the manner of BERT (Devlin et al. 2019, arXiv 1810.04805), and their heads.
-
-==============================================  ============================================================
-:class:`TransformerEncoder`                     tokens to a vector each, with sensory attention
-:class:`DualAttnTransformerEncoder`             the same with dual attention
-:class:`EncoderForMaskedLM`                     an encoder that predicts tokens which were masked
-:class:`EncoderForSequenceClassification`       an encoder with a classifier or a regression on whole sequences
-==============================================  ============================================================
-"""
+"""Bidirectional encoders in the manner of BERT (Devlin et al. 2019, arXiv 1810.04805), and their heads."""
 
 from __future__ import annotations
 
@@ -97,16 +89,11 @@ class DualAttnTransformerEncoder(EncoderModel):
 
     Args:
         n_heads_sa, n_heads_ra: sensory and relational heads.
-        symbol_retrieval_kwargs: arguments of the class of :mod:`dual_attention.symbol_retrieval` that
-            ``symbol_retrieval`` names.
-        symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"`` or
-            ``"position_relative"``; the last needs ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
-        sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`.
+        symbol_retrieval, symbol_retrieval_kwargs, sa_kwargs, ra_kwargs, ra_type, share_attn_params,
+            update_symbols_each_layer: as :class:`~dual_attention.language_models.DualAttnTransformerLM`.
         bias: biases in the feed-forward blocks.
         shared_symbol_retriever: one retriever for all layers, or one for each.
-        update_symbols_each_layer: retrieve symbols anew for each block; otherwise once, for the first.
-        vocab_size, d_model, n_layers, dff, dropout_rate, activation, norm_first, max_block_size, norm_type,
-        pos_enc_type, n_token_types, embedding_norm, final_norm, rope_theta: as :class:`TransformerEncoder`.
+        others: as :class:`TransformerEncoder`.
 
     Raises:
         ValueError: if a size or name is wrong, or heads and symbols do not fit.

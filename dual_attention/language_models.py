@@ -1,8 +1,4 @@
-"""Language models: the Dual Attention Transformer, and the Transformer beside it.
-
-Both are decoder-only and predict each next token. Their common methods are in :class:`LanguageModel`: ``forward``,
-``loss``, ``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
-"""
+"""Language models, decoder-only, which predict each next token: the Dual Attention Transformer, and the Transformer."""
 
 from __future__ import annotations
 
@@ -117,12 +113,11 @@ class DualAttnTransformerLM(LanguageModel):
 
     Args:
         n_heads_sa, n_heads_ra: sensory and relational heads.
-        symbol_retrieval_kwargs: arguments of the class of :mod:`dual_attention.symbol_retrieval` that
-            ``symbol_retrieval`` names.
         sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`;
             ``"position_relative"`` symbols need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"`` (with ``causal_nbhd``, its default),
             ``"positional_symbols"`` or ``"position_relative"``.
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
         symbol_retriever_config: ``{"shared_symbol_retriever": True, "weight_tie_symbol_library": False}`` by default:
             one retriever for all layers, or one for each, with symbols of its own or those of the first.
         bias: biases in the feed-forward blocks, if ``ff_bias`` is None. Dual attention has none unless ``sa_kwargs``
@@ -132,8 +127,7 @@ class DualAttnTransformerLM(LanguageModel):
         block_kwargs: further arguments of the blocks, for instance ``{"post_norm_dropout": False}``.
         update_symbols_each_layer: retrieve symbols anew for each block, from what enters it before its normalisation,
             as the published package does; otherwise once, for the first, which needs a shared retriever.
-        vocab_size, d_model, n_layers, dff, dropout_rate, activation, norm_first, max_block_size, norm_type,
-        pos_enc_type, tie_weights, final_norm, output_bias, rope_theta, device, dtype: as :class:`TransformerLM`.
+        others: as :class:`TransformerLM`.
     """
 
     def __init__(

@@ -5,14 +5,6 @@ Positions count the real tokens of each example; they are needed where examples 
 :func:`~dual_attention.functional.positions_from_padding`. All mechanisms of sequences take both, used or not.
 
 Shapes: B batch, L length (of the new tokens, with a cache), t earlier tokens, d width of the model and of the symbols.
-
-==================================  ===============================================================================
-:class:`SymbolicAttention`          by features: attention to a library of symbols, a soft equivalence class
-:class:`PositionalSymbolRetriever`  by position in the sequence
-:class:`PositionRelativeSymbolRetriever`  by position relative to the receiver (for images:
-                                    :class:`PositionRelativeSymbolRetriever2D`)
-:class:`RelationalSymbolicAttention`  by how an object relates to its neighbours
-==================================  ===============================================================================
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ class RelationalHeads(TypedModule, Generic[Output]):
     def new_cache(self, max_length: int | None = None) -> TokenCache:
         """An empty cache of keys (of attention after RoPE) and of projected symbols unless they are relative.
 
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
+        Memory for ``max_length`` tokens to come is reserved at once.
         """
         return TokenCache(self._kept(), window=self.window, max_length=max_length)
 

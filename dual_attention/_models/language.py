@@ -226,8 +226,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache of all that layers keep of earlier tokens, to decode token by token or in chunks.
 
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
+        Memory for ``max_length`` tokens to come is reserved at once.
         """
         kinds: dict[str, Sequence[Any]] = {"blocks": list(self.layers.blocks), "symbols": self._retrievers_used()}
         return CacheGroup(

@@ -6,7 +6,6 @@ model, V classes, or width of a vector output.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_dropout, check_positive
+from .._layers.options import checked_options
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
 from ..functional.losses import mean_squared_error
@@ -47,6 +47,9 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     gradient_checkpointing: bool = False
     """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
+    _kinds: Mapping[Side, Any]
+    """Classes of the blocks."""
+
     encoder_is_optional: bool = False
     """Whether a model of this kind may have no encoder blocks."""
 
@@ -75,8 +78,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
                 return nn.Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
             return _POSITIONS[kind](width, dropout=config.embedding_dropout, max_len=longest)
 
-        encoder_blocks = [self._create_encoder_block(config) for _ in range(config.n_layers_enc)]
-        decoder_blocks = [self._create_decoder_block(config) for _ in range(config.n_layers_dec)]
+        encoder_blocks = [self._create_block("encoder", config) for _ in range(config.n_layers_enc)]
+        decoder_blocks = [self._create_block("decoder", config) for _ in range(config.n_layers_dec)]
         self.layers = nn.ModuleDict(
             {
                 "source_embedder": _embedder(self.input_spec, width),
@@ -100,13 +103,11 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
-    @abstractmethod
-    def _create_encoder_block(self, config: Any) -> nn.Module:
-        """One of the encoder's blocks; ``config`` is of the subclass."""
-
-    @abstractmethod
-    def _create_decoder_block(self, config: Any) -> nn.Module:
-        """One of the decoder's blocks; ``config`` is of the subclass."""
+    def _create_block(self, side: Side, config: Any) -> nn.Module:
+        """One of the encoder's or decoder's blocks; ``config`` is of the subclass."""
+        kind, name = self._kinds[side], f"{side}_kwargs"
+        options = checked_options(name, getattr(config, name), kind, taken=("d_model",))
+        return kind(config.d_model, **({"causal": True} if side == "decoder" else {}) | options)
 
     def _tie(self) -> None:
         if self.tie_weights:

@@ -121,16 +121,11 @@ class AbstractorBlock(_AbstractorBlock):
     enters a sublayer is normalised, objects by a normalisation of their own.
 
     Args:
-        d_model: d.
         n_heads: H, of both attention steps.
-        dff: width within the feed-forward block; None for its default.
-        dropout_rate: rate in attention and on all residual steps.
-        activation: of the feed-forward block.
-        norm_first: pre-norm, otherwise post-norm.
-        norm_type: layernorm, rmsnorm or none.
         bias: biases in the feed-forward block and in the output projections of attention.
         symbol_self_attn: begin with self-attention among symbols, which the authors' code may leave out, too.
         rel_activation: of the relations: softmax, or an elementwise one.
+        others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
     """
 
     def _add_norms(self, norm_type: NormType) -> None:
