@@ -14,22 +14,17 @@ from torch import Tensor, nn
 from ..functional import MaskPattern
 from ..functional.checks import check_same_device
 from ..functional.masks import Segments
-from .cache import Cache, TokenCache
-from .calls import TypedModule
+from .cache import Cache
 from .continuation import Masks, continue_from, transactional, visibility
-from .heads import head_dim, merge_heads, rotate, split_heads
-from .inputs import check_dropout, check_positive, check_sequence
+from .heads import Heads, merge_heads, rotate, split_heads
+from .inputs import check_sequence
 from .symbols import Symbols, project_symbols
 
 Output = TypeVar("Output")
 
 
-class RelationalHeads(TypedModule, Generic[Output]):
-    """Heads that receive symbols.
-
-    Subclasses register the projections of what is selected and compared, then what :meth:`_add_output` does, and say
-    what is attended. Arguments as :class:`~dual_attention.relational_attention.RelationalAttention`.
-    """
+class RelationalHeads(Heads, Generic[Output]):
+    """Heads that receive symbols. Arguments as :class:`~dual_attention.relational_attention.RelationalAttention`."""
 
     _output: Callable[..., Any]
     """Named tuple of the output ``(B, N, H * d_h)`` and the maps."""
@@ -47,23 +42,8 @@ class RelationalHeads(TypedModule, Generic[Output]):
         use_relative_positional_symbols: bool,
         window: int | None,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
-        check_positive(window=1 if window is None else window)
-        self.window = window
-
-    def _add_output(self, add_bias_kv: bool, add_bias_out: bool, out_dropout: float | None) -> None:
-        """Register the projections of symbols and of the output."""
-        width = self.n_heads * self.head_dim
-        rate = self.dropout if out_dropout is None else check_dropout("out_dropout", out_dropout)
-        self.wv = nn.Linear(self.d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
-        self.wo = nn.Linear(width, width, bias=add_bias_out)
-        self.resid_dropout = nn.Dropout(rate)
 
     def selecting(self) -> tuple[nn.Linear, nn.Linear]:
         """The projections of the attention's queries and keys."""
@@ -74,14 +54,14 @@ class RelationalHeads(TypedModule, Generic[Output]):
         """Names and shapes of what is kept of each sender beside its symbol."""
 
     def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
-        """What is kept of senders ``(B, M, d)`` beside their symbols and the attention's keys."""
+        """Keys of senders ``(B, M, d)`` beside those of the attention."""
         return {}
 
     @abstractmethod
     def _attend(
         self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
     ) -> tuple[Tensor | None, ...]:
-        """What heads receive ``(B, H, N, d_h)``, and their maps.
+        """Messages that heads receive ``(B, H, N, d_h)``, and their maps.
 
         Args:
             keys: those of :meth:`_kept_keys`, of the earlier senders that are held and the new ones.
@@ -95,13 +75,6 @@ class RelationalHeads(TypedModule, Generic[Output]):
         if not self.use_relative_positional_symbols:
             kept["symbols"] = (self.n_kv_heads, self.head_dim)
         return kept
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of keys (of attention after RoPE) and of projected symbols unless they are relative.
-
-        Memory for ``max_length`` tokens to come is reserved at once.
-        """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
 
     @transactional
     def forward(

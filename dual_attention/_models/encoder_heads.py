@@ -205,12 +205,9 @@ def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor
     return hidden.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1).clamp_min(1)
 
 
-def _names(prefix: str) -> tuple[str, str]:
-    return f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
-
-
 def _before_loading(model: EncoderForMaskedLM, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """A tied weight may be there under either of its names, but not be two."""
-    if model.tie_weights and not fill_tied(state_dict, _names(prefix)):
+    names = f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
+    if model.tie_weights and not fill_tied(state_dict, names):
         error_msgs: list[str] = rest[-1]
-        error_msgs.append(untied_message(_names(prefix)))
+        error_msgs.append(untied_message(names))

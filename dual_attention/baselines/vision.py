@@ -54,17 +54,7 @@ class _ObjectClassifier(nn.Module, ABC):
         """Features ``(B, features)`` of the objects ``(B, N, d)`` from the relational module."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores of images.
-
-        Args:
-            x: ``(B, C, height, width)``, floating point.
-
-        Returns:
-            ``(B, num_classes)``.
-
-        Raises:
-            ValueError: if the images are not of the model's shape.
-        """
+        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)`` of the model's shape."""
         return self.classifier(self.summary(self.objects(x)))
 
 
