@@ -29,11 +29,7 @@ def project_symbols(
     """Apply ``W_s`` to symbols and split the heads; only ``relative`` says whether symbols are shared or relative.
 
     A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
-    symbols are those of the M new senders, and relative ones name the earlier senders as well: the result is
-    ``(B or 1, G, M, d_h)``, or has a library ``(K, G, d_h)`` and an index of the senders held and the new ones.
-
-    Raises:
-        TypeError, ValueError: if symbols are of another kind or shape than expected.
+    symbols are those of the M new senders, and relative ones name the earlier senders as well.
     """
     if not isinstance(symbols, Tensor | RelativeSymbols):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")

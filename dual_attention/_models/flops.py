@@ -41,10 +41,7 @@ def weights_used(modules: Iterable[nn.Module]) -> int:
 
 
 def pair_products(module: nn.Module) -> int:
-    """Multiply-adds of a receiver and a sender in all heads of a module, as they are defined.
-
-    These are scores, relations and what is received.
-    """
+    """Multiply-adds of a receiver and a sender in all heads of a module: scores, relations and what is received."""
     products = 0
     for heads in module.modules():
         if isinstance(heads, Attention):
@@ -120,8 +117,7 @@ class LanguageArithmetic(Arithmetic):
     def flops_per_token(self, length: int | None = None) -> int:
         """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
 
-        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B): six for each weight of a
-        matrix product, and for attention as if nothing were masked. A weight counts as often as it is used, so the
+        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). A weight counts as often as it is used, so the
         weights of a shared symbol retriever count for every layer.
 
         Args:

@@ -48,9 +48,7 @@ class VisionTrace(NamedTuple):
     Attributes:
         scores: of the classes, ``(B, num_classes)``.
         hidden: ``(B, T, d)``, the tokens that are pooled.
-        states: L + 1 tensors ``(B, T, d)``: the input of each block, and the output of the last, before the last norm.
-        maps: of each block its attention weights ``(B, H, T, T)``, or its
-            :class:`~dual_attention.dual_attention.DualAttentionOutput`.
+        states, maps: as :class:`~dual_attention.language_models.Trace`.
     """
 
     scores: Tensor

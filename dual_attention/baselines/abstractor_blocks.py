@@ -74,11 +74,8 @@ class _AbstractorBlock(Block, ABC):
     ) -> Tensor | tuple[Tensor, AbstractorMaps]:
         """Output ``(B, N, d)`` for objects and the symbols that stand for them, ``(B, N, d)`` each.
 
-        Args:
-            symbols: symbols, or the output of the layer before.
-            need_weights: return also the :class:`AbstractorMaps`.
-            attn_mask, padding_mask, segments: of both attention steps, as :meth:`Attention.forward
-                <dual_attention.attention.Attention.forward>`; True = may be attended.
+        Symbols may be the output of the layer before. With ``need_weights`` also the :class:`AbstractorMaps`; masks are
+        those of both attention steps, as :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
 
         Raises:
             ValueError, TypeError: if shapes disagree or a mask is not boolean.
