@@ -67,7 +67,7 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
     def _attend(
         self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
     ) -> tuple[Tensor, Tensor | None]:
-        return relational_cross_attention(q, *keys, symbols, scale=self.attn_scale, activation=self.activation, **how)
+        return relational_cross_attention(q, keys[0], symbols, scale=self.attn_scale, activation=self.activation, **how)
 
 
 class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOutput]):

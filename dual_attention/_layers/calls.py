@@ -25,7 +25,7 @@ class TypedModule(nn.Module):
     if TYPE_CHECKING:
 
         @property
-        def __call__(self: _Forwards[P, T]) -> Callable[P, T]: ...
+        def __call__(self: _Forwards[P, T]) -> Callable[P, T]: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class AttentionMasks(TypedDict, total=False):

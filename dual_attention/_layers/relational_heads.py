@@ -60,7 +60,7 @@ class RelationalHeads(Heads, Generic[Output]):
     @abstractmethod
     def _attend(
         self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
-    ) -> tuple[Tensor | None, ...]:
+    ) -> tuple[Any, ...]:
         """Messages that heads receive ``(B, H, N, d_h)``, and their maps.
 
         Args:

@@ -105,7 +105,7 @@ class EncoderModel(CountsParameters, TokenModel):
         token_types: Tensor | None = None,
     ) -> tuple[Tensor, BlockInputs]:
         """Embedded tokens ``(B, L, d)``, and the inputs of every block."""
-        sizes = {"vocab_size": self.vocab_size, "context": self.block_size}
+        sizes: dict[str, Any] = {"vocab_size": self.vocab_size, "context": self.block_size}
         _, positions, pattern = place_tokens(x, padding_mask, segments, is_causal=are_causal(self.blocks), **sizes)
         arguments: dict[str, Any] = {"attn_mask": pattern}
         if self.rope is not None:

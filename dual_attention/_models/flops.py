@@ -117,8 +117,8 @@ class LanguageArithmetic(Arithmetic):
     def flops_per_token(self, length: int | None = None) -> int:
         """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
 
-        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). A weight counts as often as it is used, so the
-        weights of a shared symbol retriever count for every layer.
+        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). A weight counts as
+        often as it is used, so the weights of a shared symbol retriever count for every layer.
 
         Args:
             length: by default the context length.

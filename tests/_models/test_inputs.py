@@ -71,7 +71,7 @@ def test_bad_arguments(kind, options, message):
 def test_further_arguments_of_blocks(kind):
     block = build(kind, block_kwargs={"post_norm_dropout": False}).layers.blocks[0]
     assert not block.post_norm_dropout
-    with pytest.raises(ValueError, match="block_kwargs: .*'causal'"):  # which they must be
+    with pytest.raises(ValueError, match=r"block_kwargs: .*'causal'"):  # which they must be
         build(kind, block_kwargs={"causal": False})
 
 
