@@ -6,12 +6,11 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from ._layers.cache import Cache, ContextCache, TokenCache
-from ._layers.calls import typed_as
+from ._layers.cache import Cache, ContextCache
 from ._layers.continuation import (
     Masks,
     Past,
@@ -20,9 +19,9 @@ from ._layers.continuation import (
     transactional,
     visibility,
 )
-from ._layers.heads import head_dim, merge_heads, split_heads
-from ._layers.inputs import check_dropout, check_positive, check_sequence
-from .functional import apply_rotary, attention
+from ._layers.heads import Heads, merge_heads, rotate, split_heads
+from ._layers.inputs import check_positive, check_sequence
+from .functional import attention
 from .functional.checks import check_same_device
 from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
@@ -42,7 +41,7 @@ class AttentionOutput(NamedTuple):
     weights: Tensor | None = None
 
 
-class Attention(nn.Module):
+class Attention(Heads):
     """Multi-head attention with grouped key/value heads (Vaswani et al. 2017; Ainslie et al. 2023).
 
     Args:
@@ -79,22 +78,14 @@ class Attention(nn.Module):
         shaw_values: bool = False,
         window: int | None = None,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         self.key_dim = self.head_dim if key_dim is None else key_dim
-        self.window = window
-        check_positive(key_dim=self.key_dim, window=1 if window is None else window)
-        self.dropout = check_dropout("dropout", dropout)
+        check_positive(key_dim=self.key_dim)
         self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
 
         self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
-        self.wv = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
-        self.wo = nn.Linear(n_heads * self.head_dim, n_heads * self.head_dim, bias=add_bias_out)
-        self.resid_dropout = nn.Dropout(dropout if out_dropout is None else check_dropout("out_dropout", out_dropout))
+        self._add_output(add_bias_kv, add_bias_out, out_dropout)
         self.rel_pos_keys = self.rel_pos_values = None
         if shaw_max_rel_pos is not None:
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
@@ -105,14 +96,6 @@ class Attention(nn.Module):
 
     def _kept(self) -> dict[str, tuple[int, ...]]:
         return {"k": (self.n_kv_heads, self.key_dim), "v": (self.n_kv_heads, self.head_dim)}
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of keys (after RoPE) and values, for causal self-attention, token by token or in chunks.
-
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
-        """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
 
     def new_context_cache(self) -> ContextCache:
         """An empty cache of the keys and values of a context, for cross-attention."""
@@ -196,7 +179,8 @@ class Attention(nn.Module):
             need_weights=need_weights or self.rel_pos_values is not None,
         )
         if self.rel_pos_values is not None and weights is not None:
-            attended = attended + attend_to_positions(weights, self.rel_pos_values, past.offset)
+            vectors = self.rel_pos_values(*weights.shape[-2:], offset=past.offset)  # sum_j alpha_ij a_{clip(j - i)}
+            attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
         output = self.resid_dropout(self.wo(merge_heads(attended)))
         return AttentionOutput(output, weights if need_weights else None)
 
@@ -205,29 +189,7 @@ class Attention(nn.Module):
             return continue_to_attend(cache, self._kept(), key, ordered=masks.ordered or self.window is not None)
         return continue_from(cache, self._kept(), window=self.window, masks=masks)
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
-    """Apply RoPE to attention queries or keys if both tables are given; ``ValueError`` if only one is.
-
-    Row ``offset`` of the tables belongs to the first token.
-    """
-    if freqs_cos is None and freqs_sin is None:
-        return x
-    if freqs_cos is None or freqs_sin is None:
-        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
-    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
-
 
 def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:
     """Sum of two additive attention biases, the first of which may be absent."""
     return more if bias is None else bias + more
-
-
-def attend_to_positions(weights: Tensor, positions: RelativePositionalEncoding, offset: int = 0) -> Tensor:
-    """Relative position vectors under the weights, ``sum_j alpha_ij a_{clip(j - i)}``: ``(B, H, N, d_h)``."""
-    return weights.transpose(1, 2).matmul(positions(*weights.shape[-2:], offset=offset)).transpose(1, 2)

@@ -20,13 +20,13 @@ Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.calls import typed_as
+from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, cache_parts, transactional
 from ._layers.inputs import check_sequence
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
@@ -58,7 +58,7 @@ class DualAttentionOutput(NamedTuple):
     ra_maps: tuple[Tensor, ...] | None = None
 
 
-class DualAttention(nn.Module):
+class DualAttention(TypedModule):
     """Dual attention: concatenation of sensory and relational heads.
 
     Math: concat(e_i, a_i), e_i from self-attention and a_i from relational attention (arXiv 2405.16727, Algorithm 1)
@@ -124,10 +124,7 @@ class DualAttention(nn.Module):
                 "share_attn_params: needs heads of both kinds, "
                 f"got n_heads_sa={self.n_heads_sa} and n_heads_ra={self.n_heads_ra}"
             )
-        if isinstance(relational, RelationalCrossAttention):
-            wq, wk = relational.wq, relational.wk
-        else:
-            wq, wk = relational.wq_attn, relational.wk_attn
+        wq, wk = relational.selecting()
         for name, ours, theirs in (("queries", sensory.wq, wq), ("keys", sensory.wk, wk)):
             if ours.weight.shape != theirs.weight.shape or (ours.bias is None) != (theirs.bias is None):
                 raise ValueError(
@@ -145,8 +142,7 @@ class DualAttention(nn.Module):
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache of what both kinds of head keep, for causal self-attention, token by token or in chunks.
 
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
+        Memory for ``max_length`` tokens to come is reserved at once.
         """
         return CacheGroup({name: heads.new_cache(max_length) for name, heads in self._heads().items()})
 
@@ -168,21 +164,12 @@ class DualAttention(nn.Module):
     ) -> DualAttentionOutput:
         """Dual self-attention.
 
-        With a cache, ``x`` holds only the new tokens; see :meth:`RelationalAttention.forward` for what the other
-        arguments then cover.
-
         Args:
-            x: ``(B, N, d)``.
+            x: ``(B, N, d)``; with a cache only the new tokens.
             symbols: as in :meth:`RelationalAttention.forward`; unused without relational heads.
-            attn_mask: boolean, ``(N, N)`` or broadcastable to all heads of both kinds; True = may be attended. Or a
-                :class:`~dual_attention.functional.MaskPattern` built once for several layers.
-            is_causal: no object sees a later one.
-            freqs_cos, freqs_sin: RoPE tables, applied to the attention of both kinds of head.
             need_weights: also return the maps of both kinds.
-            padding_mask: boolean, ``(B, N)``; True = a real object.
-            segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other.
-            attn_bias: floating point, broadcastable to all heads of both kinds.
             cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
+            others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
 
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
@@ -220,8 +207,3 @@ class DualAttention(nn.Module):
         heads = self.n_heads_sa or self.n_heads_ra
         sizes = {"batch": batch, "heads": heads, "n": n, "m": earlier + n}
         return mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes)
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from torch import Tensor
 
-from ._layers.cache import Cache, CacheGroup
+from ._layers.cache import Cache
 from ._layers.continuation import cache_parts, transactional
 from ._layers.options import (
     AttentionOptions,
@@ -18,18 +18,19 @@ from ._layers.options import (
     NormType,
     RelationalHeadType,
     RelationalOptions,
+    arguments_of,
     checked_options,
 )
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .dual_attention import DualAttention, DualAttentionOutput
-from .functional.masks import MaskPattern, Segments
-from .transformer_blocks import Block, FeedForwardBlock, create_norm
+from .functional.masks import MaskPattern
+from .transformer_blocks import DecoderSteps, EncoderSteps, FeedForwardBlock, create_norm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._layers.calls import CrossAttentionCall, SelfAttentionCall
+    from ._layers.calls import AttentionMasks, CrossAttentionCall, SelfAttentionCall
 
 __all__ = [
     "DualAttnDecoderBlock",
@@ -39,21 +40,14 @@ __all__ = [
 ]
 
 
-class DualAttnEncoderBlock(Block):
+class DualAttnEncoderBlock(EncoderSteps):
     """Encoder block with dual attention: dual attention and feed-forward, each in a residual step.
 
     Args:
-        d_model: width of the model.
         n_heads_sa, n_heads_ra: sensory and relational heads.
-        dff: width within the feed-forward block; None for its default.
-        activation: of the feed-forward block.
-        dropout_rate: rate in attention and on both residual steps.
-        norm_first: pre-norm, otherwise post-norm.
-        norm_type: layernorm, rmsnorm or none.
         sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`.
         bias: biases in the feed-forward block. Dual attention has none unless ``sa_kwargs`` and ``ra_kwargs`` say so.
-        causal: no position sees a later one.
-        post_norm_dropout: with post-norm, drop once more between the two steps, as the published package does.
+        others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
     """
 
     def __init__(
@@ -79,16 +73,7 @@ class DualAttnEncoderBlock(Block):
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
-        )
+        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
@@ -119,10 +104,6 @@ class DualAttnEncoderBlock(Block):
         ) -> tuple[Tensor, DualAttentionOutput]: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def new_cache(self, max_length: int | None = None) -> CacheGroup:
-        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
-        return self.dual_attn.new_cache(max_length)
-
     @transactional
     def forward(
         self,
@@ -131,49 +112,34 @@ class DualAttnEncoderBlock(Block):
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
         *,
-        attn_mask: Tensor | MaskPattern | None = None,
-        padding_mask: Tensor | None = None,
-        segments: Segments | None = None,
-        attn_bias: Tensor | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
+        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, DualAttentionOutput]:
         """``(B, N, d)`` and symbols to ``(B, N, d)``.
 
         With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
-        arguments are those of :meth:`DualAttention.forward`; with a cache from :meth:`new_cache`, ``x`` and symbols are
-        only those of new tokens.
+        arguments are those of :meth:`DualAttention.forward`: ``attn_mask``, ``padding_mask``, ``segments`` and
+        ``attn_bias`` among them. With a cache from :meth:`new_cache`, ``x`` and symbols are only those of new tokens.
         """
-        attended = self.dual_attn(
-            self.pre_norm(x, self.norm1),
-            symbols,
-            attn_mask,
-            self.causal,
-            freqs_cos,
-            freqs_sin,
-            need_weights,
-            padding_mask=padding_mask,
-            segments=segments,
-            attn_bias=attn_bias,
-            cache=cache,
-        )
-        x = self.residual_step(x, attended.output, self.norm1)
-        if self.post_norm_dropout and not self.norm_first:
-            x = self.dropout(x)
-        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm2)), self.norm2)
+        z = self.pre_norm(x, self.norm1)
+        given = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "cache": cache, **masks}
+        attended = self.dual_attn(z, symbols, is_causal=self.causal, need_weights=need_weights, **given)
+        x = self._finish(x, attended.output)
         return (x, attended) if need_weights else x
 
 
-class DualAttnDecoderBlock(Block):
+class DualAttnDecoderBlock(DecoderSteps):
     """Decoder block with dual attention: dual attention, cross-attention to a context, and feed-forward.
 
     Args:
         n_heads_cross: heads of the cross-attention, which is sensory.
         cross_kwargs: further arguments of the cross-attention.
         ff_dropout: drop the feed-forward block's output; the published package does not.
-        d_model, n_heads_sa, n_heads_ra, dff, activation, dropout_rate, norm_first, norm_type, sa_kwargs, ra_kwargs,
-        ra_type, share_attn_params, bias, causal: as :class:`DualAttnEncoderBlock`.
+        others: as :class:`DualAttnEncoderBlock`.
     """
+
+    cache_names = "dual_attn", "cross_attn"
 
     def __init__(
         self,
@@ -200,16 +166,7 @@ class DualAttnDecoderBlock(Block):
         self.causal = causal
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(
-            d_model,
-            n_heads_sa,
-            n_heads_ra,
-            dropout=dropout_rate,
-            sa_kwargs=sa_kwargs,
-            ra_kwargs=ra_kwargs,
-            share_attn_params=share_attn_params,
-            ra_type=ra_type,
-        )
+        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
         self.norm2 = create_norm(d_model, norm_type)
         cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
         self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})
@@ -240,11 +197,6 @@ class DualAttnDecoderBlock(Block):
         ) -> tuple[Tensor, DualAttentionOutput, Tensor | None]: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def new_cache(self, max_length: int | None = None) -> CacheGroup:
-        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
-        own, context = self.dual_attn.new_cache(max_length), self.cross_attn.new_context_cache()
-        return CacheGroup({"dual_attn": own, "cross_attn": context})
-
     @transactional
     def forward(
         self,
@@ -254,51 +206,22 @@ class DualAttnDecoderBlock(Block):
         freqs_cos: Tensor | None = None,
         freqs_sin: Tensor | None = None,
         *,
-        attn_mask: Tensor | MaskPattern | None = None,
-        padding_mask: Tensor | None = None,
-        segments: Segments | None = None,
-        attn_bias: Tensor | None = None,
         context_mask: Tensor | MaskPattern | None = None,
         context_padding_mask: Tensor | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
+        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor | None]:
         """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
 
-        Args:
-            context_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H', N, M)``, H' heads of the cross-attention;
-                True = may be attended. Or a :class:`~dual_attention.functional.MaskPattern`.
-            context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
-            cache: from :meth:`new_cache`; ``x`` then holds only new tokens, and the context is read in the first
-                call, which keeps its keys and values: later ones must give one of the same shape.
-            need_weights: return also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the
-                weights of the cross-attention ``(B, n_heads_cross, N, M)``.
-            symbols, freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the dual attention.
+        Arguments as :meth:`DecoderBlock.forward <dual_attention.transformer_blocks.DecoderBlock.forward>`. With
+        ``need_weights`` also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the weights of
+        the cross-attention ``(B, n_heads_cross, N, M)``.
         """
-        caches = cache_parts(cache, ("dual_attn", "cross_attn"))
-        attended = self.dual_attn(
-            self.pre_norm(x, self.norm1),
-            symbols,
-            attn_mask,
-            self.causal,
-            freqs_cos,
-            freqs_sin,
-            need_weights,
-            padding_mask=padding_mask,
-            segments=segments,
-            attn_bias=attn_bias,
-            cache=caches["dual_attn"],
-        )
-        x = self.residual_step(x, attended.output, self.norm1)
-        received, cross_weights = self.cross_attn(
-            self.pre_norm(x, self.norm2),
-            context,
-            context,
-            attn_mask=context_mask,
-            need_weights=need_weights,
-            padding_mask=context_padding_mask,
-            cache=caches["cross_attn"],
-        )
-        x = self.residual_step(x, received, self.norm2)
-        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm3)), self.norm3, drop=self.ff_dropout)
+        caches = cache_parts(cache, self.cache_names)
+        z = self.pre_norm(x, self.norm1)
+        own = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "cache": caches["dual_attn"], **masks}
+        attended = self.dual_attn(z, symbols, is_causal=self.causal, need_weights=need_weights, **own)
+        cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "cache": caches["cross_attn"]}
+        x, cross_weights = self._finish(x, attended.output, context, need_weights=need_weights, **cross)
         return (x, attended, cross_weights) if need_weights else x

@@ -1,26 +1,17 @@
-"""Bidirectional encoders in the manner of BERT (Devlin et al. 2019, arXiv 1810.04805), and their heads.
-
-==============================================  ============================================================
-:class:`TransformerEncoder`                     tokens to a vector each, with sensory attention
-:class:`DualAttnTransformerEncoder`             the same with dual attention
-:class:`EncoderForMaskedLM`                     an encoder that predicts tokens which were masked
-:class:`EncoderForSequenceClassification`       an encoder with a classifier or a regression on whole sequences
-==============================================  ============================================================
-"""
+"""Bidirectional encoders in the manner of BERT (Devlin et al. 2019, arXiv 1810.04805), and their heads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor, nn
 
+from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval, arguments_for, config_of
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
-from ._models.passing import Trace
+from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
     check_symbol_width,
     check_symbols_fit,
@@ -98,16 +89,11 @@ class DualAttnTransformerEncoder(EncoderModel):
 
     Args:
         n_heads_sa, n_heads_ra: sensory and relational heads.
-        symbol_retrieval_kwargs: arguments of the class of :mod:`dual_attention.symbol_retrieval` that
-            ``symbol_retrieval`` names.
-        symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"`` or
-            ``"position_relative"``; the last needs ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
-        sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`.
+        symbol_retrieval, symbol_retrieval_kwargs, sa_kwargs, ra_kwargs, ra_type, share_attn_params,
+            update_symbols_each_layer: as :class:`~dual_attention.language_models.DualAttnTransformerLM`.
         bias: biases in the feed-forward blocks.
         shared_symbol_retriever: one retriever for all layers, or one for each.
-        update_symbols_each_layer: retrieve symbols anew for each block; otherwise once, for the first.
-        vocab_size, d_model, n_layers, dff, dropout_rate, activation, norm_first, max_block_size, norm_type,
-        pos_enc_type, n_token_types, embedding_norm, final_norm, rope_theta: as :class:`TransformerEncoder`.
+        others: as :class:`TransformerEncoder`.
 
     Raises:
         ValueError: if a size or name is wrong, or heads and symbols do not fit.
@@ -158,11 +144,8 @@ class DualAttnTransformerEncoder(EncoderModel):
     def _create_block(self, config: EncoderConfig) -> DualAttnEncoderBlock:
         return DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config))
 
-    def _block(
-        self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
-    ) -> tuple[Any, Any]:
-        if symbols is None and self.n_heads_ra:
-            retriever = self.symbol_retrievers[number if len(self.symbol_retrievers) > 1 else 0]
-            symbols = retrieve_symbols(retriever, x, positions)
-        given = x if symbols is None else symbols  # without relational heads they are not read
-        return self.blocks[number](x, given, **arguments), None if self.update_symbols_each_layer else symbols
+    def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
+        if not self.n_heads_ra:
+            return x  # not read
+        retriever = self.symbol_retrievers[number if len(self.symbol_retrievers) > 1 else 0]
+        return retrieve_symbols(retriever, x, inputs.positions)

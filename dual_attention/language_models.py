@@ -1,8 +1,4 @@
-"""Language models: the Dual Attention Transformer, and the Transformer beside it.
-
-Both are decoder-only and predict each next token. Their common methods are in :class:`LanguageModel`: ``forward``,
-``loss``, ``hidden``, ``trace``, ``new_cache``, ``init_weights``, ``get_num_params`` and ``estimate_mfu``.
-"""
+"""Language models, decoder-only, which predict each next token: the Dual Attention Transformer, and the Transformer."""
 
 from __future__ import annotations
 
@@ -24,9 +20,10 @@ from ._layers.options import (
     SymbolOptions,
     checked_options,
 )
+from ._layers.symbols import Symbols
 from ._models.config import LanguageConfig, TokenPositions
-from ._models.language import BlockInputs, LanguageModel, LanguageModelOutput, on_device
-from ._models.passing import Trace
+from ._models.language import LanguageModel, LanguageModelOutput, on_device
+from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
     check_symbols_fit,
     create_retrievers,
@@ -35,7 +32,6 @@ from ._models.retrievers import (
     tie_symbol_libraries,
 )
 from .dual_attn_blocks import DualAttnEncoderBlock
-from .relational_attention import Symbols
 from .transformer_blocks import EncoderBlock
 
 __all__ = [
@@ -105,17 +101,11 @@ class TransformerLM(LanguageModel):
         return EncoderBlock(**fields, causal=True, **own)
 
     def _block(
-        self,
-        number: int,
-        x: Tensor,
-        symbols: Symbols | None,
-        inputs: BlockInputs,
-        caches: dict[str, Cache],
-        need_weights: bool = False,
+        self, number: int, x: Tensor, symbols: Symbols | None, inputs: BlockInputs, need_weights: bool = False
     ) -> tuple[Any, Symbols | None]:
         unfused = need_weights or not self.use_flash_attention
-        out = self.layers.blocks[number](x, **inputs.arguments, need_weights=unfused, cache=caches.get("blocks"))
-        return (out[0] if unfused and not need_weights else out), None
+        out, symbols = super()._block(number, x, symbols, inputs, unfused)
+        return (out[0] if unfused and not need_weights else out), symbols
 
 
 class DualAttnTransformerLM(LanguageModel):
@@ -123,12 +113,11 @@ class DualAttnTransformerLM(LanguageModel):
 
     Args:
         n_heads_sa, n_heads_ra: sensory and relational heads.
-        symbol_retrieval_kwargs: arguments of the class of :mod:`dual_attention.symbol_retrieval` that
-            ``symbol_retrieval`` names.
         sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`;
             ``"position_relative"`` symbols need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"`` (with ``causal_nbhd``, its default),
             ``"positional_symbols"`` or ``"position_relative"``.
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
         symbol_retriever_config: ``{"shared_symbol_retriever": True, "weight_tie_symbol_library": False}`` by default:
             one retriever for all layers, or one for each, with symbols of its own or those of the first.
         bias: biases in the feed-forward blocks, if ``ff_bias`` is None. Dual attention has none unless ``sa_kwargs``
@@ -138,8 +127,7 @@ class DualAttnTransformerLM(LanguageModel):
         block_kwargs: further arguments of the blocks, for instance ``{"post_norm_dropout": False}``.
         update_symbols_each_layer: retrieve symbols anew for each block, from what enters it before its normalisation,
             as the published package does; otherwise once, for the first, which needs a shared retriever.
-        vocab_size, d_model, n_layers, dff, dropout_rate, activation, norm_first, max_block_size, norm_type,
-        pos_enc_type, tie_weights, final_norm, output_bias, rope_theta, device, dtype: as :class:`TransformerLM`.
+        others: as :class:`TransformerLM`.
     """
 
     def __init__(
@@ -208,22 +196,10 @@ class DualAttnTransformerLM(LanguageModel):
         if self.symbol_retriever_config["weight_tie_symbol_library"]:
             tie_symbol_libraries(list(self.layers.symbol_retrievers))
 
-    def _block(
-        self,
-        number: int,
-        x: Tensor,
-        symbols: Symbols | None,
-        inputs: BlockInputs,
-        caches: dict[str, Cache],
-        need_weights: bool = False,
-    ) -> tuple[Any, Symbols | None]:
-        if symbols is None and self.n_heads_ra:
-            retriever = self.layers.symbol_retrievers[number]
-            symbols = retrieve_symbols(retriever, x, inputs.positions, caches.get("symbols"))
-        given = x if symbols is None else symbols  # without relational heads they are not read
-        cache = caches.get("blocks")
-        out = self.layers.blocks[number](x, given, **inputs.arguments, need_weights=need_weights, cache=cache)
-        return out, None if self.update_symbols_each_layer else symbols
+    def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
+        if not self.n_heads_ra:
+            return x  # not read
+        return retrieve_symbols(self.layers.symbol_retrievers[number], x, inputs.positions, cache)
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         if not self.n_heads_ra:

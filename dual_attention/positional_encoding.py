@@ -6,14 +6,14 @@ Shapes: B batch, H heads, L length, N receivers, M senders, d width of the model
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ._layers.calls import typed_as
-from ._layers.inputs import check_dropout, check_sequence
+from ._layers.calls import TypedModule
+from ._layers.inputs import check_dropout, check_places, check_sequence
 from .functional.checks import is_readable
 from .functional.rotary import apply_rotary, rotary_tables
 
@@ -40,19 +40,9 @@ def sinusoidal_table(length: int, dim: int) -> Tensor:
 
 
 def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, offset: int = 0) -> Tensor:
-    """Rows of a table at the positions of the tokens ``x``.
+    """Rows of a table at the positions of the tokens ``x`` ``(B, L, ...)``; ``limit``: what set the table's length.
 
-    Args:
-        table: ``(max length, width)``.
-        x: ``(B, L, ...)``.
-        positions: integers ``(B or 1, L)``; by default L in a row from ``offset`` on.
-        limit: the argument that set the table's length, for messages.
-
-    Returns:
-        ``(L, width)``, or ``(B or 1, L, width)`` if positions are given.
-
-    Raises:
-        ValueError: if a position is negative or beyond the table, or positions have the wrong shape.
+    Positions are integers ``(B or 1, L)``, for ``(B or 1, L, width)``; else L in a row from ``offset``: ``(L, width)``.
     """
     batch, length = x.shape[:2]
     if positions is None:
@@ -68,40 +58,24 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
 
     Their values are looked at on the CPU only, and not while compiling; elsewhere it is the lookup that fails.
     """
-    if positions.is_floating_point() or positions.dtype == torch.bool or positions.dim() != 2:
-        shaped = False
-    else:
-        shaped = positions.shape[0] in (1, batch) and positions.shape[1] == length
-    if not shaped:
-        raise ValueError(
-            f"positions: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(positions.shape)} of dtype {positions.dtype}"
-        )
+    check_places("positions", positions, batch, length)
     if positions.numel() and is_readable(positions) and (int(positions.min()) < 0 or int(positions.max()) > last):
         raise ValueError(
             f"positions: expected 0 to {last} ({why}), got {int(positions.min())} to {int(positions.max())}"
         )
 
 
-class SinusoidalPositionalEncoding(nn.Module):
-    """Add fixed sinusoidal positions: ``dropout(sqrt(d) x + PE)``.
-
-    Args:
-        d_model: width of the model.
-        scale: multiply the input by ``sqrt(d_model)`` first, as in the original Transformer.
-        dropout: rate applied to the sum.
-        max_len: largest length.
-    """
-
-    pe: Tensor
-
-    def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
+class _AddedPositions(TypedModule):
+    def __init__(self, d_model: int, scale: bool, dropout: float, max_len: int) -> None:
         super().__init__()
         self.d_model = d_model
         self.max_len = max_len
-        self.dropout = nn.Dropout(check_dropout("dropout", dropout))
         self.scale = math.sqrt(d_model) if scale else 1.0
-        self.register_buffer("pe", sinusoidal_table(max_len, d_model))
+        self.dropout = nn.Dropout(check_dropout("dropout", dropout))
+
+    @abstractmethod
+    def _table(self) -> Tensor:
+        """The positions, ``(max_len, d)``."""
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``.
@@ -114,38 +88,41 @@ class SinusoidalPositionalEncoding(nn.Module):
             ValueError: if a position is ``max_len`` or more, or positions have the wrong shape.
         """
         check_sequence("x", x, self.d_model)
-        return self.dropout(self.scale * x + rows_at(self.pe, x, positions, limit="max_len"))
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        return self.dropout(self.scale * x + rows_at(self._table(), x, positions, limit="max_len"))
 
 
-class LearnedPositionalEmbeddings(nn.Module):
+class SinusoidalPositionalEncoding(_AddedPositions):
+    """Add fixed sinusoidal positions: ``dropout(sqrt(d) x + PE)``.
+
+    Args:
+        d_model: width of the model.
+        scale: multiply the input by ``sqrt(d_model)`` first, as in the original Transformer.
+        dropout: rate applied to the sum.
+        max_len: largest length.
+    """
+
+    pe: Tensor
+
+    def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
+        super().__init__(d_model, scale, dropout, max_len)
+        self.register_buffer("pe", sinusoidal_table(max_len, d_model))
+
+    def _table(self) -> Tensor:
+        return self.pe
+
+
+class LearnedPositionalEmbeddings(_AddedPositions):
     """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`."""
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
-        super().__init__()
-        self.d_model = d_model
-        self.max_len = max_len
-        self.scale = math.sqrt(d_model) if scale else 1.0
+        super().__init__(d_model, scale, dropout, max_len)
         self.position_embeddings = nn.Embedding(max_len, d_model)
-        self.dropout = nn.Dropout(check_dropout("dropout", dropout))
 
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``; ``positions`` as in :meth:`SinusoidalPositionalEncoding.forward`."""
-        check_sequence("x", x, self.d_model)
-        rows = rows_at(self.position_embeddings.weight, x, positions, limit="max_len")
-        return self.dropout(self.scale * x + rows)
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def _table(self) -> Tensor:
+        return self.position_embeddings.weight
 
 
-class RelativePositionalEncoding(nn.Module):
+class RelativePositionalEncoding(TypedModule):
     """A learned vector for each clipped offset ``j - i`` (Shaw et al. 2018, arXiv 1803.02155).
 
     Args:
@@ -200,13 +177,8 @@ class RelativePositionalEncoding(nn.Module):
         index = self.index(q.shape[-2], length_k, offset=offset)
         return products.gather(-1, index.expand(*q.shape[:-1], length_k))
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class RotaryPositionalEncoding(nn.Module):
+class RotaryPositionalEncoding(TypedModule):
     """Rotary positions (RoPE), with tables that stay float32 whatever the dtype of the module.
 
     Half-precision tables would place distant positions on the same angle. The tables are not in the state dict.
@@ -251,7 +223,7 @@ class RotaryPositionalEncoding(nn.Module):
     def tables_at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Tables for positions that differ between examples: integers ``(B, L)`` to a pair of ``(B, L, dim / 2)``.
 
-        Left padding alone does not need them, since rotary scores depend on differences of positions, unless the
+        Left padding by itself does not need them, since rotary scores depend on differences of positions, unless the
         layer adds Shaw positions, whose vectors are not rotated.
 
         Raises:
@@ -263,8 +235,3 @@ class RotaryPositionalEncoding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Rotate queries or keys, ``(B, H, L, dim) -> (B, H, L, dim)``."""
         return apply_rotary(x, *self.tables(x.shape[-2]))
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,6 @@ from ._layers.options import (
     DualAttnEncoderBlockOptions,
     EncoderBlockOptions,
     SymbolOptions,
-    checked_options,
 )
 from ._layers.symbols import Symbols
 from ._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
@@ -66,6 +66,8 @@ class Seq2SeqTransformer(Seq2SeqModel):
         TypeError, ValueError: if a size or name is wrong, or weights are to be tied that have different shapes.
     """
 
+    _kinds = types.MappingProxyType({"encoder": EncoderBlock, "decoder": DecoderBlock})
+
     def __init__(
         self,
         input_spec: Mapping[str, Any],
@@ -88,14 +90,6 @@ class Seq2SeqTransformer(Seq2SeqModel):
     ) -> None:
         super().__init__(config_of(Seq2SeqConfig, locals()))
 
-    def _create_encoder_block(self, config: Seq2SeqConfig) -> EncoderBlock:
-        options = checked_options("encoder_kwargs", config.encoder_kwargs, EncoderBlock, taken=("d_model",))
-        return EncoderBlock(config.d_model, **options)
-
-    def _create_decoder_block(self, config: Seq2SeqConfig) -> DecoderBlock:
-        options = checked_options("decoder_kwargs", config.decoder_kwargs, DecoderBlock, taken=("d_model",))
-        return DecoderBlock(config.d_model, **{"causal": True, **options})
-
 
 class Seq2SeqDualAttnTransformer(Seq2SeqModel):
     """Encoder-decoder Dual Attention Transformer (arXiv 2405.16727, section 4.2).
@@ -115,14 +109,14 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
             serves both sides.
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does; otherwise once
             on each side, for the first.
-        input_spec, output_spec, d_model, out_dim, n_layers_enc, n_layers_dec, in_block_size, out_block_size,
-        tie_weights, loss_ignore_idx, loss_type, pos_enc, embedding_dropout, embedding_init: see
-        :class:`Seq2SeqTransformer`.
+        others: as :class:`Seq2SeqTransformer`.
 
     Raises:
         TypeError, ValueError: as :class:`Seq2SeqTransformer`; if heads and symbols do not fit, or symbols of a causal
             decoder would depend on later tokens.
     """
+
+    _kinds = types.MappingProxyType({"encoder": DualAttnEncoderBlock, "decoder": DualAttnDecoderBlock})
 
     def __init__(
         self,
@@ -176,14 +170,6 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
                 "symbol_retrieval_kwargs: with causal_nbhd=False a symbol of the causal decoder would depend on later "
                 "tokens; decoder_symbol_retrieval gives the decoder another retriever"
             )
-
-    def _create_encoder_block(self, config: Seq2SeqConfig) -> DualAttnEncoderBlock:
-        options = checked_options("encoder_kwargs", config.encoder_kwargs, DualAttnEncoderBlock, taken=("d_model",))
-        return DualAttnEncoderBlock(config.d_model, **options)
-
-    def _create_decoder_block(self, config: Seq2SeqConfig) -> DualAttnDecoderBlock:
-        options = checked_options("decoder_kwargs", config.decoder_kwargs, DualAttnDecoderBlock, taken=("d_model",))
-        return DualAttnDecoderBlock(config.d_model, **options)
 
     def _retrieves(self, side: Side, number: int) -> bool:
         """Whether symbols are retrieved for block ``number``, not taken from the one before."""

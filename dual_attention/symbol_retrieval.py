@@ -5,28 +5,19 @@ Positions count the real tokens of each example; they are needed where examples 
 :func:`~dual_attention.functional.positions_from_padding`. All mechanisms of sequences take both, used or not.
 
 Shapes: B batch, L length (of the new tokens, with a cache), t earlier tokens, d width of the model and of the symbols.
-
-==================================  ===============================================================================
-:class:`SymbolicAttention`          by features: attention to a library of symbols, a soft equivalence class
-:class:`PositionalSymbolRetriever`  by position in the sequence
-:class:`PositionRelativeSymbolRetriever`  by position relative to the receiver (for images:
-                                    :class:`PositionRelativeSymbolRetriever2D`)
-:class:`RelationalSymbolicAttention`  by how an object relates to its neighbours
-==================================  ===============================================================================
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
-from ._layers.calls import typed_as
+from ._layers.calls import TypedModule
 from ._layers.continuation import Past, continue_from, transactional
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_positive, check_sequence
@@ -43,14 +34,21 @@ __all__ = [
 ]
 
 
-def _count(cache: Cache | None, x: Tensor) -> int:
-    """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
-    past = continue_from(cache, {})
-    past.append(*x.shape[:2])
-    return past.senders
+class _CountsTokens(TypedModule):
+    """A mechanism whose symbols depend on nothing of earlier tokens but, at most, their number."""
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache; it counts tokens, so that positions continue."""
+        return TokenCache({}, max_length=max_length)
+
+    def _count(self, cache: Cache | None, x: Tensor) -> int:
+        """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
+        past = continue_from(cache, {})
+        past.append(*x.shape[:2])
+        return past.senders
 
 
-class SymbolicAttention(nn.Module):
+class SymbolicAttention(_CountsTokens):
     """Symbols by features: each object attends to learned templates and receives a mixture of learned symbols.
 
     Math: s_i = concat_h(sum_k softmax_k(scale <(W x_i + b)^h, template_k^h>) symbol_k^h)
@@ -91,19 +89,15 @@ class SymbolicAttention(nn.Module):
         nn.init.normal_(self.template_features)
         nn.init.normal_(self.symbol_library)
 
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, since a symbol depends only on its own token."""
-        return TokenCache({}, max_length=max_length)
-
     @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
         check_sequence("x", x, self.d_model, layer=self.q_proj)
-        _count(cache, x)
+        self._count(cache, x)
         return self._retrieve(x, need_weights=False)[0]
 
     def weights(self, x: Tensor) -> Tensor:
-        """Which symbols each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
+        """Weights of the symbols that each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
         weights = self._retrieve(x, need_weights=True)[1]
         assert weights is not None
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
@@ -124,13 +118,8 @@ class SymbolicAttention(nn.Module):
         )
         return merge_heads(symbols).view_as(x), weights
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class PositionalSymbolRetriever(nn.Module):
+class PositionalSymbolRetriever(_CountsTokens):
     """Symbols by position.
 
     Args:
@@ -161,10 +150,6 @@ class PositionalSymbolRetriever(nn.Module):
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
         return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
 
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, so that positions continue."""
-        return TokenCache({}, max_length=max_length)
-
     @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
@@ -176,17 +161,12 @@ class PositionalSymbolRetriever(nn.Module):
         Raises:
             ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
         """
-        seen = _count(cache, x)
+        seen = self._count(cache, x)
         symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
         return symbols.expand(*x.shape[:2], self.symbol_dim)
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class PositionRelativeSymbolRetriever(nn.Module):
+class PositionRelativeSymbolRetriever(_CountsTokens):
     """Symbols by relative position: to receiver ``i``, sender ``j`` is named by ``j - i``.
 
     Args:
@@ -199,10 +179,6 @@ class PositionRelativeSymbolRetriever(nn.Module):
         self.symbol_dim = symbol_dim
         self.max_rel_pos = max_rel_pos
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
-
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache; it counts tokens, so that the new ones are placed after them."""
-        return TokenCache({}, max_length=max_length)
 
     @transactional
     def forward(
@@ -223,17 +199,12 @@ class PositionRelativeSymbolRetriever(nn.Module):
         """
         if cache is not None and y is not None:
             raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
-        seen = _count(cache, x)
+        seen = self._count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
         return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class PositionRelativeSymbolRetriever2D(nn.Module):
+class PositionRelativeSymbolRetriever2D(TypedModule):
     """Symbols by relative position in a grid, such as the patches of an image.
 
     To a receiver in row ``i``, column ``k``, a sender in row ``j``, column ``l`` is named by ``(j - i, l - k)``, each
@@ -288,13 +259,8 @@ class PositionRelativeSymbolRetriever2D(nn.Module):
             )
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class RelationalSymbolicAttention(nn.Module):
+class RelationalSymbolicAttention(TypedModule):
     """Symbols by role: an object is described by its relations with its neighbours, and retrieves a symbol with that.
 
     Neighbours beyond the ends of the sequence are replaced by the object at the end.
@@ -411,8 +377,3 @@ class RelationalSymbolicAttention(nn.Module):
         if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
         return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -5,25 +5,26 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._layers.cache import Cache, CacheGroup, TokenCache
-from ._layers.calls import typed_as
+from ._layers.cache import Cache, CacheGroup
+from ._layers.calls import TypedModule
 from ._layers.continuation import cache_parts, transactional
 from ._layers.inputs import check_dropout, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
-from .functional.masks import MaskPattern, Segments
+from .functional.masks import MaskPattern
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._layers.calls import CrossAttentionCall, SelfAttentionCall
+    from ._layers.calls import AttentionMasks, CrossAttentionCall, SelfAttentionCall
 
 __all__ = [
     "DecoderBlock",
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-class FeedForwardBlock(nn.Module):
+class FeedForwardBlock(TypedModule):
     """Two layers with an activation between, or the gated SwiGLU (Shazeer 2020, arXiv 2002.05202).
 
     Math: W_2 act(W_1 x), or W_2 (silu(W_1 x) * W_3 x)
@@ -69,13 +70,8 @@ class FeedForwardBlock(nn.Module):
             hidden = hidden * self.linear3(x)
         return self.linear2(hidden)
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class RMSNorm(nn.Module):
+class RMSNorm(TypedModule):
     """Root-mean-square normalisation (Zhang & Sennrich 2019, arXiv 1910.07467), computed in float32 or wider.
 
     As in the published package, the result is rounded to the dtype of ``x`` before it is multiplied by the weights:
@@ -101,11 +97,6 @@ class RMSNorm(nn.Module):
         normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
         return normed.type_as(x) * self.weight
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
 
 def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
     """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``."""
@@ -123,6 +114,10 @@ class Block(nn.Module):
 
     Subclasses register their normalisations and sublayers themselves, under the names of the published state dicts.
     """
+
+    norm1: nn.Module
+    norm2: nn.Module
+    ff_block: FeedForwardBlock
 
     def __init__(self, dropout_rate: float, norm_first: bool) -> None:
         super().__init__()
@@ -142,8 +137,56 @@ class Block(nn.Module):
         x = x + (self.dropout(change) if drop else change)
         return x if self.norm_first else norm(x)
 
+    def feed_forward(self, x: Tensor, norm: nn.Module, *, drop: bool = True) -> Tensor:
+        """The residual step of the feed-forward block."""
+        return self.residual_step(x, self.ff_block(self.pre_norm(x, norm)), norm, drop=drop)
 
-class EncoderBlock(Block):
+
+class EncoderSteps(Block):
+    """The common part of encoder blocks, whatever their attention is."""
+
+    post_norm_dropout: bool
+
+    @property
+    @abstractmethod
+    def attention(self) -> Any:
+        """The attention of the tokens to each other."""
+
+    def new_cache(self, max_length: int | None = None) -> Any:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        return self.attention.new_cache(max_length)
+
+    def _finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Add what attention brought, then feed forward."""
+        x = self.residual_step(x, attended, self.norm1)
+        if self.post_norm_dropout and not self.norm_first:
+            x = self.dropout(x)
+        return self.feed_forward(x, self.norm2)
+
+
+class DecoderSteps(Block):
+    """The common part of decoder blocks, whatever their attention to earlier tokens is."""
+
+    norm3: nn.Module
+    cross_attn: Attention
+    ff_dropout: bool
+    cache_names: tuple[str, str]
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
+        own: Any = self.get_submodule(self.cache_names[0])
+        caches = own.new_cache(max_length), self.cross_attn.new_context_cache()
+        return CacheGroup(dict(zip(self.cache_names, caches, strict=True)))
+
+    def _finish(self, x: Tensor, attended: Tensor, context: Tensor, **cross: Any) -> tuple[Tensor, Tensor | None]:
+        """Add what attention brought, attend to the context, then feed forward; also the weights on the context."""
+        x = self.residual_step(x, attended, self.norm1)
+        attended, weights = self.cross_attn(self.pre_norm(x, self.norm2), context, context, **cross)
+        x = self.residual_step(x, attended, self.norm2)
+        return self.feed_forward(x, self.norm3, drop=self.ff_dropout), weights
+
+
+class EncoderBlock(EncoderSteps):
     """Transformer encoder block: self-attention and feed-forward, each in a residual step.
 
     Args:
@@ -206,10 +249,6 @@ class EncoderBlock(Block):
         ) -> tuple[Tensor, Tensor | None]: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
-        return self.self_attn.new_cache(max_length)
-
     @transactional
     def forward(
         self,
@@ -218,49 +257,34 @@ class EncoderBlock(Block):
         freqs_sin: Tensor | None = None,
         need_weights: bool = False,
         *,
-        attn_mask: Tensor | MaskPattern | None = None,
-        padding_mask: Tensor | None = None,
-        segments: Segments | None = None,
-        attn_bias: Tensor | None = None,
         cache: Cache | None = None,
+        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, Tensor | None]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
-        The other arguments are those of :meth:`Attention.forward`; with a cache from :meth:`new_cache`, ``x`` holds
-        only new tokens.
+        The other arguments are those of :meth:`Attention.forward`: ``attn_mask``, ``padding_mask``, ``segments`` and
+        ``attn_bias`` among them. With a cache from :meth:`new_cache`, ``x`` holds only new tokens.
         """
         z = self.pre_norm(x, self.norm1)
+        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
         attended, weights = self.self_attn(
-            z,
-            z,
-            z,
-            freqs_cos,
-            freqs_sin,
-            attn_mask,
-            self.causal,
-            need_weights,
-            padding_mask=padding_mask,
-            segments=segments,
-            attn_bias=attn_bias,
-            cache=cache,
+            z, z, z, **tables, is_causal=self.causal, need_weights=need_weights, cache=cache, **masks
         )
-        x = self.residual_step(x, attended, self.norm1)
-        if self.post_norm_dropout and not self.norm_first:
-            x = self.dropout(x)
-        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm2)), self.norm2)
+        x = self._finish(x, attended)
         return (x, weights) if need_weights else x
 
 
-class DecoderBlock(Block):
+class DecoderBlock(DecoderSteps):
     """Transformer decoder block: self-attention, cross-attention to a context, and feed-forward.
 
     Args:
         n_heads, n_heads_cross: heads of self-attention and of cross-attention.
         cross_kwargs: further arguments of the cross-attention.
         ff_dropout: drop the feed-forward block's output; the published package does not.
-        d_model, dff, dropout_rate, activation, norm_first, norm_type, bias, causal, attn_kwargs: as
-            :class:`EncoderBlock`.
+        others: as :class:`EncoderBlock`.
     """
+
+    cache_names = "self_attn", "cross_attn"
 
     def __init__(
         self,
@@ -314,11 +338,6 @@ class DecoderBlock(Block):
         ) -> tuple[Tensor, Tensor | None, Tensor | None]: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def new_cache(self, max_length: int | None = None) -> CacheGroup:
-        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
-        own, context = self.self_attn.new_cache(max_length), self.cross_attn.new_context_cache()
-        return CacheGroup({"self_attn": own, "cross_attn": context})
-
     @transactional
     def forward(
         self,
@@ -328,13 +347,10 @@ class DecoderBlock(Block):
         freqs_sin: Tensor | None = None,
         need_weights: bool = False,
         *,
-        attn_mask: Tensor | MaskPattern | None = None,
-        padding_mask: Tensor | None = None,
-        segments: Segments | None = None,
-        attn_bias: Tensor | None = None,
         context_mask: Tensor | MaskPattern | None = None,
         context_padding_mask: Tensor | None = None,
         cache: Cache | None = None,
+        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
         """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
 
@@ -344,36 +360,15 @@ class DecoderBlock(Block):
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
             cache: from :meth:`new_cache`; ``x`` then holds only new tokens, and the context is read in the first
                 call, which keeps its keys and values: later ones must give one of the same shape.
-            freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the self-attention.
+            freqs_cos, freqs_sin, masks (``attn_mask``, ``padding_mask``, ``segments``, ``attn_bias``): of the
+                self-attention.
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
                 ``(B, H', N, M)``.
         """
-        caches = cache_parts(cache, ("self_attn", "cross_attn"))
+        caches = cache_parts(cache, self.cache_names)
         z = self.pre_norm(x, self.norm1)
-        attended, weights = self.self_attn(
-            z,
-            z,
-            z,
-            freqs_cos,
-            freqs_sin,
-            attn_mask,
-            self.causal,
-            need_weights,
-            padding_mask=padding_mask,
-            segments=segments,
-            attn_bias=attn_bias,
-            cache=caches["self_attn"],
-        )
-        x = self.residual_step(x, attended, self.norm1)
-        attended, cross_weights = self.cross_attn(
-            self.pre_norm(x, self.norm2),
-            context,
-            context,
-            attn_mask=context_mask,
-            need_weights=need_weights,
-            padding_mask=context_padding_mask,
-            cache=caches["cross_attn"],
-        )
-        x = self.residual_step(x, attended, self.norm2)
-        x = self.residual_step(x, self.ff_block(self.pre_norm(x, self.norm3)), self.norm3, drop=self.ff_dropout)
+        own = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "cache": caches["self_attn"], **masks}
+        attended, weights = self.self_attn(z, z, z, is_causal=self.causal, need_weights=need_weights, **own)
+        cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "cache": caches["cross_attn"]}
+        x, cross_weights = self._finish(x, attended, context, need_weights=need_weights, **cross)
         return (x, weights, cross_weights) if need_weights else x

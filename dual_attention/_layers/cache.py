@@ -8,12 +8,6 @@ one pass over all tokens::
         block(prompt, symbols, cos, sin, cache=cache)  # cache.length == prompt.shape[1]
         block(token, symbol, cos, sin, cache=cache)
 
-=====================  ================================================================================
-:class:`TokenCache`    one kind of head, or a symbol mechanism: tensors that grow with the tokens
-:class:`ContextCache`  a cross-attention: keys and values of the context, computed once
-:class:`CacheGroup`    the caches of a layer's parts, of a block's, or of a whole model's
-=====================  ================================================================================
-
 Caches are for inference. They keep no graph: keys that require gradients are refused, so that no gradient is silently
 partial. In training mode dropout acts as in one pass, since each token's weights are drawn once either way. A call that
 fails leaves the cache as it was.

@@ -50,7 +50,7 @@ class Masks(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Where a layer's new tokens continue.
+    """Place at which a layer's new tokens continue.
 
     Attributes:
         position: place of the first new receiver in its sequence.
@@ -79,12 +79,8 @@ def continue_from(
 ) -> Past:
     """Check that a layer which keeps ``shapes`` can go on from the cache of earlier tokens, if there is one.
 
-    Args:
-        masks: of a layer that attends; others have none.
-
-    Raises:
-        TypeError: if it is not a :class:`TokenCache`.
-        ValueError: if it is the cache of a layer of other sizes, or if earlier tokens would see later ones.
+    ``masks`` are those of a layer that attends. ``TypeError`` for another kind of cache; ``ValueError`` for one of
+    other sizes, or if earlier tokens would see later ones.
     """
     if cache is None:
         return Past()
@@ -101,11 +97,7 @@ def continue_from(
 
 
 def continue_to_attend(cache: ContextCache, shapes: Shapes, key: Tensor, *, ordered: bool) -> Past:
-    """Check that a cross-attention which keeps ``shapes`` can attend to the cached context, ``key`` ``(B, M, d)``.
-
-    Raises:
-        ValueError: if it is the cache of a layer of other sizes or of another context, or if order matters.
-    """
+    """Check that a cross-attention which keeps ``shapes`` can attend to the cached context, ``key`` ``(B, M, d)``."""
     if cache.shapes != shapes:
         raise ValueError(f"cache: expected one that keeps {dict(shapes)} of each token, got {cache.shapes}")
     if ordered:
@@ -123,10 +115,6 @@ def visibility(
 
     Masks and bias are for all senders, those which a window has let go of included. A pattern that was built for all
     layers of a model is narrowed by what belongs to this one: its window, and the senders that its cache still holds.
-
-    Raises:
-        TypeError, ValueError: as :func:`~dual_attention.functional.mask_pattern`, or for a bias of another dtype or
-            shape.
     """
     attn_mask, padding_mask, is_causal, segments, attn_bias = masks
     sizes: dict[str, Any] = {"batch": batch, "heads": heads, "n": n, "m": past.senders + new}
@@ -138,12 +126,7 @@ def visibility(
 
 
 def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache | None]:
-    """The caches of a layer's parts, each None if there is no cache.
-
-    Raises:
-        TypeError: if it is not a :class:`CacheGroup`.
-        ValueError: if it has other parts, or they have not seen as many tokens.
-    """
+    """The caches of a layer's parts, which have seen the same tokens; each None if there is no cache."""
     if cache is None:
         return dict.fromkeys(names)
     if not isinstance(cache, CacheGroup):

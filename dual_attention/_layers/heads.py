@@ -1,21 +1,22 @@
-"""Width of a head, and splitting and merging heads.
+"""Heads: their width, splitting and merging them, and rotary positions in queries and keys.
 
 Shapes: B batch, L length, H heads, D width of a head.
 """
 
 from __future__ import annotations
 
-from torch import Tensor
+from abc import abstractmethod
 
-from .inputs import check_positive
+from torch import Tensor, nn
+
+from ..functional import apply_rotary
+from .cache import TokenCache
+from .calls import TypedModule
+from .inputs import check_dropout, check_positive
 
 
 def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
-    """Width of one head, after checking that the head counts fit together.
-
-    Raises:
-        ValueError: if a count is not positive, heads do not divide ``d_model``, or key/value heads do not divide heads.
-    """
+    """Width of one head; ``ValueError`` if the head counts do not fit together."""
     check_positive(d_model=d_model, n_heads=n_heads)
     total = n_heads if total_n_heads is None else total_n_heads
     if total < n_heads:
@@ -35,3 +36,56 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """``(B, H, L, D) -> (B, L, H * D)``."""
     return x.transpose(1, 2).flatten(2)
+
+
+def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
+    """Apply RoPE to queries or keys if there are tables, whose row ``offset`` belongs to the first token."""
+    if freqs_cos is None and freqs_sin is None:
+        return x
+    if freqs_cos is None or freqs_sin is None:
+        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
+    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
+
+
+class Heads(TypedModule):
+    """Heads of one kind. Arguments as :class:`~dual_attention.attention.Attention`.
+
+    Subclasses register the projections of queries and keys, then what :meth:`_add_output` does.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dropout: float,
+        n_kv_heads: int | None,
+        total_n_heads: int | None,
+        window: int | None,
+    ) -> None:
+        super().__init__()
+        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        self.dropout = check_dropout("dropout", dropout)
+        check_positive(window=1 if window is None else window)
+        self.window = window
+
+    def _add_output(self, add_bias_kv: bool, add_bias_out: bool, out_dropout: float | None) -> None:
+        """Register the projections of values, or symbols, and of the output."""
+        width = self.n_heads * self.head_dim
+        rate = self.dropout if out_dropout is None else check_dropout("out_dropout", out_dropout)
+        self.wv = nn.Linear(self.d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
+        self.wo = nn.Linear(width, width, bias=add_bias_out)
+        self.resid_dropout = nn.Dropout(rate)
+
+    @abstractmethod
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of what is kept of each sender."""
+
+    def new_cache(self, max_length: int | None = None) -> TokenCache:
+        """An empty cache of keys (after RoPE) and values or symbols, unless these are relative to positions.
+
+        For causal self-attention, token by token or in chunks; ``max_length``: most tokens to come, reserved at once.
+        """
+        return TokenCache(self._kept(), window=self.window, max_length=max_length)

@@ -24,16 +24,9 @@ def check_positive(**sizes: int) -> None:
 def check_sequence(
     name: str, x: Tensor, width: int, *, batch: Sequence[int] | None = None, layer: nn.Module | None = None
 ) -> None:
-    """Check that ``x`` is a sequence ``(B, L, width)``.
+    """Raise ``TypeError`` or ``ValueError`` unless ``x`` is a sequence ``(B, L, width)``, with B one of ``batch``.
 
-    Args:
-        batch: values allowed for B; by default any.
-        layer: the first that takes ``x``; its parameters must have the device of ``x`` and, unless under autocast, its
-            dtype.
-
-    Raises:
-        TypeError: if it is not a tensor, or has another dtype.
-        ValueError: if it has another shape, or is on another device.
+    Device and, unless under autocast, dtype must be those of ``layer``, the first that takes it.
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
@@ -72,6 +65,15 @@ def check_no_gradient(name: str, tensor: Tensor) -> None:
 def is_integer(x: Tensor) -> bool:
     """Whether a tensor holds integers, as which booleans do not count."""
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
+    """Raise ``ValueError`` unless positions or segments are integers ``(batch or 1, length)``."""
+    if not is_integer(places) or tuple(places.shape) not in ((batch, length), (1, length)):
+        raise ValueError(
+            f"{name}: expected integers of shape (batch or 1, length) = {(batch, length)}, "
+            f"got shape {tuple(places.shape)} of dtype {places.dtype}"
+        )
 
 
 def check_vectors(name: str, vectors: Tensor, dim: int) -> None:

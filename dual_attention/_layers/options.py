@@ -18,9 +18,7 @@ NormType = Literal["layernorm", "rmsnorm", "none"]
 RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
 
 
-class AttentionOptions(TypedDict, total=False):
-    """Further arguments of :class:`~dual_attention.attention.Attention`: ``sa_kwargs``, ``attn_kwargs``."""
-
+class _HeadOptions(TypedDict, total=False):
     dropout: float
     key_dim: int | None
     n_kv_heads: int | None
@@ -30,11 +28,16 @@ class AttentionOptions(TypedDict, total=False):
     attn_scale: float | None
     out_dropout: float | None
     shaw_max_rel_pos: int | None
-    shaw_values: bool
     window: int | None
 
 
-class RelationalOptions(TypedDict, total=False):
+class AttentionOptions(_HeadOptions, total=False):
+    """Further arguments of :class:`~dual_attention.attention.Attention`: ``sa_kwargs``, ``attn_kwargs``."""
+
+    shaw_values: bool
+
+
+class RelationalOptions(_HeadOptions, total=False):
     """Further arguments of relational heads, ``ra_kwargs``.
 
     All are those of :class:`~dual_attention.relational_attention.RelationalAttention`, except for ``activation``, which
@@ -43,22 +46,12 @@ class RelationalOptions(TypedDict, total=False):
     """
 
     n_relations: int | None
-    dropout: float
-    key_dim: int | None
-    n_kv_heads: int | None
     activation: str | Activation
     rel_activation: str | Activation
     rel_proj_dim: int | None
-    add_bias_kv: bool
-    add_bias_out: bool
-    total_n_heads: int | None
     symmetric_rels: bool
     use_relative_positional_symbols: bool
     wr_init: Literal["published", "large"]
-    attn_scale: float | None
-    out_dropout: float | None
-    shaw_max_rel_pos: int | None
-    window: int | None
 
 
 class SymbolOptions(TypedDict, total=False):
@@ -156,19 +149,17 @@ def parameters_of(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(build).parameters
 
 
+def arguments_of(build: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a class among those of the constructor around it, given as its ``locals()``."""
+    return {name: given[name] for name in parameters_of(build) if name in given}
+
+
 def checked_options(
     name: str, options: Mapping[str, Any] | None, build: Callable[..., Any], *, taken: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Copy the further arguments of a class, after checking that it has parameters of their names.
 
-    Args:
-        name: the argument that holds them.
-        build: the class.
-        taken: parameters that are set elsewhere.
-
-    Raises:
-        TypeError: if it is not a mapping.
-        ValueError: for the first key that is unknown, with the names that come close to it.
+    ``name`` is the argument that holds them; parameters ``taken`` are set elsewhere.
     """
     if options is None:
         return {}

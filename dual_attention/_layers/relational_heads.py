@@ -1,48 +1,36 @@
-"""The common part of the three layers of relational attention: sizes, checks of senders and symbols, caches.
+"""The common part of the three layers of relational attention: sizes, senders and symbols, caches, one forward pass.
 
-Shapes: B batch, H heads, N receivers, M senders, d width of the model.
+Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relations.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
 from ..functional import MaskPattern
 from ..functional.checks import check_same_device
-from .cache import Cache, TokenCache
-from .continuation import Masks, Past, continue_from, visibility
-from .heads import head_dim
-from .inputs import check_dropout, check_positive, check_sequence
-from .symbols import Symbols, project_symbols, with_earlier
+from ..functional.masks import Segments
+from .cache import Cache
+from .continuation import Masks, continue_from, transactional, visibility
+from .heads import Heads, merge_heads, rotate, split_heads
+from .inputs import check_sequence
+from .symbols import Symbols, project_symbols
+
+Output = TypeVar("Output")
 
 
-class Received(NamedTuple):
-    """The checked inputs of a layer.
+class RelationalHeads(Heads, Generic[Output]):
+    """Heads that receive symbols. Arguments as :class:`~dual_attention.relational_attention.RelationalAttention`."""
 
-    Attributes:
-        y: senders, ``(B, M, d)``.
-        past: earlier senders.
-        pattern: the pairs that may be attended, of receivers with the earlier senders that are held and the new ones.
-        bias: additive bias of the same pairs, or None.
-    """
+    _output: Callable[..., Any]
+    """Named tuple of the output ``(B, N, H * d_h)`` and the maps."""
 
-    y: Tensor
-    past: Past
-    pattern: MaskPattern
-    bias: Tensor | None
-
-
-class RelationalHeads(nn.Module):
-    """Heads that receive symbols.
-
-    Subclasses register their projections, that of symbols, ``wv``, among them. Arguments as
-    :class:`~dual_attention.relational_attention.RelationalAttention`.
-    """
-
-    wv: nn.Linear
+    wq_attn: nn.Linear
+    wk_attn: nn.Linear
 
     def __init__(
         self,
@@ -54,19 +42,33 @@ class RelationalHeads(nn.Module):
         use_relative_positional_symbols: bool,
         window: int | None,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         self.use_relative_positional_symbols = use_relative_positional_symbols
-        self.dropout = check_dropout("dropout", dropout)
-        check_positive(window=1 if window is None else window)
-        self.window = window
+
+    def selecting(self) -> tuple[nn.Linear, nn.Linear]:
+        """The projections of the attention's queries and keys."""
+        return self.wq_attn, self.wk_attn
 
     @abstractmethod
     def _kept_keys(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of what is kept of each sender beside its symbol."""
+
+    def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
+        """Keys of senders ``(B, M, d)`` beside those of the attention."""
+        return {}
+
+    @abstractmethod
+    def _attend(
+        self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
+    ) -> tuple[Any, ...]:
+        """Messages that heads receive ``(B, H, N, d_h)``, and their maps.
+
+        Args:
+            keys: those of :meth:`_kept_keys`, of the earlier senders that are held and the new ones.
+            symbols: projected, of the same senders.
+            offset: place of the first receiver among them.
+            how: mask, bias, dropout and need_weights of the operation.
+        """
 
     def _kept(self) -> dict[str, tuple[int, ...]]:
         kept = self._kept_keys()
@@ -74,37 +76,70 @@ class RelationalHeads(nn.Module):
             kept["symbols"] = (self.n_kv_heads, self.head_dim)
         return kept
 
-    def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of keys (of attention after RoPE) and of projected symbols unless they are relative.
-
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
-        """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
-
-    def _receive(
+    @transactional
+    def forward(
         self,
         x: Tensor,
-        y: Tensor | None,
-        masks: Masks,
-        cache: Cache | None,
-        tables: tuple[Tensor | None, Tensor | None],
-    ) -> Received:
-        """Check what ``forward`` is given beside symbols; without ``y`` the senders are the receivers."""
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+        cache: Cache | None = None,
+    ) -> Output:
+        """Attend from receivers ``x`` to senders ``y``.
+
+        With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones, as
+        for :meth:`Attention.forward <dual_attention.attention.Attention.forward>`; symbols are those of the new tokens,
+        or relative ones ``(N, t + M, d)``.
+
+        Args:
+            x: receivers, ``(B, N, d)``.
+            symbols: names of the senders, ``(B or 1, M, d)``; with ``use_relative_positional_symbols``, of the pairs:
+                :class:`RelativeSymbols` or a tensor ``(N, M, d)``.
+            y: senders, ``(B, M, d)``; by default ``x``.
+            freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as there; RoPE is
+                applied to the attention, not to relations.
+            need_weights: also return the maps, which are then built.
+
+        Returns:
+            ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
+            last two None unless ``need_weights``. Relations are not masked. With a window and a cache, M counts the
+            senders that are still held. Of disentangled RCA both maps are ``(B, H, N, M)``; RCA has only weights.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
+                cache is of another kind of layer or batch. The cache is then as it was.
+        """
         check_sequence("x", x, self.d_model, layer=self.wv)
         y = x if y is None else y
         check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
-        check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=tables[0], freqs_sin=tables[1])
+        check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        sizes = {"batch": x.shape[0], "heads": self.n_heads, "n": x.shape[1], "new": y.shape[1]}
-        return Received(y, past, *visibility(masks, past, **sizes, window=self.window))
+        (batch, n), m = x.shape[:2], y.shape[1]
+        pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=m, window=self.window)
 
-    def _with_symbols(self, received: Received, symbols: Symbols, **keys: Tensor) -> tuple[tuple[Tensor, ...], Symbols]:
-        """Keys and projected symbols, those of earlier senders that are held included; the cache then has the new."""
-        y, past, pattern, _ = received
-        batch, m = y.shape[:2]
+        wq, wk = self.selecting()
+        q = rotate(split_heads(wq(x), self.n_heads), freqs_cos, freqs_sin, past.position)
+        new = {"k": rotate(split_heads(wk(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)}
+        new |= self._relation_keys(y)
         relative = self.use_relative_positional_symbols
-        sv = project_symbols(
-            self.wv, symbols, self.n_kv_heads, batch=batch, n=pattern.n, m=m, relative=relative, past=past
+        symbols = project_symbols(
+            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=relative, past=past
         )
-        return with_earlier(past, batch, pattern.n, sv, **keys)
+        if isinstance(symbols, Tensor):
+            *keys, symbols = past.append(batch, n, **new, symbols=symbols)
+        else:  # not kept: their library serves
+            keys = past.append(batch, n, **new)
+
+        rate = self.dropout if self.training else 0.0
+        how = {"mask": pattern, "bias": bias, "dropout": rate, "need_weights": need_weights}
+        attended, *maps = self._attend(x, q, tuple(keys), symbols, past.offset, **how)
+        return self._output(self.resid_dropout(self.wo(merge_heads(attended))), *maps)

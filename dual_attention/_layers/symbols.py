@@ -30,14 +30,6 @@ def project_symbols(
 
     A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
     symbols are those of the M new senders, and relative ones name the earlier senders as well.
-
-    Returns:
-        ``(B or 1, G, M, d_h)``, or :class:`RelativeSymbols` with a library of shape ``(K, G, d_h)`` and an index of
-        the new senders and the earlier ones that are held.
-
-    Raises:
-        TypeError: if relative symbols are given where shared ones are expected.
-        ValueError: if the shape is wrong.
     """
     if not isinstance(symbols, Tensor | RelativeSymbols):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
@@ -58,16 +50,3 @@ def project_symbols(
     if symbols.shape[1] != m:
         raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
     return split_heads(wv(symbols), n_kv_heads)
-
-
-def with_earlier(
-    past: Past, batch: int, n: int, symbols: Symbols, **keys: Tensor
-) -> tuple[tuple[Tensor, ...], Symbols]:
-    """Keys and projected symbols of the earlier senders in a cache and of the new ones, which it then holds too.
-
-    Relative symbols are not kept: their library serves.
-    """
-    if isinstance(symbols, RelativeSymbols):
-        return past.append(batch, n, **keys), symbols
-    *held, symbols = past.append(batch, n, **keys, symbols=symbols)
-    return tuple(held), symbols

@@ -97,7 +97,7 @@ class VisionConfig(DepthConfig, HeadOptionsConfig, SymbolsConfig):
     num_classes: int
     """Classes."""
     pool: Pool = "cls"
-    """How the tokens become one vector: their mean, class token included, or the class token."""
+    """Pooling of the tokens to one vector: their mean, class token included, or the class token."""
     final_norm: bool = False
     """Normalise once more before pooling."""
     pos_enc: PatchPositions = "learned"

@@ -6,23 +6,33 @@ Shapes: B batch, L length, d width of the model, K layers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from .._layers.calls import typed_as
 from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..positional_encoding import rows_at
 from ..transformer_blocks import EncoderBlock, create_norm
 from .config import EncoderConfig
+from .flops import CountsParameters
 from .inputs import check_token_ids, place_tokens
-from .passing import Step, Trace, apply_blocks, are_causal, trace_blocks
+from .passing import BlockInputs, Trace, are_causal
 from .token_model import TokenModel, rotary_encoding
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-class EncoderModel(TokenModel):
+
+class EncoderInputs(TypedDict, total=False):
+    """Further arguments of :meth:`EncoderModel.forward`."""
+
+    padding_mask: Tensor | None
+    segments: Tensor | None
+    token_types: Tensor | None
+
+
+class EncoderModel(CountsParameters, TokenModel):
     """A bidirectional encoder; its subclasses make the blocks."""
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -50,9 +60,8 @@ class EncoderModel(TokenModel):
     def _create_block(self, config: EncoderConfig) -> EncoderBlock | DualAttnEncoderBlock:
         """One of the blocks, not causal."""
 
-    def get_num_params(self) -> int:
-        """Number of parameters."""
-        return sum(parameter.numel() for parameter in self.parameters())
+    def _stack(self) -> nn.ModuleList:
+        return self.blocks
 
     def forward(
         self,
@@ -81,51 +90,23 @@ class EncoderModel(TokenModel):
             TypeError, ValueError: if an argument has a wrong dtype or shape, a sequence is too long, or an id is out of
                 range.
         """
-        x, step = self._begin(x, padding_mask, segments, token_types)
-        return self.norm(apply_blocks(step, self.n_layers, x, recompute=self.gradient_checkpointing))
+        return self.norm(self._pass(*self._enter(x, padding_mask, segments, token_types)))
 
-    def trace(
+    def trace(self, x: Tensor, **given: Unpack[EncoderInputs]) -> Trace:
+        """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
+        states, maps = self._record(*self._enter(x, **given))
+        return Trace(self.norm(states[-1]), states, maps)
+
+    def _enter(
         self,
         x: Tensor,
-        *,
         padding_mask: Tensor | None = None,
         segments: Tensor | None = None,
         token_types: Tensor | None = None,
-    ) -> Trace:
-        """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
-        x, step = self._begin(x, padding_mask, segments, token_types)
-        states, maps = trace_blocks(step, self.n_layers, x)
-        return Trace(self.norm(states[-1]), states, maps)
-
-    def _begin(
-        self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
-    ) -> tuple[Tensor, Step]:
-        """Input of the first block, and how each block is applied; arguments as :meth:`forward`."""
-        x, positions, arguments = self._enter(x, padding_mask, segments, token_types)
-
-        def step(number: int, x: Tensor, symbols: Any, need_weights: bool = False) -> tuple[Any, Any]:
-            return self._block(number, x, symbols, positions, {**arguments, "need_weights": need_weights})
-
-        return x, step
-
-    def _block(
-        self, number: int, x: Tensor, symbols: Any, positions: Tensor | None, arguments: Mapping[str, Any]
-    ) -> tuple[Any, Any]:
-        """Output of a block, and symbols for the next, see :class:`~dual_attention._models.passing.Step`."""
-        return self.blocks[number](x, **arguments), symbols
-
-    def _enter(
-        self, x: Tensor, padding_mask: Tensor | None, segments: Tensor | None, token_types: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
-        """Embedded tokens ``(B, L, d)``, their positions, and the keyword arguments of all blocks."""
-        _, positions, pattern = place_tokens(
-            x,
-            padding_mask,
-            segments,
-            vocab_size=self.vocab_size,
-            context=self.block_size,
-            is_causal=are_causal(self.blocks),
-        )
+    ) -> tuple[Tensor, BlockInputs]:
+        """Embedded tokens ``(B, L, d)``, and the inputs of every block."""
+        sizes: dict[str, Any] = {"vocab_size": self.vocab_size, "context": self.block_size}
+        _, positions, pattern = place_tokens(x, padding_mask, segments, is_causal=are_causal(self.blocks), **sizes)
         arguments: dict[str, Any] = {"attn_mask": pattern}
         if self.rope is not None:
             tables = self.rope.tables(x.shape[1]) if positions is None else self.rope.tables_at(positions)
@@ -145,9 +126,4 @@ class EncoderModel(TokenModel):
             embedded = embedded + self.token_type_embedder(token_types)
         elif token_types is not None:
             raise ValueError("token_types: this model has none, build it with n_token_types")
-        return self.dropout(self.embedding_norm(embedded)), positions, arguments
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        return self.dropout(self.embedding_norm(embedded)), BlockInputs(arguments, positions)

@@ -5,17 +5,17 @@ Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.calls import typed_as
 from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .encoder import EncoderModel
+from .flops import CountsParameters
 from .weights import TiesWeights, fill_tied, init_weights, tie, untied_message
 
 Pooling = Literal["cls", "mean"]
@@ -34,7 +34,7 @@ class EncoderHeadOutput(NamedTuple):
     loss: Tensor | None = None
 
 
-class EncoderForMaskedLM(TiesWeights):
+class EncoderForMaskedLM(CountsParameters, TiesWeights):
     """An encoder that predicts tokens which were masked, as BERT is trained.
 
     Math: logits = W norm(act(W_1 h + b_1)) + b, W the token embedding unless untied
@@ -67,10 +67,6 @@ class EncoderForMaskedLM(TiesWeights):
     def _tie(self) -> None:
         if self.tie_weights:
             tie(self.encoder.token_embedder, self.decoder)
-
-    def get_num_params(self) -> int:
-        """Number of parameters; tied ones count once."""
-        return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(
         self,
@@ -118,13 +114,8 @@ class EncoderForMaskedLM(TiesWeights):
         """Logits ``(..., V)`` of the output ``(..., d)`` of the encoder."""
         return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
 
-    if TYPE_CHECKING:
 
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class EncoderForSequenceClassification(nn.Module):
+class EncoderForSequenceClassification(CountsParameters):
     """An encoder with a linear classifier, or regression, on whole sequences.
 
     Args:
@@ -163,10 +154,6 @@ class EncoderForSequenceClassification(nn.Module):
         init_weights(self)
         self.encoder = encoder
 
-    def get_num_params(self) -> int:
-        """Number of parameters."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
     def forward(
         self,
         x: Tensor,
@@ -204,11 +191,6 @@ class EncoderForSequenceClassification(nn.Module):
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
 
 def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor:
     """The first or the mean of the real tokens: ``(B, L, d) -> (B, d)``."""
@@ -223,20 +205,9 @@ def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor
     return hidden.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1).clamp_min(1)
 
 
-def _names(prefix: str) -> tuple[str, str]:
-    return f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
-
-
-def _before_loading(
-    model: EncoderForMaskedLM,
-    state_dict: dict[str, Any],
-    prefix: str,
-    local_metadata: dict[str, Any],
-    strict: bool,
-    missing_keys: list[str],
-    unexpected_keys: list[str],
-    error_msgs: list[str],
-) -> None:
+def _before_loading(model: EncoderForMaskedLM, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """A tied weight may be there under either of its names, but not be two."""
-    if model.tie_weights and not fill_tied(state_dict, _names(prefix)):
-        error_msgs.append(untied_message(_names(prefix)))
+    names = f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
+    if model.tie_weights and not fill_tied(state_dict, names):
+        error_msgs: list[str] = rest[-1]
+        error_msgs.append(untied_message(names))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from .._layers.calls import TypedModule
 from ..attention import Attention
 from ..relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 from ..symbol_retrieval import SymbolicAttention
@@ -40,10 +41,7 @@ def weights_used(modules: Iterable[nn.Module]) -> int:
 
 
 def pair_products(module: nn.Module) -> int:
-    """Multiply-adds of a receiver and a sender in all heads of a module, as they are defined.
-
-    These are scores, relations and what is received.
-    """
+    """Multiply-adds of a receiver and a sender in all heads of a module: scores, relations and what is received."""
     products = 0
     for heads in module.modules():
         if isinstance(heads, Attention):
@@ -58,7 +56,15 @@ def pair_products(module: nn.Module) -> int:
     return products
 
 
-class Arithmetic(nn.Module):
+class CountsParameters(TypedModule):
+    """A model that counts its parameters."""
+
+    def get_num_params(self) -> int:
+        """Number of parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+class Arithmetic(CountsParameters):
     """A model that accounts for the arithmetic of its training."""
 
     layers: Any
@@ -111,9 +117,8 @@ class LanguageArithmetic(Arithmetic):
     def flops_per_token(self, length: int | None = None) -> int:
         """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
 
-        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B): six for each weight of a
-        matrix product, and for attention as if nothing were masked. A weight counts as often as it is used, so the
-        weights of a shared symbol retriever count for every layer.
+        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). A weight counts as
+        often as it is used, so the weights of a shared symbol retriever count for every layer.
 
         Args:
             length: by default the context length.
@@ -140,10 +145,6 @@ class Seq2SeqArithmetic(Arithmetic):
 
     @abstractmethod
     def _retrievers_used(self, side: Literal["encoder", "decoder"]) -> list[nn.Module]: ...
-
-    def get_num_params(self) -> int:
-        """Number of parameters; tied ones count once."""
-        return sum(parameter.numel() for parameter in self.parameters())
 
     def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
         """Floating-point operations of a training step for one pair of source and target, forward and backward.

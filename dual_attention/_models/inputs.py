@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._layers.inputs import check_vectors, is_integer
+from .._layers.inputs import check_places, check_vectors, is_integer
 from ..functional import MaskPattern, positions_from_padding, positions_from_segments
 from ..functional.checks import is_readable
 from ..positional_encoding import check_positions
@@ -47,22 +47,16 @@ def place_tokens(
 ) -> Placed:
     """Check the token ids ``x`` ``(B, N)`` and what comes with them, and place them in their sequences.
 
-    Args:
-        padding_mask, segments, positions: as :meth:`LanguageModel.forward
-            <dual_attention.language_models.LanguageModel.forward>`.
-        context: the longest sequence, ``max_block_size``.
-        cached: t, if there is a cache.
-
-    Raises:
-        TypeError, ValueError: if an argument has a wrong dtype or shape, an id is out of range, or a sequence, or one
-            of those packed into it, is longer than the context.
+    None of these may be longer than ``context``. ``cached``: t, if there is a cache; others as
+    :meth:`LanguageModel.forward <dual_attention.language_models.LanguageModel.forward>`.
     """
     check_token_ids("x", x, vocab_size)
     (batch, n), earlier = x.shape, cached or 0
     check_padding("padding_mask", padding_mask, batch, n, earlier)
     if segments is not None and cached is not None:
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
-    check_segments(segments, batch, n)
+    if segments is not None:
+        check_places("segments", segments, batch, n)
     if positions is None and segments is None and earlier + n > context:
         raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than the context, max_block_size={context}")
     may_exceed = positions is not None or n > context
@@ -77,15 +71,9 @@ def place_tokens(
 def count_positions(
     padding_mask: Tensor | None = None, segments: Tensor | None = None, *, earlier: int = 0
 ) -> Tensor | None:
-    """Positions of tokens, if they are not simply their places in the row: among the real ones of their own sequence.
+    """Positions ``(B or 1, N)`` of tokens among the real ones of their own sequence; None if these are their places.
 
-    Args:
-        padding_mask: boolean ``(B, t + N)``.
-        segments: integers ``(B or 1, N)``, of sequences packed into one; then t is 0.
-        earlier: t.
-
-    Returns:
-        Integers ``(B or 1, N)``, or None.
+    A padding mask is ``(B, t + N)``, segments ``(B or 1, N)``, and t is ``earlier``.
     """
     if segments is not None:
         return positions_from_segments(segments, padding_mask)
@@ -93,13 +81,9 @@ def count_positions(
 
 
 def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
-    """Check token ids ``(B, N)``.
+    """Raise ``TypeError`` or ``ValueError`` unless tokens are ids ``(B, N)`` below ``vocab_size``.
 
     Their values are looked at only on the CPU, and not while compiling; elsewhere it is the embedding that fails.
-
-    Raises:
-        TypeError: if they are not integers.
-        ValueError: if they have another shape, or one is negative or not below ``vocab_size``.
     """
     if not is_integer(tokens):
         raise TypeError(f"{name}: expected integer token ids, got dtype {tokens.dtype}")
@@ -113,15 +97,7 @@ def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
 
 
 def check_specified(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, longest: int, earlier: int = 0) -> None:
-    """Check tokens ``(B, N)`` or vectors ``(B, N, dim)``, as ``spec`` says which.
-
-    Args:
-        spec: ``{"type": "token", "vocab_size": ...}`` or ``{"type": "vector", "dim": ...}``.
-        limit, longest: name and value of the largest t + N.
-
-    Raises:
-        TypeError, ValueError: if the dtype or shape is wrong, an id is out of range, or there are too many positions.
-    """
+    """Check tokens ``(B, N)`` or vectors ``(B, N, dim)``, as ``spec`` says which; t + N is at most ``longest``."""
     if spec["type"] == "token":
         check_token_ids(name, x, spec["vocab_size"])
     else:
@@ -143,17 +119,6 @@ def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: in
             f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
             + (f"the {earlier} tokens in the cache included, " if earlier else "")
             + f"got {tuple(padding_mask.shape)}"
-        )
-
-
-def check_segments(segments: Tensor | None, batch: int, length: int) -> None:
-    """Raise ``ValueError`` unless segments, if there are any, are integers ``(batch or 1, length)``."""
-    if segments is None:
-        return
-    if not is_integer(segments) or tuple(segments.shape) not in ((batch, length), (1, length)):
-        raise ValueError(
-            f"segments: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(segments.shape)} of dtype {segments.dtype}"
         )
 
 

@@ -9,26 +9,27 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.calls import typed_as
 from .._layers.continuation import cache_parts, transactional
 from ..dual_attn_blocks import DualAttnEncoderBlock
 from ..functional import cross_entropy, linear_cross_entropy
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
-from ..relational_attention import Symbols
 from ..transformer_blocks import EncoderBlock, create_norm
 from .config import LanguageConfig
 from .flops import LanguageArithmetic
 from .inputs import IGNORED, check_targets, place_tokens
-from .passing import Step, Trace, apply_blocks, are_causal, trace_blocks
+from .passing import BlockInputs, Trace, are_causal
 from .token_model import TokenModel, rotary_encoding
 from .weights import TiesWeights, tie
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["LanguageModel", "LanguageModelOutput"]
 
@@ -57,11 +58,13 @@ class Layers(nn.ModuleDict):
     final_out: nn.Linear
 
 
-class BlockInputs(NamedTuple):
-    """Inputs of every block beside its tokens: keyword arguments of blocks, and positions for symbols."""
+class LanguageInputs(TypedDict, total=False):
+    """Further arguments of :meth:`LanguageModel.forward` that say what the tokens are."""
 
-    arguments: dict[str, Any]
+    padding_mask: Tensor | None
+    segments: Tensor | None
     positions: Tensor | None
+    cache: Cache | None
 
 
 @contextmanager
@@ -201,63 +204,18 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         return loss
 
     @transactional
-    def hidden(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Tensor:
+    def hidden(self, x: Tensor, **given: Unpack[LanguageInputs]) -> Tensor:
         """Input of the output layer, ``(B, N, d)``; arguments as :meth:`forward`."""
-        x, step = self._begin(x, padding_mask, segments, positions, cache)
-        recompute = self.gradient_checkpointing and cache is None
-        return self.layers.norm(apply_blocks(step, self.n_layers, x, recompute=recompute))
+        return self.layers.norm(self._pass(*self._enter(x, **given)))
 
     @transactional
-    def trace(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Trace:
+    def trace(self, x: Tensor, **given: Unpack[LanguageInputs]) -> Trace:
         """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
-        x, step = self._begin(x, padding_mask, segments, positions, cache)
-        states, maps = trace_blocks(step, self.n_layers, x)
+        states, maps = self._record(*self._enter(x, **given))
         return Trace(self.layers.norm(states[-1]), states, maps)
 
-    def _begin(
-        self,
-        x: Tensor,
-        padding_mask: Tensor | None,
-        segments: Tensor | None,
-        positions: Tensor | None,
-        cache: Cache | None,
-    ) -> tuple[Tensor, Step]:
-        """Input of the first block, and how each block is applied; arguments as :meth:`forward`."""
-        caches = self._caches(cache)
-        x, inputs = self._enter(x, padding_mask, segments, positions, None if cache is None else cache.length)
-
-        def step(number: int, x: Tensor, symbols: Symbols | None, need_weights: bool = False) -> tuple[Any, Any]:
-            return self._block(number, x, symbols, inputs, caches[number], need_weights)
-
-        return x, step
-
-    @abstractmethod
-    def _block(
-        self,
-        number: int,
-        x: Tensor,
-        symbols: Symbols | None,
-        inputs: BlockInputs,
-        caches: dict[str, Cache],
-        need_weights: bool = False,
-    ) -> tuple[Any, Symbols | None]:
-        """One block with all that gradient checkpointing has to repeat; see :class:`.passing.Step`."""
+    def _stack(self) -> nn.ModuleList:
+        return self.layers.blocks
 
     def _retrievers_used(self) -> Sequence[nn.Module]:
         """Symbol retrievers, as often as a forward pass calls them."""
@@ -268,8 +226,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache of all that layers keep of earlier tokens, to decode token by token or in chunks.
 
-        Args:
-            max_length: most tokens to come; memory for them is reserved at once.
+        Memory for ``max_length`` tokens to come is reserved at once.
         """
         kinds: dict[str, Sequence[Any]] = {"blocks": list(self.layers.blocks), "symbols": self._retrievers_used()}
         return CacheGroup(
@@ -281,9 +238,9 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         )
 
     def _caches(self, cache: Cache | None) -> list[dict[str, Cache]]:
-        """The caches of each layer: of its block, and of its symbols if it retrieves any."""
+        """The caches of each layer, see :class:`.passing.BlockInputs`; an empty list without a cache."""
         counts = {"blocks": self.n_layers, "symbols": len(self._retrievers_used())}
-        caches: list[dict[str, Cache]] = [{} for _ in range(self.n_layers)]
+        caches: list[dict[str, Cache]] = [] if cache is None else [{} for _ in range(self.n_layers)]
         for name, group in cache_parts(cache, tuple(name for name, count in counts.items() if count)).items():
             for layer, part in cache_parts(group, tuple(map(str, range(counts[name])))).items():
                 if part is not None:
@@ -295,22 +252,16 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
     def _enter(
         self,
         x: Tensor,
-        padding_mask: Tensor | None,
-        segments: Tensor | None,
-        positions: Tensor | None,
-        cached: int | None,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Tensor, BlockInputs]:
-        """Embedded tokens with their positions, and the inputs of every block; ``cached``: tokens in the cache."""
-        earlier, positions, pattern = place_tokens(
-            x,
-            padding_mask,
-            segments,
-            positions,
-            vocab_size=self.vocab_size,
-            context=self.block_size,
-            is_causal=are_causal(self.layers.blocks),
-            cached=cached,
-        )
+        """Embedded tokens with their positions, and the inputs of every block; arguments as :meth:`forward`."""
+        caches = self._caches(cache)
+        sizes = {"vocab_size": self.vocab_size, "context": self.block_size}
+        order = {"is_causal": are_causal(self.layers.blocks), "cached": None if cache is None else cache.length}
+        earlier, positions, pattern = place_tokens(x, padding_mask, segments, positions, **sizes, **order)
         n = x.shape[1]
         arguments: dict[str, Any] = {"attn_mask": pattern}
         if self.rope is not None:
@@ -319,7 +270,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         if self.pos_enc_type == "pos_emb":
             places = torch.arange(earlier, earlier + n, device=x.device) if positions is None else positions
             embedded = embedded + self.layers.positional_embedder(places)
-        return self.layers.dropout(embedded), BlockInputs(arguments, positions)
+        return self.layers.dropout(embedded), BlockInputs(arguments, positions, caches)
 
     def _rotary_tables(self, positions: Tensor | None, start: int, length: int) -> tuple[Tensor, Tensor]:
         """Tables whose rows from ``start`` on belong to the new tokens; the blocks read no others."""
@@ -344,8 +295,3 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         if type(out) is not nn.Linear:  # an adapter or a quantised layer, say: what it computes is what counts
             return cross_entropy(out(hidden), targets, ignore_index=IGNORED)
         return linear_cross_entropy(hidden, out.weight, targets, out.bias, ignore_index=IGNORED)
-
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -5,13 +5,17 @@ Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .._layers.cache import Cache
+from .._layers.calls import TypedModule
+from .._layers.symbols import Symbols
 from ..dual_attention import DualAttentionOutput
 
 
@@ -31,20 +35,69 @@ class Trace(NamedTuple):
     maps: tuple[Tensor | DualAttentionOutput, ...]
 
 
-class Step(Protocol):
-    """One block of a model, with all that it needs."""
+class BlockInputs(NamedTuple):
+    """Inputs of every block beside its tokens.
 
-    def __call__(self, number: int, x: Tensor, symbols: Any, /, need_weights: bool = False) -> tuple[Any, Any]:
-        """Apply block ``number``.
+    Attributes:
+        arguments: keyword arguments of all blocks.
+        positions: integers ``(B or 1, N)``, for symbols; None if tokens stand in a row.
+        caches: for each block the caches of its ``"blocks"`` and, if it retrieves any, ``"symbols"``; or none at all.
+        grid_size: rows and columns of the patches of an image.
+    """
 
-        Args:
-            symbols: those that the block before returned; None for the first.
-            need_weights: return the pair of tokens and maps instead of tokens.
+    arguments: dict[str, Any]
+    positions: Tensor | None = None
+    caches: Sequence[Mapping[str, Cache]] = ()
+    grid_size: tuple[int, int] = (0, 0)
 
-        Returns:
-            Tokens, and symbols for the next block; None if there are none or it retrieves its own.
-        """
-        ...
+
+class StackModel(TypedModule):
+    """A model with one stack of equal blocks, which are given symbols if they have relational heads."""
+
+    gradient_checkpointing: bool = False
+    """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
+
+    update_symbols_each_layer: bool = True
+    """Whether symbols are retrieved anew for each block, or once for the first."""
+
+    @abstractmethod
+    def _stack(self) -> nn.ModuleList:
+        """The blocks."""
+
+    def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols | None:
+        """Symbols for the tokens that enter a block, before its normalisation; None for one that takes none."""
+        return None
+
+    def _block(
+        self, number: int, x: Tensor, symbols: Symbols | None, inputs: BlockInputs, need_weights: bool = False
+    ) -> tuple[Any, Symbols | None]:
+        """Output of a block, and symbols for the next; with all that gradient checkpointing has to repeat."""
+        caches = inputs.caches[number] if inputs.caches else {}
+        if symbols is None:
+            symbols = self._retrieve(number, x, inputs, caches.get("symbols"))
+        given = () if symbols is None else (symbols,)
+        cache = {"cache": caches["blocks"]} if caches else {}
+        out = self._stack()[number](x, *given, need_weights=need_weights, **inputs.arguments, **cache)
+        return out, None if self.update_symbols_each_layer else symbols
+
+    def _pass(self, x: Tensor, inputs: BlockInputs) -> Tensor:
+        """Tokens ``(B, N, d)`` after all blocks."""
+        recompute = self.gradient_checkpointing and not inputs.caches
+
+        def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Any, Symbols | None]:
+            return self._block(number, x, symbols, inputs)
+
+        return apply_blocks(step, len(self._stack()), x, recompute=recompute)
+
+    def _record(self, x: Tensor, inputs: BlockInputs) -> tuple[tuple[Tensor, ...], tuple[Any, ...]]:
+        """Tokens before, between and after the L blocks, L + 1 of them, and the maps of each block."""
+        symbols: Symbols | None = None
+        states, maps = [x], []
+        for number in range(len(self._stack())):
+            (x, found), symbols = self._block(number, x, symbols, inputs, need_weights=True)
+            states.append(x)
+            maps.append(found)
+        return tuple(states), tuple(maps)
 
 
 def are_causal(blocks: Iterable[nn.Module]) -> bool:
@@ -53,13 +106,11 @@ def are_causal(blocks: Iterable[nn.Module]) -> bool:
 
 
 def apply_blocks(
-    step: Callable[[int, Tensor, Any], tuple[Any, Any]], n_blocks: int, x: Tensor, *, recompute: bool = False
+    step: Callable[[int, Tensor, Any], tuple[Tensor, Any]], n_blocks: int, x: Tensor, *, recompute: bool = False
 ) -> Tensor:
-    """Pass tokens through all blocks.
+    """Pass tokens through all blocks: ``step`` takes a block's number, its tokens and the symbols of the one before.
 
-    Args:
-        step: a :class:`Step`, or one that has no maps to give.
-        recompute: blocks keep only their inputs for the backward pass, and are computed again there.
+    With ``recompute``, blocks keep only their inputs for the backward pass, and are computed again there.
     """
     recompute = recompute and torch.is_grad_enabled()
     symbols: Any = None
@@ -69,14 +120,3 @@ def apply_blocks(
         else:
             x, symbols = step(number, x, symbols)
     return x
-
-
-def trace_blocks(step: Step, n_blocks: int, x: Tensor) -> tuple[tuple[Tensor, ...], tuple[Any, ...]]:
-    """States before, between and after the blocks, ``n_blocks + 1`` of them, and the maps of each."""
-    symbols: Any = None
-    states, maps = [x], []
-    for number in range(n_blocks):
-        (x, found), symbols = step(number, x, symbols, need_weights=True)
-        states.append(x)
-        maps.append(found)
-    return tuple(states), tuple(maps)

@@ -36,12 +36,7 @@ def create_symbol_retriever(
     *,
     name: str = "symbol_retrieval_kwargs",
 ) -> nn.Module:
-    """The symbol retriever of that name, built with ``kwargs``.
-
-    Args:
-        choices: the Literal of the names allowed.
-        name: the argument that is ``kwargs``.
-    """
+    """The symbol retriever of that name, one of ``choices``; ``name``: the argument that is ``kwargs``."""
     if symbol_retrieval not in get_args(choices):
         raise ValueError(f"symbol_retrieval: expected one of {', '.join(get_args(choices))}, got {symbol_retrieval!r}")
     kind = _CLASSES[symbol_retrieval]
@@ -51,11 +46,7 @@ def create_symbol_retriever(
 def check_symbols_fit(
     symbol_retrieval: str, n_heads_ra: int, ra_kwargs: RelationalOptions | None, name: str = "ra_kwargs"
 ) -> None:
-    """Check that relational heads, if there are any, expect the kind of symbols that will be retrieved.
-
-    Raises:
-        ValueError: if the one is relative to positions and the other is not.
-    """
+    """Raise ``ValueError`` unless relational heads, if any, expect the kind of symbols that will be retrieved."""
     relative = symbol_retrieval.startswith("position_relative")
     if n_heads_ra and relative != (ra_kwargs or {}).get("use_relative_positional_symbols", False):
         raise ValueError(
@@ -64,11 +55,7 @@ def check_symbols_fit(
 
 
 def retriever_options(options: RetrieverOptions | None) -> dict[str, bool]:
-    """``symbol_retriever_config`` with its defaults, as a new dict.
-
-    Raises:
-        ValueError: for a key that is unknown.
-    """
+    """``symbol_retriever_config`` with its defaults, as a new dict; ``ValueError`` for an unknown key."""
     defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False}
     given: dict[str, Any] = dict(options or {})
     unknown = sorted(set(given) - set(defaults))
@@ -80,11 +67,7 @@ def retriever_options(options: RetrieverOptions | None) -> dict[str, bool]:
 
 
 def create_retrievers(config: LanguageConfig) -> list[nn.Module]:
-    """A symbol retriever for each layer of a causal model, or the same for all.
-
-    Raises:
-        ValueError: if it would see later tokens, or its symbols have another width than the model.
-    """
+    """A symbol retriever for each layer of a causal model, or the same for all; ``ValueError`` if one does not fit."""
     shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
     retrievers = [
         create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
@@ -127,15 +110,9 @@ def check_symbol_width(retriever: nn.Module, d_model: int, name: str = "symbol_r
 def retrieve_symbols(
     retriever: nn.Module, x: Tensor, positions: Tensor | None = None, cache: Cache | None = None
 ) -> Symbols:
-    """Symbols for the tokens ``x`` ``(B, L, d)`` of sequences.
+    """Symbols for the tokens ``x`` ``(B, L, d)`` of sequences; the rest as :mod:`dual_attention.symbol_retrieval`.
 
-    Args:
-        positions: integers ``(B or 1, L)``, where there is padding or sequences are packed; see
-            :mod:`dual_attention.symbol_retrieval`.
-        cache: of the retriever; ``x`` then holds only new tokens.
-
-    Raises:
-        ValueError: if a token's neighbourhood would reach beyond the end of its sequence.
+    ``ValueError`` if, with positions, neighbourhoods would reach beyond the end of a sequence.
     """
     reaches_on = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
     if positions is not None and reaches_on:

@@ -6,17 +6,16 @@ model, V classes, or width of a vector output.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.calls import typed_as
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_dropout, check_positive
+from .._layers.options import checked_options
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
 from ..functional.losses import mean_squared_error
@@ -48,6 +47,9 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     gradient_checkpointing: bool = False
     """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
+    _kinds: Mapping[Side, Any]
+    """Classes of the blocks."""
+
     encoder_is_optional: bool = False
     """Whether a model of this kind may have no encoder blocks."""
 
@@ -76,8 +78,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
                 return nn.Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
             return _POSITIONS[kind](width, dropout=config.embedding_dropout, max_len=longest)
 
-        encoder_blocks = [self._create_encoder_block(config) for _ in range(config.n_layers_enc)]
-        decoder_blocks = [self._create_decoder_block(config) for _ in range(config.n_layers_dec)]
+        encoder_blocks = [self._create_block("encoder", config) for _ in range(config.n_layers_enc)]
+        decoder_blocks = [self._create_block("decoder", config) for _ in range(config.n_layers_dec)]
         self.layers = nn.ModuleDict(
             {
                 "source_embedder": _embedder(self.input_spec, width),
@@ -101,13 +103,11 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
-    @abstractmethod
-    def _create_encoder_block(self, config: Any) -> nn.Module:
-        """One of the encoder's blocks; ``config`` is of the subclass."""
-
-    @abstractmethod
-    def _create_decoder_block(self, config: Any) -> nn.Module:
-        """One of the decoder's blocks; ``config`` is of the subclass."""
+    def _create_block(self, side: Side, config: Any) -> nn.Module:
+        """One of the encoder's or decoder's blocks; ``config`` is of the subclass."""
+        kind, name = self._kinds[side], f"{side}_kwargs"
+        options = checked_options(name, getattr(config, name), kind, taken=("d_model",))
+        return kind(config.d_model, **({"causal": True} if side == "decoder" else {}) | options)
 
     def _tie(self) -> None:
         if self.tie_weights:
@@ -302,11 +302,6 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         """Arguments of block ``number`` beside ``x`` and the context; ``earlier``: those of the block before."""
         return ()
 
-    if TYPE_CHECKING:
-
-        @typed_as(forward)
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
 
 def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
     check_positive(
@@ -355,16 +350,7 @@ def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
     return hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2]))
 
 
-def _before_loading(
-    model: Seq2SeqModel,
-    state_dict: dict[str, Any],
-    prefix: str,
-    local_metadata: dict[str, Any],
-    strict: bool,
-    missing_keys: list[str],
-    unexpected_keys: list[str],
-    error_msgs: list[str],
-) -> None:
+def _before_loading(model: Seq2SeqModel, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """Take a state dict of a model that ties its weights, of one that does not, or of the published package."""
     published = move_prefix(state_dict, prefix + _PUBLISHED, prefix + _OUTPUT)
     names = (f"{prefix}{_EMBEDDING}weight", f"{prefix}{_OUTPUT}weight")
@@ -373,4 +359,5 @@ def _before_loading(
     if published:
         model.untie_weights()
         return
+    error_msgs: list[str] = rest[-1]
     error_msgs.append(untied_message(names))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from torch import nn
-
 from .._layers.inputs import check_dropout, check_positive
 from .._layers.options import NormType
 from ..attention import Attention
 from ..dual_attention import DualAttention
 from ..positional_encoding import RotaryPositionalEncoding
 from .config import TokenPositions, TokensConfig
+from .passing import StackModel
 from .weights import init_weights
 
 
-class TokenModel(nn.Module):
+class TokenModel(StackModel):
     """A model of tokens. Subclasses register its parts, under the names of their state dicts."""
-
-    gradient_checkpointing: bool = False
-    """Whether blocks keep only their inputs for the backward pass, and are computed again there."""
 
     def __init__(self, config: TokensConfig) -> None:
         super().__init__()
@@ -44,11 +40,7 @@ class TokenModel(nn.Module):
 
 
 def rotary_encoding(attention: Attention | DualAttention, config: TokensConfig) -> RotaryPositionalEncoding | None:
-    """RoPE of the width of the queries and keys, if the model has it.
-
-    Raises:
-        ValueError: if the width is not the same in all heads.
-    """
+    """RoPE of the width of the queries and keys, which must be the same in all heads; None without rotary positions."""
     if config.pos_enc_type != "RoPE":
         return None
     kinds = (

@@ -57,10 +57,9 @@ def untie(embedding: nn.Module, output: nn.Module) -> None:
 
 
 def fill_tied(state_dict: dict[str, Any], names: tuple[str, str]) -> bool:
-    """Let a state dict that has a tied weight under one of its names, as safetensors keeps it, have it under both.
+    """Let a state dict with a tied weight under one of its names, as safetensors keeps it, have it under both.
 
-    Returns:
-        Whether the two agree; True as well if neither is there, or if their shapes differ, which torch reports.
+    Returns whether the two agree, as they do if neither is there, or shapes differ, which torch reports.
     """
     first, second = (state_dict.get(name) for name in names)
     if first is None and second is None:
@@ -89,14 +88,9 @@ def move_prefix(state_dict: dict[str, Any], old: str, new: str) -> Mapping[str, 
 
 @torch.no_grad()
 def init_weights(model: nn.Module, *, n_layers: int | None = None) -> None:
-    """Draw the parameters of a model anew.
+    """Draw the parameters of a model anew, as :meth:`.token_model.TokenModel.init_weights` says.
 
-    Linear layers, embeddings and W_r come from N(0, 0.02), biases are zero; templates and symbols of symbolic attention
-    come from N(0, 1). ``wr_init="large"`` of relational attention is left to it.
-
-    Args:
-        n_layers: L of a model with blocks: what ends in the residual stream (``wo`` of attention, ``linear2`` of
-            feed-forward blocks) comes from N(0, 0.02 / sqrt(2 L)), as in GPT-2.
+    Without ``n_layers``, what ends in the residual stream is no exception.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive, check_sequence
-from .._layers.options import NormType, SymbolOptions
+from .._layers.options import NormType, SymbolOptions, arguments_of
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..functional import MaskPattern, mask_pattern, positions_from_padding
 from ..functional.activations import Activation
@@ -87,21 +87,8 @@ class Abstractor(nn.Module):
         self.residual = residual
         self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, AbstractorSymbols)
         kind = AbstractorBlock if residual == "symbols" else ObjectStreamAbstractorBlock
-        self.blocks = nn.ModuleList(
-            kind(
-                d_model,
-                n_heads,
-                dff=dff,
-                dropout_rate=dropout_rate,
-                activation=activation,
-                norm_first=norm_first,
-                norm_type=norm_type,
-                bias=bias,
-                symbol_self_attn=symbol_self_attn,
-                rel_activation=rel_activation,
-            )
-            for _ in range(n_layers)
-        )
+        block = arguments_of(kind, locals())
+        self.blocks = nn.ModuleList(kind(**block) for _ in range(n_layers))
 
     def forward(
         self,

@@ -74,11 +74,8 @@ class _AbstractorBlock(Block, ABC):
     ) -> Tensor | tuple[Tensor, AbstractorMaps]:
         """Output ``(B, N, d)`` for objects and the symbols that stand for them, ``(B, N, d)`` each.
 
-        Args:
-            symbols: symbols, or the output of the layer before.
-            need_weights: return also the :class:`AbstractorMaps`.
-            attn_mask, padding_mask, segments: of both attention steps, as :meth:`Attention.forward
-                <dual_attention.attention.Attention.forward>`; True = may be attended.
+        Symbols may be the output of the layer before. With ``need_weights`` also the :class:`AbstractorMaps`; masks are
+        those of both attention steps, as :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
 
         Raises:
             ValueError, TypeError: if shapes disagree or a mask is not boolean.
@@ -121,16 +118,11 @@ class AbstractorBlock(_AbstractorBlock):
     enters a sublayer is normalised, objects by a normalisation of their own.
 
     Args:
-        d_model: d.
         n_heads: H, of both attention steps.
-        dff: width within the feed-forward block; None for its default.
-        dropout_rate: rate in attention and on all residual steps.
-        activation: of the feed-forward block.
-        norm_first: pre-norm, otherwise post-norm.
-        norm_type: layernorm, rmsnorm or none.
         bias: biases in the feed-forward block and in the output projections of attention.
         symbol_self_attn: begin with self-attention among symbols, which the authors' code may leave out, too.
         rel_activation: of the relations: softmax, or an elementwise one.
+        others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
     """
 
     def _add_norms(self, norm_type: NormType) -> None:

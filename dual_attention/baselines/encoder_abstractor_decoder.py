@@ -5,6 +5,7 @@ Shapes: B batch, N length of the source, L length of the target, d width of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_positive, check_sequence
-from .._layers.options import NormType, SymbolOptions, checked_options
+from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
 from .._models.inputs import check_padding
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
@@ -45,6 +46,31 @@ class SourceContext(NamedTuple):
 
     contexts: tuple[Tensor, ...]
     padding_mask: Tensor | None
+
+
+class DecoderLayer(nn.ModuleList):
+    """A causal decoder block for each context, which come one by one or side by side: ``(B, N, contexts * d)``."""
+
+    def __init__(self, contexts: int, block: Mapping[str, Any]) -> None:
+        super().__init__(DecoderBlock(**{"causal": True, **block}) for _ in range(contexts))
+
+    @property
+    def causal(self) -> bool:
+        """Whether no position sees a later one."""
+        return all(block.causal for block in self)
+
+    def new_cache(self, max_length: int | None = None) -> CacheGroup:
+        """An empty cache of all blocks."""
+        return CacheGroup({str(n): block.new_cache(max_length) for n, block in enumerate(self)})  # type: ignore[operator]
+
+    @transactional
+    def forward(self, x: Tensor, *contexts: Tensor, cache: Cache | None = None, **masks: MaskPattern) -> Tensor:
+        caches = cache_parts(cache, tuple(str(n) for n in range(len(self))))
+        if len(contexts) < len(self):
+            contexts = contexts[0].chunk(len(self), dim=-1)
+        for number, (block, context) in enumerate(zip(self, contexts, strict=True)):
+            x = block(x, context, cache=caches[str(number)], **masks)
+        return x
 
 
 class EncoderAbstractorDecoder(nn.Module):
@@ -101,24 +127,14 @@ class EncoderAbstractorDecoder(nn.Module):
         self.d_model = d_model
         self.abstractor_reads = abstractor_reads
         self.decoder_reads = decoder_reads
-        layer: dict[str, Any] = {
-            "n_heads": n_heads,
-            "dff": dff,
-            "dropout_rate": dropout_rate,
-            "activation": activation,
-            "norm_first": norm_first,
-            "norm_type": norm_type,
-            "bias": bias,
-        }
-        self.encoder_blocks = nn.ModuleList(EncoderBlock(d_model, **layer) for _ in range(n_layers_enc))
+        layer = arguments_of(EncoderBlock, locals())
+        self.encoder_blocks = nn.ModuleList(EncoderBlock(**layer) for _ in range(n_layers_enc))
         symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}
         own = checked_options("abstractor_kwargs", abstractor_kwargs, Abstractor, taken=("d_model",))
-        self.abstractor = Abstractor(d_model, **{"n_layers": n_layers_abs, **layer, **symbols, **own})
+        self.abstractor = Abstractor(**{"n_layers": n_layers_abs, **layer, **symbols, **own})
         n_contexts = 2 if decoder_reads == "both" else 1
-        self.decoder_layers = nn.ModuleList(
-            nn.ModuleList(DecoderBlock(d_model, n_heads_cross=n_heads, causal=True, **layer) for _ in range(n_contexts))
-            for _ in range(n_layers_dec)
-        )
+        block = {**layer, "n_heads_cross": n_heads}
+        self.decoder_layers = nn.ModuleList(DecoderLayer(n_contexts, block) for _ in range(n_layers_dec))
 
     def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
         """Contexts for the decoder from a source ``(B, N, d)``.
@@ -143,7 +159,8 @@ class EncoderAbstractorDecoder(nn.Module):
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for :meth:`decode`; ``max_length``: most tokens to come, reserved at once."""
-        return CacheGroup({name: block.new_cache(max_length) for name, block in self._decoder_blocks().items()})
+        layers: Any = self.decoder_layers
+        return CacheGroup({str(number): layer.new_cache(max_length) for number, layer in enumerate(layers)})
 
     @transactional
     def decode(
@@ -167,15 +184,14 @@ class EncoderAbstractorDecoder(nn.Module):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another's.
         """
         check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))
-        caches = cache_parts(cache, tuple(self._decoder_blocks()))
+        caches = cache_parts(cache, tuple(map(str, range(len(self.decoder_layers)))))
         (batch, length, _), earlier = target.shape, 0 if cache is None else cache.length
         check_padding("target_padding_mask", target_padding_mask, batch, length, earlier)
         own = MaskPattern(length, earlier + length, padding=target_padding_mask, causal=True, offset=earlier)
         cross = MaskPattern(length, context.contexts[0].shape[1], padding=context.padding_mask)
         y = target
-        for name, block in self._decoder_blocks().items():
-            read = context.contexts[int(name.split(".")[1])]
-            y = block(y, read, attn_mask=own, context_mask=cross, cache=caches[name])
+        for number, layer in enumerate(self.decoder_layers):
+            y = layer(y, *context.contexts, attn_mask=own, context_mask=cross, cache=caches[str(number)])
         return y
 
     def forward(
@@ -189,11 +205,3 @@ class EncoderAbstractorDecoder(nn.Module):
         """``(B, N, d)`` and ``(B, L, d)`` to ``(B, L, d)``; arguments as :meth:`encode` and :meth:`decode`."""
         context = self.encode(source, source_padding_mask=source_padding_mask)
         return self.decode(target, context, target_padding_mask=target_padding_mask)
-
-    def _decoder_blocks(self) -> dict[str, DecoderBlock]:
-        """Decoder blocks by ``"<layer>.<context>"``, in the order in which they are applied."""
-        return {
-            f"{layer}.{number}": block
-            for layer, blocks in enumerate(self.decoder_layers)
-            for number, block in enumerate(blocks)  # pyright: ignore[reportArgumentType]
-        }

@@ -5,6 +5,7 @@ Shapes: B batch, S length of the source, T length of the target, d width of the 
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,18 +13,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.cache import Cache, CacheGroup
 from .._layers.config import config_of
-from .._layers.continuation import cache_parts, transactional
 from .._layers.inputs import check_positive
 from .._layers.options import DecoderBlockOptions, EncoderBlockOptions, SymbolOptions, checked_options
 from .._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .._models.retrievers import check_symbol_width
-from .._models.seq2seq import Seq2SeqModel
+from .._models.seq2seq import Seq2SeqModel, Side
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
-from .encoder_abstractor_decoder import check_arrangement
+from .encoder_abstractor_decoder import DecoderLayer, check_arrangement
 
 __all__ = ["Seq2SeqAbstractor"]
 
@@ -54,15 +53,14 @@ class Seq2SeqAbstractor(Seq2SeqModel):
             ``causal`` is True by default. A decoder that reads both has two such blocks in each layer.
         abstractor_reads: ``"source"``, embedded, or what the ``"encoder"`` makes of it.
         decoder_reads: only the ``"abstractor"``, or ``"both"``, encoder first.
-        input_spec, output_spec, d_model, out_dim, in_block_size, out_block_size, tie_weights, loss_ignore_idx,
-        loss_type, pos_enc, embedding_dropout, embedding_init: see
-            :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.
+        others: see :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.
 
     Raises:
         TypeError, ValueError: as there; if there is an encoder that nobody reads, or none that somebody does.
     """
 
     encoder_is_optional = True
+    _kinds = types.MappingProxyType({"encoder": EncoderBlock, "decoder": DecoderBlock})
 
     def __init__(
         self,
@@ -102,13 +100,12 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         check_symbol_width(abstractor.symbol_retriever, d_model)
         self.layers["abstractor"] = abstractor
 
-    def _create_encoder_block(self, config: Seq2SeqAbstractorConfig) -> EncoderBlock:
-        options = checked_options("encoder_kwargs", config.encoder_kwargs, EncoderBlock, taken=("d_model",))
-        return EncoderBlock(config.d_model, **options)
-
-    def _create_decoder_block(self, config: Seq2SeqAbstractorConfig) -> _DecoderLayer:
+    def _create_block(self, side: Side, config: Seq2SeqAbstractorConfig) -> nn.Module:
+        if side == "encoder":
+            return super()._create_block(side, config)
         options = checked_options("decoder_kwargs", config.decoder_kwargs, DecoderBlock, taken=("d_model",))
-        return _DecoderLayer(config.d_model, 2 if config.decoder_reads == "both" else 1, options)
+        contexts = 2 if config.decoder_reads == "both" else 1
+        return DecoderLayer(contexts, {"d_model": config.d_model, **options})
 
     @property
     def memory_dim(self) -> int:
@@ -123,26 +120,3 @@ class Seq2SeqAbstractor(Seq2SeqModel):
 
     def _parts_of_encoder(self) -> list[nn.Module]:
         return [*super()._parts_of_encoder(), self.layers["abstractor"]]
-
-
-class _DecoderLayer(nn.ModuleList):
-    """A decoder block for each context; contexts come side by side in the memory ``(B, S, contexts * d)``."""
-
-    def __init__(self, d_model: int, contexts: int, block_kwargs: Mapping[str, Any]) -> None:
-        super().__init__(DecoderBlock(d_model, **{"causal": True, **block_kwargs}) for _ in range(contexts))
-
-    @property
-    def causal(self) -> bool:
-        """Whether no position sees a later one."""
-        return all(block.causal for block in self)
-
-    def new_cache(self, max_length: int | None = None) -> CacheGroup:
-        """An empty cache of all blocks."""
-        return CacheGroup({str(n): block.new_cache(max_length) for n, block in enumerate(self)})  # type: ignore[operator]
-
-    @transactional
-    def forward(self, x: Tensor, memory: Tensor, *, cache: Cache | None = None, **masks: MaskPattern) -> Tensor:
-        caches = cache_parts(cache, tuple(str(n) for n in range(len(self))))
-        for number, (block, context) in enumerate(zip(self, memory.chunk(len(self), dim=-1), strict=True)):
-            x = block(x, context, cache=caches[str(number)], **masks)
-        return x

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.options import SymbolOptions
+from .._layers.options import SymbolOptions, arguments_of
+from .._models.vision import patch_embedding, patch_grid
 from ..functional.activations import Activation
-from ..vision_models import patch_embedding, patch_grid
 from .abstractor import Abstractor, AbstractorSymbols
 from .corelnet import CoRelNet
 from .esbn import ESBN
@@ -25,13 +25,7 @@ __all__ = ["VisionAbstractor", "VisionCoRelNet", "VisionESBN", "VisionPrediNet"]
 
 
 class _ObjectClassifier(nn.Module, ABC):
-    """Patches become objects, a relational module makes one vector of them, and ``classifier`` reads that.
-
-    Args:
-        image_shape: (channels, width, height).
-        patch_size: (width, height) of a patch, which must tile the image.
-        d_model: d.
-    """
+    """Patches become objects, a relational module makes one vector of them, and ``classifier`` reads that."""
 
     classifier: nn.Module
 
@@ -60,17 +54,7 @@ class _ObjectClassifier(nn.Module, ABC):
         """Features ``(B, features)`` of the objects ``(B, N, d)`` from the relational module."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores of images.
-
-        Args:
-            x: ``(B, C, height, width)``, floating point.
-
-        Returns:
-            ``(B, num_classes)``.
-
-        Raises:
-            ValueError: if the images are not of the model's shape.
-        """
+        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)`` of the model's shape."""
         return self.classifier(self.summary(self.objects(x)))
 
 
@@ -113,18 +97,7 @@ class VisionAbstractor(_ObjectClassifier):
             if symbol_retrieval != "positional_symbols":
                 raise ValueError(f"symbol_retrieval_kwargs: needed for symbol_retrieval={symbol_retrieval!r}")
             symbol_retrieval_kwargs = {"symbol_dim": d_model, "max_length": self.n_objects}
-        self.abstractor = Abstractor(
-            d_model,
-            n_layers,
-            n_heads,
-            dff=dff,
-            dropout_rate=dropout_rate,
-            activation=activation,
-            norm_first=norm_first,
-            symbol_retrieval=symbol_retrieval,
-            symbol_retrieval_kwargs=symbol_retrieval_kwargs,
-            **abstractor_kwargs,
-        )
+        self.abstractor = Abstractor(**arguments_of(Abstractor, locals()), **abstractor_kwargs)
         self.classifier = two_layers(d_model, d_model, num_classes)
 
     def summary(self, objects: Tensor) -> Tensor:
@@ -136,8 +109,7 @@ class VisionPrediNet(_ObjectClassifier):
     """A :class:`~dual_attention.baselines.PrediNet` over patches.
 
     Args:
-        image_shape: (channels, width, height).
-        patch_size: (width, height) of a patch, which must tile the image.
+        image_shape, patch_size: as :class:`VisionAbstractor`.
         num_classes: C of the classifier, which has one hidden layer of width d.
         positions: ``"index"``: the number of the patch, as in Figure 7 of arXiv 2405.16727; ``"grid"``: row and column,
             each from -1 to 1, since Shanahan et al. 2020 append two coordinates; ``"none"``.
@@ -161,9 +133,8 @@ class VisionPrediNet(_ObjectClassifier):
             raise ValueError(f"positions: expected 'index', 'grid' or 'none', got {positions!r}")
         self.positions = positions
         width = {"index": 1, "grid": 2, "none": 0}[positions]
-        self.predinet = PrediNet(
-            d_model, self.n_objects, n_heads, n_relations=n_relations, key_dim=key_dim, position_dim=width
-        )
+        own = arguments_of(PrediNet, locals())
+        self.predinet = PrediNet(n_objects=self.n_objects, position_dim=width, **own)
         self.classifier = two_layers(self.predinet.out_features, d_model, num_classes)
 
     def summary(self, objects: Tensor) -> Tensor:
@@ -178,8 +149,7 @@ class VisionCoRelNet(_ObjectClassifier):
     """A :class:`~dual_attention.baselines.CoRelNet` over patches.
 
     Args:
-        image_shape: (channels, width, height).
-        patch_size: (width, height) of a patch, which must tile the image.
+        image_shape, patch_size: as :class:`VisionAbstractor`.
         num_classes: C of the classifier: N x N to d, ReLU, d to d, d to C.
         d_model, dff, activation, symmetric_rels, context_norm: as :class:`~dual_attention.baselines.CoRelNet`.
     """
@@ -197,14 +167,7 @@ class VisionCoRelNet(_ObjectClassifier):
         context_norm: bool = False,
     ) -> None:
         super().__init__(image_shape, patch_size, d_model)
-        self.corelnet = CoRelNet(
-            d_model,
-            self.n_objects,
-            dff,
-            activation=activation,
-            symmetric_rels=symmetric_rels,
-            context_norm=context_norm,
-        )
+        self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
         # As in the published runs there is no activation between the last two layers.
         self.classifier = nn.Sequential(
             nn.Linear(self.corelnet.out_features, d_model),
@@ -222,8 +185,7 @@ class VisionESBN(_ObjectClassifier):
     """An :class:`~dual_attention.baselines.ESBN` that reads the patches row by row.
 
     Args:
-        image_shape: (channels, width, height).
-        patch_size: (width, height) of a patch, which must tile the image.
+        image_shape, patch_size: as :class:`VisionAbstractor`.
         num_classes: C of the classifier, one linear layer.
         d_model, key_dim, hidden_dim, context_norm, scale: as :class:`~dual_attention.baselines.ESBN`.
     """
