@@ -119,8 +119,10 @@ class GeneratesTargets:
                 )
             search = BeamSearch(num_beams, 1, length_penalty, False, *check_ending(stop_token, pad_token, self.out_dim))
             with evaluating(self):
-                begun = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
-                return search_beams(*begun, max_new_tokens, search).tokens[:, 0]
+                decoder, prefix = self._token_decoder(
+                    source, max_new_tokens, start_token, source_padding_mask, use_cache
+                )
+                return search_beams(decoder, prefix, max_new_tokens, search).tokens[:, 0]
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
         stops, pad = check_ending(stop_token, pad_token, self.out_dim)
         with evaluating(self):

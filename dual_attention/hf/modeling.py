@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +37,12 @@ class OwnsModel(WritesLoader, PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _no_split_modules: ClassVar[list[str]] = ["EncoderBlock", "DualAttnEncoderBlock"]
-    _skip_keys_device_placement: ClassVar[list[str]] = ["past_key_values"]
     default_auto_class = "AutoModel"
 
     def __init__(self, config: ModelConfig, model: nn.Module | None = None) -> None:
         super().__init__(config)
+        self._no_split_modules = {"EncoderBlock", "DualAttnEncoderBlock"}
+        self._skip_keys_device_placement = {"past_key_values"}
         self.model: Any = self._build() if model is None else model
         self._drawn = not any(parameter.is_meta for parameter in self.model.parameters())
         # Of a tensor with several names safetensors keeps one; loading ties the others to it. An embedding comes first,
