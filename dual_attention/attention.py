@@ -143,8 +143,7 @@ class Attention(Heads):
             ``(output, weights)``; with a window and a cache, weights of the senders that are still held.
 
         Raises:
-            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is of another kind of layer,
-                batch or context. The cache is then as it was.
+            ValueError, TypeError: if shapes, a mask or the cache do not fit; the cache is then as it was.
         """
         check_sequence("query", query, self.d_model, layer=self.wq)
         is_held = isinstance(cache, ContextCache) and cache.filled  # then what is given is not read
