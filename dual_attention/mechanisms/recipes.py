@@ -38,8 +38,8 @@ __all__ = [
     "product_hops",
     "random_synthesizer",
     "reinforced_self_attention",
-    "relational_attention",
-    "relational_cross_attention",
+    "relational_cross_heads",
+    "relational_heads",
     "scaled_dot_product_attention",
     "self_attention",
     "sigmoid_self_attention",
@@ -190,7 +190,7 @@ def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "s
     return MultiHead(GeneralAttention(Dot()), d_model, n_heads, gate=gate)
 
 
-def relational_cross_attention(d_model: int, n_heads: int, activation: str | Activation = "softmax") -> MultiHead:
+def relational_cross_heads(d_model: int, n_heads: int, activation: str | Activation = "softmax") -> MultiHead:
     """Altabaa et al. 2024 (arXiv 2304.00195): self-attention that carries symbols. Call it with ``x, x, symbols``.
 
     With the weights of :class:`dual_attention.relational_attention.RelationalCrossAttention` it is that layer.
@@ -199,7 +199,7 @@ def relational_cross_attention(d_model: int, n_heads: int, activation: str | Act
     return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
 
 
-def relational_attention(
+def relational_heads(
     d_model: int,
     n_heads: int,
     n_relations: int | None = None,
@@ -272,4 +272,4 @@ def hadamard_attention(d_model: int, n_heads: int, width: int | None = None, *, 
         symbols: tag relations with symbols all the same.
     """
     width = d_model if width is None else width
-    return relational_attention(d_model, n_heads, width, rel_proj_dim=1, symbols=symbols)
+    return relational_heads(d_model, n_heads, width, rel_proj_dim=1, symbols=symbols)

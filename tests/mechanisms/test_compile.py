@@ -30,8 +30,8 @@ HEADS = {
     "sigmoid": lambda: recipes.sigmoid_self_attention(D, H),
 }
 RELATIONAL = {
-    "relational": lambda: recipes.relational_attention(D, H, 4),
-    "cosine relations, sparsemax": lambda: recipes.relational_attention(
+    "relational": lambda: recipes.relational_heads(D, H, 4),
+    "cosine relations, sparsemax": lambda: recipes.relational_heads(
         D, H, 4, relation=Cosine(learned=True, heads=4), align=Sparsemax()
     ),
 }

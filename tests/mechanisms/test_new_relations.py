@@ -89,7 +89,7 @@ def by_definition(heads, x, symbols, mask, weights):
 )
 def test_new_relational_mechanisms(relation, align, with_symbols, activation):
     heads = float64(
-        recipes.relational_attention(
+        recipes.relational_heads(
             D,
             H,
             R,
@@ -125,7 +125,7 @@ def test_new_relational_mechanisms(relation, align, with_symbols, activation):
 )
 @pytest.mark.parametrize("relative", [False, True])
 def test_any_score_selects(score, relative):
-    heads = float64(recipes.relational_attention(D, H, R, score=score(), relative_symbols=relative))
+    heads = float64(recipes.relational_heads(D, H, R, score=score(), relative_symbols=relative))
     x = normal(B, N, D)
     symbols = RelativeSymbols.from_dense(normal(N, N, D)) if relative else normal(1, N, D)
     mask = a_mask()
@@ -143,7 +143,7 @@ def test_any_score_selects(score, relative):
 
 def test_gradients_of_a_new_mechanism():
     heads = float64(
-        recipes.relational_attention(4, 2, 2, relation=Cosine(learned=True, heads=2), align=Sparsemax(), qk_norm=True)
+        recipes.relational_heads(4, 2, 2, relation=Cosine(learned=True, heads=2), align=Sparsemax(), qk_norm=True)
     )
     x, s = normal(1, 3, 4).requires_grad_(), normal(1, 3, 4).requires_grad_()
     mask = torch.tensor([[[[True, True, False], [False] * 3, [True] * 3]]])
@@ -193,15 +193,15 @@ def test_the_fast_path_is_taken_where_the_mathematics_allows(monkeypatch):
     monkeypatch.setattr(fused_module, "relational_attention", watch)
     x, s = normal(B, N, D), normal(B, N, D)
     for activation in ("identity", "tanh"):
-        recipes.relational_attention(D, H, R, rel_activation=activation).double()(x, x, s)
+        recipes.relational_heads(D, H, R, rel_activation=activation).double()(x, x, s)
     recipes.hadamard_attention(D, H).double()(x)
     assert seen == ["identity", "tanh", "identity"]
     for relation in (*FACTORISED, *OTHERS):
-        recipes.relational_attention(D, H, R, relation=RELATIONS[relation](), rel_proj_dim=2).double()(x, x, s)
+        recipes.relational_heads(D, H, R, relation=RELATIONS[relation](), rel_proj_dim=2).double()(x, x, s)
         assert len(seen) == (4 if relation in FACTORISED else 3), relation
         del seen[3:]
-    recipes.relational_attention(D, H, R, align=Sparsemax()).double()(x, x, s)
-    recipes.relational_attention(D, H, R, score=Additive(D // H, D // H, heads=H)).double()(x, x, s)
+    recipes.relational_heads(D, H, R, align=Sparsemax()).double()(x, x, s)
+    recipes.relational_heads(D, H, R, score=Additive(D // H, D // H, heads=H)).double()(x, x, s)
     assert len(seen) == 3
 
 
@@ -234,7 +234,7 @@ def test_a_score_that_replaces_forward_has_no_factors_of_the_class_before():
 
     assert not Shifted().factorises and not ActivatedGeneral(2, 2).factorises
     assert Named().factorises and BiasedGeneral(2, 2).factorises
-    heads = float64(recipes.relational_attention(D, H, R, relation=Shifted()))
+    heads = float64(recipes.relational_heads(D, H, R, relation=Shifted()))
     x, s = normal(B, N, D), normal(B, N, D)
     close(heads(x, x, s).context, heads(x, x, s, need_weights=True).context)
     r = heads.message.relation(x)
@@ -275,7 +275,7 @@ def test_relations_are_never_built_whole(options, monkeypatch):
     n, r = 96, 16
     monkeypatch.setattr(general_module, "LARGEST_DENSE", 0)
     monkeypatch.setattr(general_module, "BLOCK", 8)
-    heads = recipes.relational_attention(D, H, r, rel_proj_dim=2, **{k: v() for k, v in options.items()})
+    heads = recipes.relational_heads(D, H, r, rel_proj_dim=2, **{k: v() for k, v in options.items()})
     x = torch.randn(1, n, D, requires_grad=True)
     largest = 0
 

@@ -38,7 +38,7 @@ def test_every_recipe_runs_and_cites(name):
         y = x
     padding = torch.ones(B, y.shape[1], dtype=torch.bool)
     padding[1, 2:] = False
-    symbols = {"value": y} if name in ("relational_attention", "relational_cross_attention") else {}
+    symbols = {"value": y} if name in ("relational_heads", "relational_cross_heads") else {}
     output = mechanism(x, y, **symbols, padding_mask=padding, need_weights=True)
     again = mechanism(x, y, **symbols, padding_mask=padding)
     context = output.query if isinstance(mechanism, MultiHop) else output.context

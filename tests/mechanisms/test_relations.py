@@ -71,7 +71,7 @@ def test_relational_attention_is_the_layer(seed, relations, proj_dim, activation
             use_relative_positional_symbols=relative,
         )
     )
-    ours = recipes.relational_attention(
+    ours = recipes.relational_heads(
         D,
         H,
         relations,
@@ -98,7 +98,7 @@ def test_relational_attention_is_the_layer(seed, relations, proj_dim, activation
 @pytest.mark.parametrize("relative", [False, True])
 def test_relational_cross_attention_is_the_layer(activation, relative):
     layer = float64(RelationalCrossAttention(D, H, activation=activation, use_relative_positional_symbols=relative))
-    ours = recipes.relational_cross_attention(D, H, activation).double().eval()
+    ours = recipes.relational_cross_heads(D, H, activation).double().eval()
     state = layer.state_dict()
     state["features.wv.weight"] = state.pop("wv.weight")
     ours.load_state_dict(state)
@@ -112,7 +112,7 @@ def test_relational_cross_attention_is_the_layer(activation, relative):
 
 
 def test_relational_attention_without_relations_is_relational_cross_attention():
-    ra, rca = float64(recipes.relational_attention(D, H, R)), recipes.relational_cross_attention(D, H).double()
+    ra, rca = float64(recipes.relational_heads(D, H, R)), recipes.relational_cross_heads(D, H).double()
     torch.nn.init.zeros_(ra.message.wr)
     state = ra.state_dict()
     shared = {name: state[name] for name in ("wq.weight", "wk.weight", "wo.weight")}
@@ -159,8 +159,8 @@ def test_hadamard_attention_without_symbols_is_linearly_gated_attention():
 
 
 def test_symbols_are_optional():
-    with_none = float64(recipes.relational_attention(D, H, R, symbols=False))
-    with_zero = recipes.relational_attention(D, H, R).double()
+    with_none = float64(recipes.relational_heads(D, H, R, symbols=False))
+    with_zero = recipes.relational_heads(D, H, R).double()
     state = with_none.state_dict()
     with_zero.load_state_dict({**state, "attention.message.wv.weight": torch.zeros(D, D)})
     x = normal(B, N, D)
@@ -177,7 +177,7 @@ def test_qk_norm_of_relations():
     close(relation(10 * x), relation(x), atol=1e-9)
     with pytest.raises(ValueError, match="qk_norm"):
         Relation(D, R, proj_dim=1, qk_norm=True)
-    assert recipes.relational_attention(D, H, R, qk_norm=True)(x.float(), value=x.float()).context.shape == (B, N, D)
+    assert recipes.relational_heads(D, H, R, qk_norm=True)(x.float(), value=x.float()).context.shape == (B, N, D)
 
 
 def test_symmetric_relations():
@@ -189,7 +189,7 @@ def test_symmetric_relations():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("options", [{}, {"align": Sparsemax}, {"relation": Cosine}])
 def test_low_precision(dtype, options):
-    heads = recipes.relational_attention(D, H, R, **{k: v() for k, v in options.items()}).to(dtype)
+    heads = recipes.relational_heads(D, H, R, **{k: v() for k, v in options.items()}).to(dtype)
     x, s = torch.randn(B, N, D).to(dtype), torch.randn(B, N, D).to(dtype)
     got = heads(x, x, s).context
     assert got.dtype == dtype
@@ -199,7 +199,7 @@ def test_low_precision(dtype, options):
 
 def test_autocast():
     for options in ({}, {"align": Sparsemax()}, {"relation": Cosine()}, {"symbols": False}):
-        heads = recipes.relational_attention(D, H, R, **options)
+        heads = recipes.relational_heads(D, H, R, **options)
         x = torch.randn(B, N, D)
         symbols = None if "symbols" in options else x
         wanted = heads(x, x, symbols).context
@@ -225,12 +225,12 @@ def test_bad_relations():
             lambda: MultiHead(GeneralAttention(Dot(), message=RelationalMessage(Relation(D, R), 4)), D, H),
         ),
     )
-    heads = recipes.relational_attention(D, H, R)
+    heads = recipes.relational_heads(D, H, R)
     with pytest.raises(ValueError, match="symbols"):
         heads(x, x, x[:, :2])
     with pytest.raises(TypeError, match="relative"):
         heads(x, x, RelativeSymbols.from_dense(torch.randn(N, N, D)))
-    softmax = recipes.relational_attention(D, H, R, rel_activation="softmax")
+    softmax = recipes.relational_heads(D, H, R, rel_activation="softmax")
     per_head = torch.ones(B, H, N, N, dtype=torch.bool)
     with pytest.raises(ValueError, match="shared by all heads"):
         softmax(x, x, x, attn_mask=per_head, need_weights=True)
