@@ -190,9 +190,12 @@ def _caches(model: nn.Module, call: Example) -> tuple[tuple[tuple[int, int | Non
     new_cache = getattr(model, "new_cache", None)
     if new_cache is None or not is_causal:
         return (), 0
+    try:
+        caches: list[Any] = [new_cache()]
+    except ValueError:  # symbols that depend on later objects cannot be continued
+        return (), 0
     cached: list[tuple[int, int | None]] = []
     of_context = 0
-    caches: list[Any] = [new_cache()]
     while caches:
         cache = caches.pop(0)
         if isinstance(cache, CacheGroup):
