@@ -5,6 +5,24 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+_EXTRAS = {
+    "train": (
+        *("docstring_parser", "jsonargparse", "matplotlib", "numpy", "rich", "safetensors", "tensorboard", "yaml"),
+        *("typeshed_client",),
+    ),
+    "language": ("tiktoken", "tokenizers"),
+    "hf": ("accelerate", "huggingface_hub", "transformers"),
+    "datasets": ("datasets",),
+    "triton": ("triton",),
+}
+"""Modules by the extra that installs them."""
+
+
+def extra_of(module: str | None) -> str | None:
+    """The extra that installs a module, or one that it is in; None if none does."""
+    root = (module or "").partition(".")[0]
+    return next((extra for extra, modules in _EXTRAS.items() if root in modules), None)
+
 
 def require(module: str, *, extra: str) -> Any:
     """Import and return ``module``, a dependency of the optional extra named ``extra``.

@@ -1,29 +1,167 @@
-"""Files that are either the old ones or the new ones, never half-written."""
+"""Files that are either the old ones or the new ones, never half-written, and on the disk when that is said."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+
+class DigestWriter:
+    """A file being written, and the SHA-256 of what was written.
+
+    The first failure is kept in :attr:`error` and nothing is written after it: libraries that are handed a file hide
+    why they could not write to it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._sha256 = file, hashlib.sha256()
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or an object with a buffer of them."""
+        if self.error is None:
+            try:
+                self._file.write(data)
+                self._sha256.update(data)
+            except OSError as error:
+                self.error = error
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Nothing: the file is flushed when it is complete."""
+
+    def digest(self) -> str:
+        """SHA-256 of what was written so far, in hexadecimal digits."""
+        return self._sha256.hexdigest()
+
+
+@contextmanager
+def named_in_errors(path: Path, *, written_as: Path | None = None) -> Iterator[None]:
+    """Context whose errors of the system that name no file, such as that of a full disk, name ``path``.
+
+    Args:
+        written_as: a temporary file, of which they name ``path``, too.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(written_as)):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+@contextmanager
+def replaced_atomically(path: Path) -> Iterator[DigestWriter]:
+    """A file to write that takes the place of ``path`` at the end of the block, when it is on the disk.
+
+    It has the permissions of any new file. If the block fails, ``path`` is left as it was.
+    """
+    temporary = temporary_path(path)
+    with named_in_errors(path, written_as=temporary):
+        try:
+            with open(temporary, "wb") as file:
+                writer = DigestWriter(file)
+                try:
+                    yield writer
+                finally:
+                    if writer.error is not None:
+                        raise writer.error
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
     """Write ``data`` to a temporary file beside ``path``, flush it to disk and rename it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with replaced_atomically(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until what was written to a file is on the disk."""
+    with named_in_errors(path), open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can say so."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with open(temporary, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of file systems that sync no folders
+            raise
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(folder)
+
+
+def temporary_path(path: Path) -> Path:
+    """Name beside ``path``, of this process, for what is to take its place; see :func:`remove_leftovers`."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.tmp")
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what processes that have died were writing in ``folder``.
+
+    What carries the number of this process is a leftover as well, of one that had the number before it.
+
+    Args:
+        name: only what was to become the file or folder of this name; by default everything.
+    """
+    for path in folder.iterdir():
+        found = _TEMPORARY.fullmatch(path.name)
+        if found and name in (None, found["name"]) and not _is_another(int(found["process"])):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _is_another(process: int) -> bool:
+    """Whether a process of this number, other than this one, is alive."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically."""
-    write_atomically(path, json.dumps(value, indent=2) + "\n")
+    """Write ``value`` as indented JSON, atomically; numbers that are not finite, which JSON lacks, become null."""
+    write_atomically(path, json_text(value, indent=2) + "\n")
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """``value`` as JSON; numbers that are not finite, which JSON lacks, become null."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def read_json(path: Path) -> Any:
@@ -34,5 +172,18 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not a JSON file ({error})") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
+        raise ValueError(f"{path}: is not JSON ({error})") from error
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object; ``ValueError`` naming the file, if it holds something else."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of a message that may be long, or the name of an error without one."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

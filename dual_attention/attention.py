@@ -5,22 +5,14 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
-from ._layers.continuation import (
-    Masks,
-    Past,
-    continue_from,
-    continue_to_attend,
-    transactional,
-    visibility,
-)
+from ._layers.continuation import Masks, continue_from, continue_to_attend, transactional, visibility
 from ._layers.heads import Heads, merge_heads, rotate, split_heads
-from ._layers.inputs import check_positive, check_sequence
+from ._layers.inputs import check_sequence
 from .functional import attention
 from .functional.checks import check_same_device
 from .functional.masks import MaskPattern, Segments
@@ -78,15 +70,11 @@ class Attention(Heads):
         shaw_values: bool = False,
         window: int | None = None,
     ) -> None:
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
-        self.key_dim = self.head_dim if key_dim is None else key_dim
-        check_positive(key_dim=self.key_dim)
-        self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
-
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
         self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
-        self.rel_pos_keys = self.rel_pos_values = None
+        self.rel_pos_values = None
         if shaw_max_rel_pos is not None:
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
             if shaw_values:
@@ -147,13 +135,18 @@ class Attention(Heads):
         """
         check_sequence("query", query, self.d_model, layer=self.wq)
         is_held = isinstance(cache, ContextCache) and cache.filled  # then what is given is not read
-        for name, x, layer in (("key", key, self.wk), ("value", value, self.wv)):
-            check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=None if is_held else layer)
+        for name, x in (("key", key), ("value", value)):
+            if x is not query:
+                check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=None if is_held else self.wv)
         check_same_device(query=query, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        past = self._past(cache, key, masks)
+        if isinstance(cache, ContextCache):
+            ordered = masks.ordered or self.window is not None
+            past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
+        else:
+            past = continue_from(cache, self._kept(), window=self.window, masks=masks)
         batch, n = query.shape[:2]
         sizes = {"batch": batch, "heads": self.n_heads, "n": n, "new": key.shape[1]}
         pattern, bias = visibility(masks, past, **sizes, window=self.window)
@@ -165,30 +158,12 @@ class Attention(Heads):
             new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         k, v = past.append(batch, n, **new)
 
-        if self.rel_pos_keys is not None:
-            bias = add_bias(bias, self.attn_scale * self.rel_pos_keys.scores(q, pattern.m, offset=past.offset))
-        attended, weights = attention(
-            q,
-            k,
-            v,
-            scale=self.attn_scale,
-            mask=pattern,
-            bias=bias,
-            dropout=self.dropout if self.training else 0.0,
-            need_weights=need_weights or self.rel_pos_values is not None,
-        )
+        bias = self._with_positions(bias, q, pattern.m, past.offset)
+        how = {"mask": pattern, "bias": bias, "dropout": self.dropout if self.training else 0.0}
+        builds = need_weights or self.rel_pos_values is not None
+        attended, weights = attention(q, k, v, scale=self.attn_scale, need_weights=builds, **how)
         if self.rel_pos_values is not None and weights is not None:
             vectors = self.rel_pos_values(*weights.shape[-2:], offset=past.offset)  # sum_j alpha_ij a_{clip(j - i)}
             attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
         output = self.resid_dropout(self.wo(merge_heads(attended)))
         return AttentionOutput(output, weights if need_weights else None)
-
-    def _past(self, cache: Cache | None, key: Tensor, masks: Masks) -> Past:
-        if isinstance(cache, ContextCache):
-            return continue_to_attend(cache, self._kept(), key, ordered=masks.ordered or self.window is not None)
-        return continue_from(cache, self._kept(), window=self.window, masks=masks)
-
-
-def add_bias(bias: Tensor | None, more: Tensor) -> Tensor:
-    """Sum of two additive attention biases, the first of which may be absent."""
-    return more if bias is None else bias + more

@@ -16,11 +16,14 @@ import torch
 from torch import nn
 
 from .data.text.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
+from .data.text.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
 from .experiments import experiment_of_run
 from .hf.files import CONFIG, CheckpointFiles
-from .hf.loading import language_config, load_model
+from .hf.loading import empty_language_model, language_config, load_model
 from .hf.weights import filled, read_weights
+from .language_models import LanguageModel
 from .training.checkpoint import WEIGHTS
+from .training.checksums import CHECKSUMS, check_checksums
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
 
@@ -63,8 +66,8 @@ class Checkpoint:
         """The tokenizer of a language model.
 
         Args:
-            name: ``"bytes"``, ``"gpt2"``, or a folder that holds one. By default that of the run, or else the one that
-                the size of the vocabulary suggests.
+            name: ``"bytes"``, ``"gpt2"``, a ``tokenizer.json``, or a folder that holds one. By default that of the run
+                or the folder, or else the one that the size of the vocabulary suggests.
 
         Raises:
             ValueError: if it is not known, or has more tokens than the model.
@@ -80,9 +83,11 @@ class Checkpoint:
 
     def _tokenizer(self, name: str | None) -> Tokenizer:
         if name is None:
-            folder = (self.files[0].parent if self.run is None else self.run.path) / FOLDER
-            if folder.is_dir():
-                return load_tokenizer(folder)
+            home = self.files[0].parent if self.run is None else self.run.path
+            if (home / FOLDER).is_dir():
+                return load_tokenizer(home / FOLDER)
+            if (home / TOKENIZER_JSON).is_file():
+                return JsonTokenizer(home)
             size = self.config.vocab_size
             names = {ByteTokenizer.vocab_size: "bytes", **dict.fromkeys(_GPT2_SIZES, "gpt2")}
             if size not in names:
@@ -100,7 +105,11 @@ class Checkpoint:
                 return load_tokenizer(place)
         if any((Path(name) / file).is_file() for file in ("encoder.json", "vocab.json")):
             return GPT2Tokenizer.find(Path(name))
-        raise ValueError(f"tokenizer: expected bytes, gpt2, or a folder that holds a tokenizer, got {name!r}")
+        if Path(name).suffix == ".json" or (Path(name) / TOKENIZER_JSON).is_file():
+            return JsonTokenizer(Path(name))
+        raise ValueError(
+            f"tokenizer: expected bytes, gpt2, a {TOKENIZER_JSON}, or a folder that holds a tokenizer, got {name!r}"
+        )
 
 
 def open_checkpoint(
@@ -123,9 +132,14 @@ def open_checkpoint(
     source = str(name)
     path = Path(name).expanduser()
     if path.is_file():
-        raise ValueError(f"{source}: {_about_file(path)}")
+        if path.suffix in _PICKLES:
+            raise ValueError(
+                f"{source}: a pickle, which could run code when it is read, and does not say which model it is of; "
+                f"name a folder with {CONFIG} and {WEIGHTS}"
+            )
+        raise ValueError(f"{source}: a file; name the folder of the checkpoint ({path.parent}, perhaps)")
     run = RunFolder(path)
-    if run.config.is_file():
+    if run.config.is_file() or (path / CHECKSUMS).exists():
         return _open_run(source, run, device, dtype)
     if path.is_dir():
         if not (path / CONFIG).is_file():
@@ -135,15 +149,6 @@ def open_checkpoint(
     loaded = load_model(path if path.is_dir() else source, device=device, dtype=dtype)
     kind = "hub format" if loaded.format == "hub" else "transformers format"
     return Checkpoint(source, kind, loaded.config, loaded.model, loaded.files, loaded.dtype)
-
-
-def _about_file(path: Path) -> str:
-    if path.suffix in _PICKLES:
-        return (
-            "a pickle, which could run code when it is read, and does not say which model it is of; name a folder with "
-            f"{CONFIG} and {WEIGHTS}"
-        )
-    return f"a file; name the folder of the checkpoint ({path.parent}, perhaps)"
 
 
 def _check_name(name: str) -> None:
@@ -159,14 +164,20 @@ def _check_name(name: str) -> None:
 
 def _open_run(source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None) -> Checkpoint:
     experiment = experiment_of_run(run)
+    run.check_beginning()
     file, state = _weights_of_run(run)
     if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
         config = language_config(CheckpointFiles(run.path).config(), source=source)
-        model = config.build("meta", dtype)
+        model = empty_language_model(config, source=source, dtype=dtype)
     else:
         config = read_config(experiment.Config, run.config)
         model = experiment.empty_model(config).to(dtype)
-    weights = read_weights(file, meta=torch.device(device).type == "meta")
+        if isinstance(model, LanguageModel):
+            raise FileNotFoundError(f"{run.path / CONFIG}: missing, though a run of a language model has one")
+    meta = torch.device(device).type == "meta"
+    if not meta:
+        check_checksums(file.parent, [file.name])
+    weights = read_weights(file, meta=meta)
     filled(model, weights, source=str(file), device=device)
     kind = f"{experiment.name.replace('-', ' ')} run"
     return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run)

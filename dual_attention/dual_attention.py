@@ -27,12 +27,12 @@ from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
-from ._layers.continuation import Masks, cache_parts, transactional
-from ._layers.inputs import check_sequence
+from ._layers.continuation import Masks, Past, cache_parts, transactional, visibility
+from ._layers.inputs import check_not_negative, check_sequence
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
-from .functional.masks import MaskPattern, Segments, mask_pattern
+from .functional.masks import MaskPattern, Segments
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 
 __all__ = ["AttentionOptions", "DualAttention", "DualAttentionOutput", "RelationalHeadType", "RelationalOptions"]
@@ -92,10 +92,9 @@ class DualAttention(TypedModule):
         ra_type: RelationalHeadType = "relational_attention",
     ) -> None:
         super().__init__()
-        if n_heads_sa < 0 or n_heads_ra < 0 or n_heads_sa + n_heads_ra == 0:
-            raise ValueError(
-                f"n_heads_sa, n_heads_ra: expected none negative and one positive, got {n_heads_sa} and {n_heads_ra}"
-            )
+        check_not_negative(n_heads_sa=n_heads_sa, n_heads_ra=n_heads_ra)
+        if n_heads_sa + n_heads_ra == 0:
+            raise ValueError("n_heads_sa, n_heads_ra: expected at least one head, got none")
         if ra_type not in _RELATIONAL_HEADS:
             raise ValueError(f"ra_type: expected one of {', '.join(_RELATIONAL_HEADS)}, got {ra_type!r}")
         self.d_model = d_model
@@ -140,10 +139,7 @@ class DualAttention(TypedModule):
         return {name: heads for name, heads in kinds.items() if heads is not None}
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
-        """An empty cache of what both kinds of head keep, for causal self-attention, token by token or in chunks.
-
-        Memory for ``max_length`` tokens to come is reserved at once.
-        """
+        """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
         return CacheGroup({name: heads.new_cache(max_length) for name, heads in self._heads().items()})
 
     @transactional
@@ -197,13 +193,10 @@ class DualAttention(TypedModule):
 
     def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""
-        check_sequence("x", x, self.d_model)
-        earlier = 0
+        check_sequence("x", x, self.d_model, layer=next(iter(self._heads().values())).wv)
         if cache is not None:
             masks.check_continued()
-            earlier = cache.length
-        attn_mask, padding_mask, is_causal, segments, _ = masks
-        batch, n, _ = x.shape
-        heads = self.n_heads_sa or self.n_heads_ra
-        sizes = {"batch": batch, "heads": heads, "n": n, "m": earlier + n}
-        return mask_pattern(attn_mask, padding_mask, is_causal, segments=segments, offset=earlier, **sizes)
+        earlier = 0 if cache is None else cache.length
+        (batch, n), heads = x.shape[:2], self.n_heads_sa or self.n_heads_ra
+        everything = Past(earlier, earlier, earlier)
+        return visibility(masks, everything, batch=batch, heads=heads, n=n, new=n, window=None)[0]

@@ -5,8 +5,6 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
-
 from torch import Tensor
 
 from ._layers.cache import Cache
@@ -24,20 +22,10 @@ from ._layers.options import (
 from ._layers.symbols import Symbols
 from .attention import Attention
 from .dual_attention import DualAttention, DualAttentionOutput
-from .functional.masks import MaskPattern
+from .functional.masks import MaskPattern, Segments
 from .transformer_blocks import DecoderSteps, EncoderSteps, FeedForwardBlock, create_norm
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._layers.calls import AttentionMasks, CrossAttentionCall, SelfAttentionCall
-
-__all__ = [
-    "DualAttnDecoderBlock",
-    "DualAttnDecoderBlockOptions",
-    "DualAttnEncoderBlock",
-    "DualAttnEncoderBlockOptions",
-]
+__all__ = ["DualAttnDecoderBlock", "DualAttnDecoderBlockOptions", "DualAttnEncoderBlock", "DualAttnEncoderBlockOptions"]
 
 
 class DualAttnEncoderBlock(EncoderSteps):
@@ -50,15 +38,17 @@ class DualAttnEncoderBlock(EncoderSteps):
         others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
     """
 
+    _attention = "dual_attn"
+
     def __init__(
         self,
         d_model: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        dff: int | None,
-        activation: str,
-        dropout_rate: float,
-        norm_first: bool,
+        dff: int | None = None,
+        activation: str = "gelu",
+        dropout_rate: float = 0.0,
+        norm_first: bool = True,
         norm_type: NormType = "layernorm",
         sa_kwargs: AttentionOptions | None = None,
         ra_kwargs: RelationalOptions | None = None,
@@ -77,33 +67,6 @@ class DualAttnEncoderBlock(EncoderSteps):
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    @property
-    def attention(self) -> DualAttention:
-        """The attention of the tokens to each other."""
-        return self.dual_attn
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            symbols: Symbols,
-            *tables: Tensor | None,
-            need_weights: Literal[False] = False,
-            **more: Unpack[SelfAttentionCall],
-        ) -> Tensor: ...
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            symbols: Symbols,
-            *tables: Tensor | None,
-            need_weights: Literal[True],
-            **more: Unpack[SelfAttentionCall],
-        ) -> tuple[Tensor, DualAttentionOutput]: ...
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
     @transactional
     def forward(
         self,
@@ -113,18 +76,23 @@ class DualAttnEncoderBlock(EncoderSteps):
         freqs_sin: Tensor | None = None,
         *,
         need_weights: bool = False,
+        attn_mask: Tensor | MaskPattern | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, DualAttentionOutput]:
         """``(B, N, d)`` and symbols to ``(B, N, d)``.
 
         With ``need_weights`` the pair of that and the :class:`DualAttentionOutput` that holds the maps. The other
-        arguments are those of :meth:`DualAttention.forward`: ``attn_mask``, ``padding_mask``, ``segments`` and
-        ``attn_bias`` among them. With a cache from :meth:`new_cache`, ``x`` and symbols are only those of new tokens.
+        arguments are those of :meth:`DualAttention.forward <dual_attention.dual_attention.DualAttention.forward>`. With
+        a cache from :meth:`new_cache`, ``x`` and symbols are only those of new tokens.
         """
         z = self.pre_norm(x, self.norm1)
-        given = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "cache": cache, **masks}
-        attended = self.dual_attn(z, symbols, is_causal=self.causal, need_weights=need_weights, **given)
+        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
+        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
+        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": cache}
+        attended = self.dual_attn(z, symbols, **tables, **masks, **how)
         x = self._finish(x, attended.output)
         return (x, attended) if need_weights else x
 
@@ -147,10 +115,10 @@ class DualAttnDecoderBlock(DecoderSteps):
         n_heads_sa: int,
         n_heads_ra: int,
         n_heads_cross: int,
-        dff: int | None,
-        activation: str,
-        dropout_rate: float,
-        norm_first: bool,
+        dff: int | None = None,
+        activation: str = "gelu",
+        dropout_rate: float = 0.0,
+        norm_first: bool = True,
         norm_type: NormType = "layernorm",
         sa_kwargs: AttentionOptions | None = None,
         ra_kwargs: RelationalOptions | None = None,
@@ -173,30 +141,6 @@ class DualAttnDecoderBlock(DecoderSteps):
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    if TYPE_CHECKING:
-
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            context: Tensor,
-            symbols: Symbols,
-            *tables: Tensor | None,
-            need_weights: Literal[False] = False,
-            **more: Unpack[CrossAttentionCall],
-        ) -> Tensor: ...
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            context: Tensor,
-            symbols: Symbols,
-            *tables: Tensor | None,
-            need_weights: Literal[True],
-            **more: Unpack[CrossAttentionCall],
-        ) -> tuple[Tensor, DualAttentionOutput, Tensor | None]: ...
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
     @transactional
     def forward(
         self,
@@ -209,8 +153,11 @@ class DualAttnDecoderBlock(DecoderSteps):
         context_mask: Tensor | MaskPattern | None = None,
         context_padding_mask: Tensor | None = None,
         need_weights: bool = False,
+        attn_mask: Tensor | MaskPattern | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor | None]:
         """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
 
@@ -220,8 +167,10 @@ class DualAttnDecoderBlock(DecoderSteps):
         """
         caches = cache_parts(cache, self.cache_names)
         z = self.pre_norm(x, self.norm1)
-        own = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "cache": caches["dual_attn"], **masks}
-        attended = self.dual_attn(z, symbols, is_causal=self.causal, need_weights=need_weights, **own)
+        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
+        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
+        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": caches["dual_attn"]}
+        attended = self.dual_attn(z, symbols, **tables, **masks, **how)
         cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "cache": caches["cross_attn"]}
         x, cross_weights = self._finish(x, attended.output, context, need_weights=need_weights, **cross)
         return (x, attended, cross_weights) if need_weights else x

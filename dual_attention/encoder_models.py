@@ -5,19 +5,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval, arguments_for, config_of
+from ._layers.config import SequenceSymbolRetrieval, config_of
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
 from ._models.passing import BlockInputs, Trace
-from ._models.retrievers import (
-    check_symbol_width,
-    check_symbols_fit,
-    create_symbol_retriever,
-    retrieve_symbols,
-)
+from ._models.retrievers import check_symbol_width, check_symbols_fit, create_symbol_retriever, retrieve_symbols
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock
 
@@ -54,6 +49,8 @@ class TransformerEncoder(EncoderModel):
         ValueError: if a size or name is wrong.
     """
 
+    _block_kind = EncoderBlock
+
     def __init__(
         self,
         vocab_size: int,
@@ -78,9 +75,6 @@ class TransformerEncoder(EncoderModel):
         super().__init__(config_of(EncoderConfig, locals()))
         self.init_weights()
 
-    def _create_block(self, config: EncoderConfig) -> EncoderBlock:
-        return EncoderBlock(**arguments_for(EncoderBlock, config))
-
 
 class DualAttnTransformerEncoder(EncoderModel):
     """Bidirectional encoder with dual attention.
@@ -98,6 +92,8 @@ class DualAttnTransformerEncoder(EncoderModel):
     Raises:
         ValueError: if a size or name is wrong, or heads and symbols do not fit.
     """
+
+    _block_kind = DualAttnEncoderBlock
 
     def __init__(
         self,
@@ -140,9 +136,6 @@ class DualAttnTransformerEncoder(EncoderModel):
                 self.symbol_retrievers.append(create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs))
                 check_symbol_width(self.symbol_retrievers[-1], d_model)
         self.init_weights()
-
-    def _create_block(self, config: EncoderConfig) -> DualAttnEncoderBlock:
-        return DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
         if not self.n_heads_ra:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval, arguments_for, config_of
+from ._layers.config import SequenceSymbolRetrieval, config_of
 from ._layers.options import (
     AttentionOptions,
     BlockOptions,
@@ -18,20 +20,21 @@ from ._layers.options import (
     RelationalOptions,
     RetrieverOptions,
     SymbolOptions,
-    checked_options,
 )
 from ._layers.symbols import Symbols
 from ._models.config import LanguageConfig, TokenPositions
-from ._models.language import LanguageModel, LanguageModelOutput, on_device
+from ._models.language import LanguageModel, LanguageModelOutput
 from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
+    check_symbol_width,
     check_symbols_fit,
-    create_retrievers,
+    create_symbol_retriever,
     retrieve_symbols,
     retriever_options,
     tie_symbol_libraries,
 )
 from .dual_attn_blocks import DualAttnEncoderBlock
+from .symbol_retrieval import RelationalSymbolicAttention
 from .transformer_blocks import EncoderBlock
 
 __all__ = [
@@ -65,6 +68,8 @@ class TransformerLM(LanguageModel):
             model with ``model.to_empty(device=...)`` and a state dict or ``model.init_weights()``.
     """
 
+    _block_kind = EncoderBlock
+
     def __init__(
         self,
         vocab_size: int,
@@ -89,16 +94,11 @@ class TransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        with on_device(device):
+        with nullcontext() if device is None else torch.device(device):
             super().__init__(config_of(LanguageConfig, locals()))
         self.n_heads = n_heads
         self.use_flash_attention = use_flash_attention
         self._finish(dtype)
-
-    def _create_block(self, config: LanguageConfig) -> EncoderBlock:
-        fields = arguments_for(EncoderBlock, config)
-        own = checked_options("block_kwargs", config.block_kwargs, EncoderBlock, taken=("causal", *fields))
-        return EncoderBlock(**fields, causal=True, **own)
 
     def _block(
         self, number: int, x: Tensor, symbols: Symbols | None, inputs: BlockInputs, need_weights: bool = False
@@ -129,6 +129,8 @@ class DualAttnTransformerLM(LanguageModel):
             as the published package does; otherwise once, for the first, which needs a shared retriever.
         others: as :class:`TransformerLM`.
     """
+
+    _block_kind = DualAttnEncoderBlock
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class DualAttnTransformerLM(LanguageModel):
                 "update_symbols_each_layer: symbols that are retrieved once need "
                 "symbol_retriever_config={'shared_symbol_retriever': True}"
             )
-        with on_device(device):
+        with nullcontext() if device is None else torch.device(device):
             super().__init__(config_of(LanguageConfig, locals()))
         self.symbol_retriever_config = options
         self.n_heads_sa = n_heads_sa
@@ -182,14 +184,22 @@ class DualAttnTransformerLM(LanguageModel):
         self.update_symbols_each_layer = update_symbols_each_layer
         self._finish(dtype)
 
-    def _create_block(self, config: LanguageConfig) -> DualAttnEncoderBlock:
-        fields = arguments_for(DualAttnEncoderBlock, config)
-        fields["bias"] = config.bias if config.ff_bias is None else config.ff_bias
-        own = checked_options("block_kwargs", config.block_kwargs, DualAttnEncoderBlock, taken=("causal", *fields))
-        return DualAttnEncoderBlock(**fields, causal=True, **own)
+    def _create_block(self, config: LanguageConfig) -> nn.Module:
+        return super()._create_block(config if config.ff_bias is None else replace(config, bias=config.ff_bias))
 
     def _create_retrievers(self, config: LanguageConfig) -> list[nn.Module]:
-        return create_retrievers(config)
+        shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
+        retrievers = [
+            create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
+            for _ in range(1 if shared else config.n_layers)
+        ]
+        first = retrievers[0]
+        if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
+            raise ValueError(
+                "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
+            )
+        check_symbol_width(first, config.d_model)
+        return retrievers * config.n_layers if shared else retrievers
 
     def _tie(self) -> None:
         super()._tie()

@@ -65,13 +65,7 @@ class LanguageModelConfig(LanguageConfig):
         Raises:
             TypeError: if one cannot be written as JSON, for instance an activation that is a function.
         """
-        written: dict[str, Any] = {"model": self.model}
-        for name, value in self.arguments().items():
-            try:
-                written[name] = json.loads(json.dumps(value))
-            except TypeError as error:
-                raise TypeError(f"{name}: cannot be written as JSON ({error}), got {value!r}") from error
-        return written
+        return as_json({"model": self.model, **self.arguments()})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LanguageModelConfig:
@@ -89,6 +83,17 @@ class LanguageModelConfig(LanguageConfig):
         if missing:
             raise ValueError(f"missing keys: {', '.join(missing)}")
         return cls(**values)
+
+
+def as_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as they are read again from JSON; ``TypeError`` for the first that cannot be written."""
+    written = {}
+    for name, value in arguments.items():
+        try:
+            written[name] = json.loads(json.dumps(value))
+        except TypeError as error:
+            raise TypeError(f"{name}: cannot be written as JSON ({error}), got {value!r}") from error
+    return written
 
 
 def _defaults() -> dict[str, Any]:

@@ -8,13 +8,21 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from ._layers.calls import TypedModule
-from ._layers.inputs import check_dropout, check_places, check_sequence
-from .functional.checks import is_readable
+from ._layers.inputs import (
+    check_dropout,
+    check_not_negative,
+    check_places,
+    check_positive,
+    check_sequence,
+    is_offloaded,
+)
+from .functional.checks import check_rows, check_same_device, is_readable
 from .functional.rotary import apply_rotary, rotary_tables
 
 __all__ = [
@@ -53,6 +61,19 @@ def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, o
     return table[positions]
 
 
+def table_of(layer: nn.Module, x: Tensor) -> Tensor:
+    """All rows of an embedding, to be read beside ``x``.
+
+    Offloaded weights are there only while their layer is called, and what took the place of a layer, such as an
+    adapter, computes other rows than its weight: then the layer is called.
+    """
+    weight = layer.get_parameter("weight") if type(layer) is nn.Embedding else None
+    if weight is not None and not is_offloaded(weight, x):
+        return weight
+    rows = len(weight if weight is not None else cast(Tensor, layer.weight))
+    return layer(torch.arange(rows, device=x.device))
+
+
 def check_positions(positions: Tensor, batch: int, length: int, last: int, why: str) -> None:
     """Raise ``ValueError`` unless positions are integers ``(batch or 1, length)`` from 0 to ``last``.
 
@@ -68,14 +89,15 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
 class _AddedPositions(TypedModule):
     def __init__(self, d_model: int, scale: bool, dropout: float, max_len: int) -> None:
         super().__init__()
+        check_positive(d_model=d_model, max_len=max_len)
         self.d_model = d_model
         self.max_len = max_len
         self.scale = math.sqrt(d_model) if scale else 1.0
         self.dropout = nn.Dropout(check_dropout("dropout", dropout))
 
     @abstractmethod
-    def _table(self) -> Tensor:
-        """The positions, ``(max_len, d)``."""
+    def _table(self, x: Tensor) -> Tensor:
+        """The positions, ``(max_len, d)``, for ``x``."""
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``.
@@ -88,7 +110,10 @@ class _AddedPositions(TypedModule):
             ValueError: if a position is ``max_len`` or more, or positions have the wrong shape.
         """
         check_sequence("x", x, self.d_model)
-        return self.dropout(self.scale * x + rows_at(self._table(), x, positions, limit="max_len"))
+        table = self._table(x)
+        if not table.is_meta:  # offloaded, perhaps
+            check_same_device(positions=table, x=x)
+        return self.dropout(self.scale * x + rows_at(table, x, positions, limit="max_len"))
 
 
 class SinusoidalPositionalEncoding(_AddedPositions):
@@ -107,7 +132,7 @@ class SinusoidalPositionalEncoding(_AddedPositions):
         super().__init__(d_model, scale, dropout, max_len)
         self.register_buffer("pe", sinusoidal_table(max_len, d_model))
 
-    def _table(self) -> Tensor:
+    def _table(self, x: Tensor) -> Tensor:
         return self.pe
 
 
@@ -118,8 +143,8 @@ class LearnedPositionalEmbeddings(_AddedPositions):
         super().__init__(d_model, scale, dropout, max_len)
         self.position_embeddings = nn.Embedding(max_len, d_model)
 
-    def _table(self) -> Tensor:
-        return self.position_embeddings.weight
+    def _table(self, x: Tensor) -> Tensor:
+        return table_of(self.position_embeddings, x)
 
 
 class RelativePositionalEncoding(TypedModule):
@@ -132,8 +157,8 @@ class RelativePositionalEncoding(TypedModule):
 
     def __init__(self, dim: int, max_rel_pos: int) -> None:
         super().__init__()
-        if max_rel_pos < 0:
-            raise ValueError(f"max_rel_pos: expected zero or more, got {max_rel_pos}")
+        check_positive(dim=dim)
+        check_not_negative(max_rel_pos=max_rel_pos)
         self.dim = dim
         self.max_rel_pos = max_rel_pos
         self.rel_pos_embeddings = nn.Parameter(torch.empty(2 * max_rel_pos + 1, dim))
@@ -151,7 +176,9 @@ class RelativePositionalEncoding(TypedModule):
             offset: place of the first receiver among the senders, as in
                 :class:`~dual_attention.functional.MaskPattern`.
         """
-        device = self.rel_pos_embeddings.device
+        return self._index(length_q, length_k, offset, self.rel_pos_embeddings.device)
+
+    def _index(self, length_q: int, length_k: int | None, offset: int, device: torch.device) -> Tensor:
         receivers = torch.arange(length_q, device=device) + offset
         senders = torch.arange(offset + length_q if length_k is None else length_k, device=device)
         offsets = senders[None, :] - receivers[:, None]
@@ -160,6 +187,12 @@ class RelativePositionalEncoding(TypedModule):
     def forward(self, length_q: int, length_k: int | None = None, *, offset: int = 0) -> Tensor:
         """The vectors of all pairs, shape ``(N, M, dim)``; arguments as :meth:`index`."""
         return self.rel_pos_embeddings[self.index(length_q, length_k, offset=offset)]
+
+    def table(self, x: Tensor) -> Tensor:
+        """The vectors of all offsets, ``(2 P + 1, dim)``, to be read beside ``x``, also where they are offloaded."""
+        if not is_offloaded(self.rel_pos_embeddings, x):
+            return self.rel_pos_embeddings
+        return self(1, 2 * self.max_rel_pos + 1, offset=self.max_rel_pos)[0]  # of one receiver, in the middle
 
     def scores(self, q: Tensor, length_k: int, *, offset: int = 0) -> Tensor:
         """Inner products of queries with the vectors of their pairs, without a vector for every pair.
@@ -173,8 +206,8 @@ class RelativePositionalEncoding(TypedModule):
         Returns:
             ``(B, H, N, M)``.
         """
-        products = q @ self.rel_pos_embeddings.transpose(0, 1)
-        index = self.index(q.shape[-2], length_k, offset=offset)
+        products = q @ self.table(q).transpose(0, 1)
+        index = self._index(q.shape[-2], length_k, offset, q.device)
         return products.gather(-1, index.expand(*q.shape[:-1], length_k))
 
 
@@ -194,20 +227,24 @@ class RotaryPositionalEncoding(TypedModule):
 
     def __init__(self, dim: int, max_len: int, theta: float = 10000.0) -> None:
         super().__init__()
+        check_positive(dim=dim, max_len=max_len)
         self.dim = dim
         self.max_len = max_len
         self.theta = theta
-        cos, sin = rotary_tables(dim, max_len, theta=theta)
-        self.register_buffer("freqs_cos", cos, persistent=False)
-        self.register_buffer("freqs_sin", sin, persistent=False)
+        for name, table in zip(("freqs_cos", "freqs_sin"), rotary_tables(dim, max_len, theta=theta), strict=True):
+            self.register_buffer(name, table, persistent=False)
+
+    def fill_tables(self) -> None:
+        """Compute the tables, on the device where they are."""
+        tables = rotary_tables(self.dim, self.max_len, theta=self.theta, device=self.freqs_cos.device)
+        self.freqs_cos, self.freqs_sin = tables
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositionalEncoding:
         had_values = not self.freqs_cos.is_meta
         super()._apply(fn, recurse)
         # .half(), .bfloat16(), .double() round the tables; .to_empty(), off the meta device, gives them no values.
         if self.freqs_cos.dtype != torch.float32 or not (had_values or self.freqs_cos.is_meta):
-            device = self.freqs_cos.device
-            self.freqs_cos, self.freqs_sin = rotary_tables(self.dim, self.max_len, theta=self.theta, device=device)
+            self.fill_tables()
         return self
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
@@ -229,9 +266,10 @@ class RotaryPositionalEncoding(TypedModule):
         Raises:
             ValueError: if a position is negative, or ``max_len`` or more.
         """
-        check_positions(positions, len(positions), positions.shape[-1], self.max_len - 1, f"max_len={self.max_len}")
+        check_positions(positions, positions.shape[0], positions.shape[-1], self.max_len - 1, f"max_len={self.max_len}")
         return self.freqs_cos[positions], self.freqs_sin[positions]
 
     def forward(self, x: Tensor) -> Tensor:
         """Rotate queries or keys, ``(B, H, L, dim) -> (B, H, L, dim)``."""
+        check_rows("x", x)
         return apply_rotary(x, *self.tables(x.shape[-2]))

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from ._layers.inputs import check_positive
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
-from .attention import add_bias
 from .functional import RelationalAttentionOutput, reference, relational_attention
 from .functional.activations import Activation, activation_function
 from .positional_encoding import RelativePositionalEncoding
@@ -79,16 +78,15 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         shaw_max_rel_pos: int | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, use_relative_positional_symbols, window)
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
+        self.use_relative_positional_symbols = use_relative_positional_symbols
         self.n_relations = n_heads if n_relations is None else n_relations
-        self.key_dim = self.head_dim if key_dim is None else key_dim
-        check_positive(n_relations=self.n_relations, key_dim=self.key_dim)
+        check_positive(n_relations=self.n_relations)
         self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
         check_positive(rel_proj_dim=self.rel_proj_dim)
         activation_function(rel_activation)
         self.rel_activation = rel_activation
         self.symmetric_rels = symmetric_rels
-        self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
         if wr_init not in ("published", "large"):
             raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
@@ -102,7 +100,6 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
             self.wk_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
         self.wr = nn.Parameter(torch.empty(n_heads, self.head_dim, self.n_relations))
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
-        self.rel_pos_keys = None
         if shaw_max_rel_pos is not None:
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
         self.reset_wr()
@@ -123,9 +120,7 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
     ) -> RelationalAttentionOutput:
         k, w = keys
-        if self.rel_pos_keys is not None:
-            scores = self.attn_scale * self.rel_pos_keys.scores(q, k.shape[2], offset=offset)
-            how["bias"] = add_bias(how["bias"], scores)
+        how["bias"] = self._with_positions(how["bias"], q, k.shape[2], offset)
         scales = {"scale": self.attn_scale, "rel_scale": self.rel_scale}
         u, w = self._relation_heads(self.wq_rel(x)), self._relation_heads(w)
         return relational_attention(q, k, u, w, symbols, self.wr, **scales, rel_activation=self.rel_activation, **how)

@@ -5,7 +5,6 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor, nn
@@ -49,10 +48,10 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
         out_dropout: float | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, use_relative_positional_symbols, window)
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
+        self.use_relative_positional_symbols = use_relative_positional_symbols
         activation_function(activation)
         self.activation = activation
-        self.attn_scale = 1 / math.sqrt(self.head_dim)
         self.wq = nn.Linear(d_model, n_heads * self.head_dim, bias=False)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
@@ -99,10 +98,10 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         out_dropout: float | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, use_relative_positional_symbols, window)
+        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
+        self.use_relative_positional_symbols = use_relative_positional_symbols
         activation_function(rel_activation)
         self.rel_activation = rel_activation
-        self.attn_scale = 1 / math.sqrt(self.head_dim)
         width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         self.wq_attn = nn.Linear(d_model, width, bias=False)
         self.wk_attn = nn.Linear(d_model, kv_width, bias=add_bias_kv)

@@ -19,12 +19,7 @@ from ._layers.options import (
 )
 from ._layers.symbols import Symbols
 from ._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
-from ._models.retrievers import (
-    check_symbol_width,
-    check_symbols_fit,
-    create_symbol_retriever,
-    retrieve_symbols,
-)
+from ._models.retrievers import check_symbol_width, check_symbols_fit, create_symbol_retriever, retrieve_symbols
 from ._models.seq2seq import Seq2SeqModel, Side
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .language_models import configure_optimizers
@@ -184,21 +179,10 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         wanted = [number for number in range(len(names)) if self._retrieves(side, number)]
         return {**names, **{f"symbols{number}": f"layers.{self._retrievers[side]}" for number in wanted}}
 
-    def _symbols(
-        self,
-        side: Side,
-        x: Tensor,
-        positions: Tensor | None,
-        caches: Mapping[str, Cache | None],
-        number: int,
-        earlier: tuple[Symbols, ...],
-    ) -> tuple[Symbols, ...]:
+    def _retrieve(self, side: Side, x: Tensor, positions: Tensor | None, cache: Cache | None) -> Symbols:
         if not self._relational[side]:
-            return (x,)  # not read
-        if not self._retrieves(side, number):
-            return earlier
-        retriever = self.layers[self._retrievers[side]]
-        return (retrieve_symbols(retriever, x, positions, caches[f"symbols{number}"]),)
+            return x  # not read
+        return retrieve_symbols(self.layers[self._retrievers[side]], x, positions, cache)
 
 
 def _has_relational_heads(symbol_retrieval: str, block_kwargs: Mapping[str, Any], name: str) -> bool:

@@ -20,10 +20,10 @@ from ._layers.cache import Cache, TokenCache
 from ._layers.calls import TypedModule
 from ._layers.continuation import Past, continue_from, transactional
 from ._layers.heads import head_dim, merge_heads, split_heads
-from ._layers.inputs import check_dropout, check_positive, check_sequence
+from ._layers.inputs import check_dropout, check_not_negative, check_positive, check_sequence, check_tokens
 from .functional import OffsetSymbols, RelativeSymbols, attention
-from .functional.checks import is_readable
-from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table
+from .functional.checks import check_finite, is_readable
+from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table, table_of
 
 __all__ = [
     "PositionRelativeSymbolRetriever",
@@ -43,6 +43,7 @@ class _CountsTokens(TypedModule):
 
     def _count(self, cache: Cache | None, x: Tensor) -> int:
         """Count the new tokens ``x`` ``(B, L, ...)``; returns how many came before."""
+        check_tokens("x", x)
         past = continue_from(cache, {})
         past.append(*x.shape[:2])
         return past.senders
@@ -79,6 +80,7 @@ class SymbolicAttention(_CountsTokens):
         self.n_symbols = n_symbols
         self.dropout = check_dropout("dropout", dropout)
         self.scale = 1 / math.sqrt(width) if scale is None else scale
+        check_finite(scale=self.scale)
         self.q_proj = nn.Linear(d_model, d_model)
         self.template_features = nn.Parameter(torch.empty(n_symbols, d_model))
         self.symbol_library = nn.Parameter(torch.empty(n_symbols, d_model), requires_grad=trainable_symbols)
@@ -92,9 +94,9 @@ class SymbolicAttention(_CountsTokens):
     @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
-        check_sequence("x", x, self.d_model, layer=self.q_proj)
+        symbols, _ = self._retrieve(x, need_weights=False)
         self._count(cache, x)
-        return self._retrieve(x, need_weights=False)[0]
+        return symbols
 
     def weights(self, x: Tensor) -> Tensor:
         """Weights of the symbols that each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
@@ -108,14 +110,8 @@ class SymbolicAttention(_CountsTokens):
         queries = split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)
         templates = split_heads(self.template_features[None], self.n_heads)
         library = split_heads(self.symbol_library[None], self.n_heads)
-        symbols, weights = attention(
-            queries,
-            templates,
-            library,
-            scale=self.scale,
-            dropout=self.dropout if self.training else 0.0,
-            need_weights=need_weights,
-        )
+        how = {"dropout": self.dropout if self.training else 0.0, "need_weights": need_weights}
+        symbols, weights = attention(queries, templates, library, scale=self.scale, **how)
         return merge_heads(symbols).view_as(x), weights
 
 
@@ -140,11 +136,16 @@ class PositionalSymbolRetriever(_CountsTokens):
             self.symbol_library = nn.Embedding(max_length, symbol_dim)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PositionalSymbolRetriever:
-        without_values = self.sinusoidal and self.get_buffer("sinusoids").is_meta
+        without_values = self.table().is_meta
         super()._apply(fn, recurse)
-        if without_values and not self.get_buffer("sinusoids").is_meta:  # .to_empty(): no state dict fills it
-            self.get_buffer("sinusoids").copy_(sinusoidal_table(self.max_length, self.symbol_dim))
+        if without_values and not self.table().is_meta:  # .to_empty(): no state dict fills sinusoids
+            self.fill_tables()
         return self
+
+    def fill_tables(self) -> None:
+        """Compute the sinusoids, if symbols are sinusoidal."""
+        if self.sinusoidal:
+            self.get_buffer("sinusoids").copy_(sinusoidal_table(self.max_length, self.symbol_dim))
 
     def table(self) -> Tensor:
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
@@ -162,7 +163,8 @@ class PositionalSymbolRetriever(_CountsTokens):
             ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
         """
         seen = self._count(cache, x)
-        symbols = rows_at(self.table(), x, positions, limit="max_length", offset=seen)
+        table = self.get_buffer("sinusoids") if self.sinusoidal else table_of(self.symbol_library, x)
+        symbols = rows_at(table, x, positions, limit="max_length", offset=seen)
         return symbols.expand(*x.shape[:2], self.symbol_dim)
 
 
@@ -176,6 +178,7 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
 
     def __init__(self, symbol_dim: int, max_rel_pos: int) -> None:
         super().__init__()
+        check_positive(symbol_dim=symbol_dim)
         self.symbol_dim = symbol_dim
         self.max_rel_pos = max_rel_pos
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
@@ -199,9 +202,11 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         """
         if cache is not None and y is not None:
             raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
+        if y is not None:
+            check_tokens("y", y)
         seen = self._count(cache, x)
         senders = seen + (x if y is None else y).shape[1]
-        return OffsetSymbols(self.rel_pos_enc.rel_pos_embeddings, x.shape[1], senders, offset=seen)
+        return OffsetSymbols(self.rel_pos_enc.table(x), x.shape[1], senders, offset=seen)
 
 
 class PositionRelativeSymbolRetriever2D(TypedModule):
@@ -220,8 +225,9 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
     def __init__(self, symbol_dim: int, max_rel_pos: int | tuple[int, int], n_prefix_tokens: int = 1) -> None:
         super().__init__()
         rows, columns = (max_rel_pos, max_rel_pos) if isinstance(max_rel_pos, int) else max_rel_pos
-        if rows < 0 or columns < 0:
-            raise ValueError(f"max_rel_pos: expected zero or more in both directions, got {max_rel_pos}")
+        check_positive(symbol_dim=symbol_dim)
+        check_not_negative(max_rel_pos=rows, n_prefix_tokens=n_prefix_tokens)
+        check_not_negative(max_rel_pos=columns)
         self.symbol_dim = symbol_dim
         self.max_rel_pos = (rows, columns)
         self.n_prefix_tokens = n_prefix_tokens
@@ -252,6 +258,7 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
         """
         if cache is not None:
             raise ValueError("cache: a grid is not a sequence that new tokens continue; expected None")
+        check_tokens("x", x)
         tokens = self.n_prefix_tokens + grid_size[0] * grid_size[1]
         if x.shape[1] != tokens:
             raise ValueError(
@@ -303,14 +310,9 @@ class RelationalSymbolicAttention(TypedModule):
         self.include_self = include_self
         self.normalize_rels = normalize_rels
         self.rel_scale = 1 / math.sqrt(width) if rel_scale is None else rel_scale
-        self.symbolic_attention = SymbolicAttention(
-            d_model,
-            symbolic_attn_n_heads,
-            n_symbols,
-            dropout=dropout,
-            scale=symbolic_attn_scale,
-            trainable_symbols=trainable_symbols,
-        )
+        check_finite(rel_scale=self.rel_scale)
+        own = {"dropout": dropout, "scale": symbolic_attn_scale, "trainable_symbols": trainable_symbols}
+        self.symbolic_attention = SymbolicAttention(d_model, symbolic_attn_n_heads, n_symbols, **own)
         self.q_proj = nn.Linear(d_model, d_model)
         self.k_proj = nn.Linear(d_model, d_model)
         self.model_dim_proj = nn.Linear(rel_n_heads * len(self.offsets()), d_model)
@@ -352,13 +354,15 @@ class RelationalSymbolicAttention(TypedModule):
         past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
         neighbours = self._neighbours(batch, length, past, positions, x.device)
         q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
+        if self.normalize_rels:
+            q = self.rel_scale * q
         k = split_heads(self.k_proj(x), self.rel_n_heads)
         (k,) = past.append(batch, length, k=k)
         examples = torch.arange(batch, device=x.device)[:, None, None]
         of_neighbours = k.transpose(1, 2)[examples, neighbours]  # (B, L, neighbours, heads, width)
         relations = torch.einsum("blhd,blohd->blho", q, of_neighbours)
         if self.normalize_rels:
-            relations = torch.softmax(relations * self.rel_scale, dim=-1)
+            relations = torch.softmax(relations, dim=-1)
         # The projection reads neighbours outermost, relations within.
         return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
 

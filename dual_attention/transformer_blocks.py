@@ -5,26 +5,21 @@ Shapes: B batch, N length of the sequence, M length of the context, d width of t
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
-from ._layers.calls import TypedModule
+from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transactional
-from ._layers.inputs import check_dropout, check_sequence
+from ._layers.inputs import check_dropout, check_features, check_positive, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
-from .functional.masks import MaskPattern
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._layers.calls import AttentionMasks, CrossAttentionCall, SelfAttentionCall
+from .functional.checks import check_finite, check_same_device
+from .functional.masks import MaskPattern, Segments
 
 __all__ = [
     "DecoderBlock",
@@ -54,9 +49,11 @@ class FeedForwardBlock(TypedModule):
         self, embed_dim: int, dff: int | None = None, activation: str = "relu", use_bias: bool = False
     ) -> None:
         super().__init__()
+        check_positive(embed_dim=embed_dim, dff=1 if dff is None else dff)
         gated = activation == "swiglu"
         if dff is None:
             dff = int(2 / 3 * 4 * embed_dim) if gated else 4 * embed_dim
+        self.embed_dim = embed_dim
         self.activation = activation
         self._activate = F.silu if gated else activation_function(activation)
         self.linear1 = nn.Linear(embed_dim, dff, bias=use_bias)
@@ -65,6 +62,7 @@ class FeedForwardBlock(TypedModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., embed_dim) -> (..., embed_dim)``."""
+        check_features("x", x, self.embed_dim, self.linear1)
         hidden = self._activate(self.linear1(x))
         if self.linear3 is not None:
             hidden = hidden * self.linear3(x)
@@ -84,6 +82,9 @@ class RMSNorm(TypedModule):
 
     def __init__(self, dim: int, eps: float = 1e-5) -> None:
         super().__init__()
+        check_positive(dim=dim)
+        check_finite(eps=eps)
+        self.dim = dim
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(dim))
 
@@ -93,23 +94,23 @@ class RMSNorm(TypedModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., dim) -> (..., dim)``."""
+        check_features("x", x, self.dim)
+        check_same_device(weight=self.weight, x=x)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
         return normed.type_as(x) * self.weight
 
 
-def create_norm(d_model: int, norm_type: NormType) -> nn.Module:
+def create_norm(d_model: int, norm_type: NormType = "layernorm") -> nn.Module:
     """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``."""
-    if norm_type == "layernorm":
-        return nn.LayerNorm(d_model)
-    if norm_type == "rmsnorm":
-        return RMSNorm(d_model)
-    if norm_type == "none":
-        return nn.Identity()
-    raise ValueError(f"norm_type: expected 'layernorm', 'rmsnorm' or 'none', got {norm_type!r}")
+    check_positive(d_model=d_model)
+    norms = {"layernorm": nn.LayerNorm, "rmsnorm": RMSNorm, "none": nn.Identity}
+    if norm_type not in norms:
+        raise ValueError(f"norm_type: expected 'layernorm', 'rmsnorm' or 'none', got {norm_type!r}")
+    return norms[norm_type](d_model)
 
 
-class Block(nn.Module):
+class Block(TypedBlock):
     """Base of encoder and decoder blocks: residual steps with normalisation before or after.
 
     Subclasses register their normalisations and sublayers themselves, under the names of the published state dicts.
@@ -128,8 +129,9 @@ class Block(nn.Module):
         """Input of a sublayer: with pre-norm normalised, otherwise as it is."""
         if not self.norm_first:
             return x
-        if isinstance(norm, nn.LayerNorm):
-            check_sequence("x", x, norm.normalized_shape[0], layer=norm)
+        if isinstance(norm, nn.LayerNorm | RMSNorm):
+            width = norm.dim if isinstance(norm, RMSNorm) else norm.normalized_shape[0]
+            check_sequence("x", x, width, layer=norm)
         return norm(x)
 
     def residual_step(self, x: Tensor, change: Tensor, norm: nn.Module, *, drop: bool = True) -> Tensor:
@@ -147,10 +149,12 @@ class EncoderSteps(Block):
 
     post_norm_dropout: bool
 
+    _attention: str
+
     @property
-    @abstractmethod
     def attention(self) -> Any:
         """The attention of the tokens to each other."""
+        return getattr(self, self._attention)
 
     def new_cache(self, max_length: int | None = None) -> Any:
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
@@ -203,14 +207,16 @@ class EncoderBlock(EncoderSteps):
         post_norm_dropout: with post-norm, drop once more between the two steps, as the published package does.
     """
 
+    _attention = "self_attn"
+
     def __init__(
         self,
         d_model: int,
         n_heads: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
@@ -228,27 +234,6 @@ class EncoderBlock(EncoderSteps):
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    @property
-    def attention(self) -> Attention:
-        """The attention of the tokens to each other."""
-        return self.self_attn
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            *tables: Tensor | None,
-            need_weights: Literal[False] = False,
-            **more: Unpack[SelfAttentionCall],
-        ) -> Tensor: ...
-        @overload
-        def __call__(
-            self, x: Tensor, *tables: Tensor | None, need_weights: Literal[True], **more: Unpack[SelfAttentionCall]
-        ) -> tuple[Tensor, Tensor | None]: ...
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
     @transactional
     def forward(
         self,
@@ -257,19 +242,22 @@ class EncoderBlock(EncoderSteps):
         freqs_sin: Tensor | None = None,
         need_weights: bool = False,
         *,
+        attn_mask: Tensor | MaskPattern | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, Tensor | None]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
-        The other arguments are those of :meth:`Attention.forward`: ``attn_mask``, ``padding_mask``, ``segments`` and
-        ``attn_bias`` among them. With a cache from :meth:`new_cache`, ``x`` holds only new tokens.
+        The other arguments are those of :meth:`Attention.forward <dual_attention.attention.Attention.forward>`. With a
+        cache from :meth:`new_cache`, ``x`` holds only new tokens.
         """
         z = self.pre_norm(x, self.norm1)
         tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
-        attended, weights = self.self_attn(
-            z, z, z, **tables, is_causal=self.causal, need_weights=need_weights, cache=cache, **masks
-        )
+        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
+        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": cache}
+        attended, weights = self.self_attn(z, z, z, **tables, **masks, **how)
         x = self._finish(x, attended)
         return (x, weights) if need_weights else x
 
@@ -291,10 +279,10 @@ class DecoderBlock(DecoderSteps):
         d_model: int,
         n_heads: int,
         n_heads_cross: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
@@ -316,28 +304,6 @@ class DecoderBlock(DecoderSteps):
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    if TYPE_CHECKING:
-
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            context: Tensor,
-            *tables: Tensor | None,
-            need_weights: Literal[False] = False,
-            **more: Unpack[CrossAttentionCall],
-        ) -> Tensor: ...
-        @overload
-        def __call__(
-            self,
-            x: Tensor,
-            context: Tensor,
-            *tables: Tensor | None,
-            need_weights: Literal[True],
-            **more: Unpack[CrossAttentionCall],
-        ) -> tuple[Tensor, Tensor | None, Tensor | None]: ...
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
     @transactional
     def forward(
         self,
@@ -349,8 +315,11 @@ class DecoderBlock(DecoderSteps):
         *,
         context_mask: Tensor | MaskPattern | None = None,
         context_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-        **masks: Unpack[AttentionMasks],
     ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
         """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
 
@@ -360,15 +329,16 @@ class DecoderBlock(DecoderSteps):
             context_padding_mask: boolean, ``(B, M)``; True = a real position of the context.
             cache: from :meth:`new_cache`; ``x`` then holds only new tokens, and the context is read in the first
                 call, which keeps its keys and values: later ones must give one of the same shape.
-            freqs_cos, freqs_sin, masks (``attn_mask``, ``padding_mask``, ``segments``, ``attn_bias``): of the
-                self-attention.
+            freqs_cos, freqs_sin, attn_mask, padding_mask, segments, attn_bias: of the self-attention.
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
                 ``(B, H', N, M)``.
         """
         caches = cache_parts(cache, self.cache_names)
         z = self.pre_norm(x, self.norm1)
-        own = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin, "cache": caches["self_attn"], **masks}
-        attended, weights = self.self_attn(z, z, z, is_causal=self.causal, need_weights=need_weights, **own)
+        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
+        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
+        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": caches["self_attn"]}
+        attended, weights = self.self_attn(z, z, z, **tables, **masks, **how)
         cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "cache": caches["cross_attn"]}
         x, cross_weights = self._finish(x, attended, context, need_weights=need_weights, **cross)
         return (x, weights, cross_weights) if need_weights else x

@@ -13,11 +13,11 @@ from ._layers.options import AttentionOptions, NormType, RelationalHeadType, Rel
 from ._layers.symbols import Symbols
 from ._models.config import PatchPositions, Pool, VisionConfig
 from ._models.passing import BlockInputs
-from ._models.retrievers import check_symbols_fit, create_symbol_retriever
+from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols
 from ._models.vision import VisionModel, VisionTrace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .language_models import configure_optimizers
-from .symbol_retrieval import PositionalSymbolRetriever, PositionRelativeSymbolRetriever2D
+from .symbol_retrieval import PositionRelativeSymbolRetriever2D
 from .transformer_blocks import EncoderBlock
 
 __all__ = ["VisionDualAttnTransformer", "VisionModel", "VisionTrace", "VisionTransformer", "configure_optimizers"]
@@ -116,9 +116,6 @@ class VisionDualAttnTransformer(VisionModel):
             self.encoder_blocks.append(DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config)))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
-        retriever = self.symbol_retriever
-        if isinstance(retriever, PositionRelativeSymbolRetriever2D):
-            return retriever(x, inputs.grid_size)
-        if isinstance(retriever, PositionalSymbolRetriever):
-            return retriever(x[:1])  # the same in every example: projected once
-        return retriever(x)
+        if isinstance(self.symbol_retriever, PositionRelativeSymbolRetriever2D):
+            return self.symbol_retriever(x, inputs.grid_size)
+        return retrieve_symbols(self.symbol_retriever, x)

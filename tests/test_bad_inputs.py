@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
+from torch import nn
 
+from dual_attention import functional, mechanisms
 from dual_attention.attention import Attention
+from dual_attention.baselines import Abstractor
 from dual_attention.dual_attention import DualAttention
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from dual_attention.functional import RelativeSymbols
+from dual_attention.language_models import TransformerLM
+from dual_attention.positional_encoding import (
+    LearnedPositionalEmbeddings,
+    RelativePositionalEncoding,
+    RotaryPositionalEncoding,
+    SinusoidalPositionalEncoding,
+)
 from dual_attention.relational_attention import (
     DisentangledRelationalCrossAttention,
     RelationalAttention,
     RelationalCrossAttention,
 )
-from dual_attention.symbol_retrieval import RelationalSymbolicAttention, SymbolicAttention
-from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
+from dual_attention.seq2seq_models import Seq2SeqTransformer
+from dual_attention.symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm, create_norm
+from dual_attention.vision_models import VisionTransformer
 
 B, N, D = 4, 4, 8  # batch and length are equal: nothing may be told from a shape
 BLOCK = {"dff": 6, "activation": "relu", "dropout_rate": 0.0, "causal": False}
@@ -29,12 +49,18 @@ LAYERS = {
     **{name: lambda cls=cls: cls(D, 2) for name, cls in RELATIONAL.items()},
     "dual": lambda: DualAttention(D, 2, 2),
     "encoder": lambda: EncoderBlock(D, 2, **BLOCK, norm_first=True),
+    "rms encoder": lambda: EncoderBlock(D, 2, **BLOCK, norm_first=True, norm_type="rmsnorm"),
     "post-norm encoder": lambda: EncoderBlock(D, 2, **BLOCK, norm_first=False),
     "decoder": lambda: DecoderBlock(D, 2, 2, **BLOCK, norm_first=True),
     "dual encoder": lambda: DualAttnEncoderBlock(D, 2, 2, **BLOCK, norm_first=True),
     "dual decoder": lambda: DualAttnDecoderBlock(D, 2, 2, 2, **BLOCK, norm_first=True),
 }
 WITH_SYMBOLS = [name for name in LAYERS if name in RELATIONAL or "dual" in name]
+POSITIONAL = {
+    "positional": lambda: PositionalSymbolRetriever(D, 9),
+    "relative": lambda: PositionRelativeSymbolRetriever(D, 2),
+    "2d": lambda: partial(PositionRelativeSymbolRetriever2D(D, 2), grid_size=(1, 3)),
+}
 RETRIEVERS = {
     "symbolic": lambda: SymbolicAttention(D, 2, 5),
     "relational symbolic": lambda: RelationalSymbolicAttention(D, 2, 2, 5, 2),
@@ -63,6 +89,9 @@ ARGUMENTS = [
     ({"padding_mask": boolean(B, N + 1)}, ValueError, "^padding_mask: expected shape"),
     ({"padding_mask": boolean(B, N, device="meta")}, ValueError, "^padding_mask: expected a tensor on cpu"),
     ({"attn_bias": boolean(N, N)}, TypeError, "^attn_bias: expected a floating-point tensor"),
+    ({"attn_bias": [[0.0] * N] * N}, TypeError, "^attn_bias: expected a tensor, got list"),
+    ({"attn_bias": torch.zeros(N, N).to_sparse()}, TypeError, "^attn_bias: expected a dense tensor, got one of layout"),
+    ({"attn_bias": torch.zeros(())}, ValueError, "^attn_bias: expected shape"),
     ({"attn_bias": torch.zeros(N, N + 1)}, ValueError, "^attn_bias: expected shape"),
     ({"attn_bias": torch.zeros(N, N, device="meta")}, ValueError, "^attn_bias: expected a tensor on cpu"),
     ({"segments": torch.zeros(B, N)}, ValueError, "^segments: expected integers"),
@@ -70,6 +99,7 @@ ARGUMENTS = [
     ({"segments": [0] * N}, TypeError, "^segments: expected a tensor"),
     ({"segments": (torch.zeros(1, N, dtype=torch.long),)}, TypeError, "^segments: expected a tensor, or one for"),
     ({"segments": torch.zeros(1, N, dtype=torch.long, device="meta")}, ValueError, "^segments: expected a tensor on"),
+    ({"freqs_cos": [[1.0]], "freqs_sin": [[0.0]]}, TypeError, "^freqs_cos: expected a tensor, got list"),
     ({"freqs_cos": torch.zeros(N, 1)}, ValueError, "^freqs_cos, freqs_sin: expected both"),
     ({"freqs_cos": torch.zeros(N, 9), "freqs_sin": torch.zeros(N, 9)}, ValueError, "^freqs_cos, freqs_sin: expected"),
     (dict.fromkeys(("freqs_cos", "freqs_sin"), torch.zeros(N, 2, device="meta")), ValueError, "^freqs_cos: .*on cpu"),
@@ -90,6 +120,10 @@ OBJECTS = [
     (torch.zeros(B, N, D, dtype=torch.long), TypeError, "expected dtype torch.float32 as the parameters"),
     (torch.zeros(B, N, D, device="meta"), ValueError, "expected a tensor on cpu as the parameters"),
     ([[0.0] * D] * N, TypeError, "expected a tensor, got list"),
+    (torch.tensor(0.0), ValueError, "expected shape"),
+    (torch.zeros(B, N, D).to_sparse(), TypeError, "expected a dense tensor, got one of layout torch.sparse_coo"),
+    (torch.zeros(B, N, D, dtype=torch.float16), TypeError, "expected dtype torch.float32 as the parameters"),
+    (torch.zeros(B, N, D, dtype=torch.complex64), TypeError, "expected dtype torch.float32 as the parameters"),
 ]
 
 
@@ -150,3 +184,207 @@ def test_dropout(cls, dropout):
 def test_autocast_takes_other_types_than_the_parameters():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert call("dual encoder", LAYERS["dual encoder"](), torch.zeros(B, N, D).bfloat16()).shape == (B, N, D)
+
+
+@pytest.mark.parametrize("name", POSITIONAL)
+@pytest.mark.parametrize(
+    "x, error, message",
+    [
+        ([[0.0] * N] * B, TypeError, "expected a tensor, got list"),
+        (torch.tensor(0.0), ValueError, r"expected shape \(batch, length, ...\), got \(\)"),
+        (torch.zeros(N), ValueError, r"expected shape \(batch, length, ...\), got"),
+        (torch.zeros(B, N).to_sparse(), TypeError, "expected a dense tensor"),
+    ],
+    ids=lambda value: "",
+)
+def test_tokens_of_retrievers_by_position(name, x, error, message):
+    with pytest.raises(error, match=f"^x: {message}"):
+        POSITIONAL[name]()(x)
+    if name == "relative":
+        with pytest.raises(error, match=f"^y: {message}"):
+            POSITIONAL[name]()(torch.zeros(B, N), x)
+    if name == "positional":
+        with pytest.raises((TypeError, ValueError), match=r"^positions: expected"):
+            POSITIONAL[name]()(torch.zeros(B, N), positions=x)
+
+
+@pytest.mark.parametrize(
+    "build, name",
+    [
+        (lambda size: PositionalSymbolRetriever(size, 9), "symbol_dim"),
+        (lambda size: PositionalSymbolRetriever(D, size), "max_length"),
+        (lambda size: PositionRelativeSymbolRetriever(size, 2), "symbol_dim"),
+        (lambda size: PositionRelativeSymbolRetriever2D(size, 2), "symbol_dim"),
+        (lambda size: RelativePositionalEncoding(size, 2), "dim"),
+        (lambda size: RotaryPositionalEncoding(size, 9), "dim"),
+        (lambda size: RotaryPositionalEncoding(4, size), "max_len"),
+        (lambda size: SinusoidalPositionalEncoding(size), "d_model"),
+        (lambda size: LearnedPositionalEmbeddings(D, max_len=size), "max_len"),
+        (lambda size: SymbolicAttention(D, 2, size), "n_symbols"),
+        (lambda size: Attention(size, 2), "d_model"),
+        (lambda size: Attention(D, size), "n_heads"),
+        (lambda size: Attention(D, 2, key_dim=size), "key_dim"),
+        (lambda size: RelationalAttention(D, 2, rel_proj_dim=size), "rel_proj_dim"),
+        (lambda size: RelationalAttention(D, 2, size), "n_relations"),
+        (lambda size: DualAttention(size, 1, 1), "d_model"),
+        (lambda size: FeedForwardBlock(size), "embed_dim"),
+        (lambda size: FeedForwardBlock(D, size), "dff"),
+        (lambda size: EncoderBlock(D, 2, size), "dff"),
+        (lambda size: RMSNorm(size), "dim"),
+        (lambda size: create_norm(size), "d_model"),
+        (lambda size: VisionTransformer((size, 4, 4), (2, 2), 2, D, 1, 2, 8, 0.0, "relu", True), "image_shape"),
+        (lambda size: VisionTransformer((1, 4, 4), (2, size), 2, D, 1, 2, 8, 0.0, "relu", True), "patch_size"),
+        (lambda size: VisionTransformer((1, 4, 4), (2, 2), size, D, 1, 2, 8, 0.0, "relu", True), "num_classes"),
+        (lambda size: vision(n_layers=size), "n_layers"),
+        (lambda size: language(n_layers=size), "n_layers"),
+        (lambda size: language(vocab_size=size), "vocab_size"),
+    ],
+)
+@pytest.mark.parametrize("size", [0, -3, 1.5, "4", True])
+def test_sizes(build, name, size):
+    with pytest.raises((TypeError, ValueError), match=f"^{name}: expected a positive number"):
+        build(size)
+
+
+def language(**arguments):
+    sizes = {"vocab_size": 7, "d_model": D, "n_layers": 1, "n_heads": 2, "max_block_size": 9}
+    others = {"dff": 8, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
+    return TransformerLM(**{**sizes, **others, **arguments})
+
+
+def vision(**arguments):
+    sizes = {"image_shape": (1, 4, 4), "patch_size": (2, 2), "num_classes": 2, "d_model": D, "n_layers": 1}
+    others = {"n_heads": 2, "dff": 8, "dropout_rate": 0.0, "activation": "relu", "norm_first": True}
+    return VisionTransformer(**{**sizes, **others, **arguments})
+
+
+def test_absurd_depths_are_refused_before_anything_is_built():
+    many = 1_000_000_000
+    ends = {"input_spec": {"type": "token", "vocab_size": 5}, "output_spec": {"type": "token", "vocab_size": 5}}
+    blocks = {"encoder_kwargs": {"n_heads": 2}, "decoder_kwargs": {"n_heads": 2, "n_heads_cross": 2}}
+    sizes = {"d_model": D, "out_dim": 5, "in_block_size": 9, "out_block_size": 9}
+
+    def seq2seq(**depths):
+        return Seq2SeqTransformer(**ends, **sizes, **blocks, **{"n_layers_enc": 1, "n_layers_dec": 1, **depths})
+
+    symbols = {"symbol_retrieval": "positional_symbols", "symbol_retrieval_kwargs": {"symbol_dim": D, "max_length": 9}}
+    for build in (
+        lambda: language(n_layers=many),
+        lambda: vision(n_layers=many),
+        lambda: seq2seq(n_layers_enc=many),
+        lambda: seq2seq(n_layers_dec=many),
+        lambda: Abstractor(D, many, 2, 8, 0.0, "relu", True, **symbols),
+    ):
+        with pytest.raises(ValueError, match=r"^n_layers(_enc|_dec)?: expected at most 10000 layers, got 1000000000"):
+            build()
+    assert len(seq2seq().layers["encoder_blocks"]) == 1
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), "1"])
+def test_scales_and_rates(number):
+    for build, name in (
+        (lambda: Attention(D, 2, attn_scale=number), "attn_scale"),
+        (lambda: SymbolicAttention(D, 2, 5, scale=number), "scale"),
+        (lambda: RotaryPositionalEncoding(4, 9, theta=number), "theta"),
+        (lambda: EncoderBlock(D, 2, dropout_rate=number), "dropout_rate"),
+        (lambda: mechanisms.Softmax(number), "temperature"),
+        (lambda: mechanisms.Cosine(number), "beta"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^{name}: expected a"):
+            build()
+
+
+@pytest.mark.parametrize(
+    "images, error, message",
+    [
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), TypeError, "expected dtype torch.float32 as the parameters"),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.float16), TypeError, "expected dtype torch.float32 as the parameters"),
+        (torch.zeros(2, 1, 4, 4, device="meta"), ValueError, "expected a tensor on cpu as the parameters"),
+        (torch.zeros(2, 1, 4, 4).to_sparse(), TypeError, "expected a dense tensor"),
+        (torch.tensor(0.0), ValueError, "expected shape"),
+        ([[0.0]], TypeError, "expected a tensor, got list"),
+    ],
+    ids=lambda value: "",
+)
+def test_images(images, error, message):
+    with pytest.raises(error, match=f"^x: {message}"):
+        vision()(images)
+
+
+def test_tokens_of_models():
+    model = language()
+    for tokens, error in (
+        ([[1, 2]], TypeError),
+        (torch.tensor(1), ValueError),
+        (torch.zeros(1, 2).to_sparse(), TypeError),
+    ):
+        with pytest.raises(error, match=r"^x: expected"):
+            model(tokens)
+    x = torch.ones(1, 2, dtype=torch.long)
+    for name in ("targets", "segments", "positions", "padding_mask"):
+        with pytest.raises(TypeError, match=f"^{name}: expected a(?: boolean)? tensor.*got list"):
+            model(x, **{name: [[1, 2]]})
+
+
+def test_parameters_without_values():
+    with torch.device("meta"):
+        model, layer = language(), Attention(D, 2)
+    with pytest.raises(
+        ValueError, match=r"^query: got a tensor on cpu, but the parameters are on meta and have no values"
+    ):
+        layer(*[torch.zeros(B, N, D)] * 3)
+    assert model(torch.ones(1, 2, dtype=torch.long, device="meta")).logits.shape == (1, 2, 7)
+    ready, x = Attention(D, 2), torch.ones(B, N, D)
+    for name in ("wq", "wk", "wv", "wo"):
+        layer.get_submodule(name).register_forward_pre_hook(partial(fetch, name, ready))
+    assert torch.equal(layer(x, x, x).output, ready(x, x, x).output)
+
+
+def fetch(name, source, module, args):
+    """As offloading does: parameters come when a layer is called."""
+    module.weight = nn.Parameter(source.get_submodule(name).weight.detach())
+
+
+def test_mixed_types_in_mechanisms():
+    x, wide = torch.zeros(B, N, D), torch.zeros(B, N, D, dtype=torch.float64)
+    attend = {
+        "dot": mechanisms.GeneralAttention(mechanisms.Dot()),
+        "general": mechanisms.GeneralAttention(mechanisms.General(D, D)),
+        "additive": mechanisms.GeneralAttention(mechanisms.Additive(D, D)),
+        "product": mechanisms.GeneralAttention(mechanisms.Product(D, D)),
+        "trilinear": mechanisms.GeneralAttention(mechanisms.Trilinear(D)),
+        "heads": mechanisms.recipes.relational_heads(D, 2),
+    }
+    for name, layer in attend.items():
+        more = (x,) if name == "heads" else ()
+        for query, key in ((x, wide), (wide, x), (x, x.long()), ([0.0], x), (x, x.to_sparse())):
+            with pytest.raises((TypeError, ValueError), match=r"^(q|k|x|key|query|weight): expected"):
+                layer(query, key, *more)
+    with pytest.raises(TypeError, match=r"^value: expected dtype torch.float32"):
+        mechanisms.recipes.self_attention(D, 2)(x, x, wide)
+
+
+@pytest.mark.parametrize(
+    "wrong", [[0.0], torch.tensor(0.0), torch.zeros(2, 2).to_sparse(), torch.zeros(1, 1, 2, 2).long()]
+)
+def test_functions(wrong):
+    x = torch.zeros(1, 1, 2, 2)
+    relations = torch.zeros(1, 2, 1, 2)
+    calls = {
+        "attention": lambda: functional.attention(wrong, x, x, scale=1.0),
+        "keys": lambda: functional.attention(x, wrong, x, scale=1.0),
+        "bias": lambda: functional.attention(x, x, x, scale=1.0, bias=wrong),
+        "relational": lambda: functional.relational_attention(
+            wrong, x, relations, relations, x, torch.zeros(1, 2, 1), scale=1.0, rel_scale=1.0
+        ),
+        "rca": lambda: functional.relational_cross_attention(wrong, x, x, scale=1.0),
+        "rotary": lambda: functional.apply_rotary(wrong, torch.ones(2, 1), torch.ones(2, 1)),
+        "score": lambda: functional.dot_score(wrong, x),
+        "alignment": lambda: functional.masked_softmax(wrong, x),
+        "combine": lambda: functional.combine(wrong, x),
+        "loss": lambda: functional.cross_entropy(wrong, torch.zeros(2, 3).long()),
+    }
+    for name, call in calls.items():
+        with pytest.raises((TypeError, ValueError), match=r"^\w+: expected|^\w+: widths"):
+            call()
+            pytest.fail(name)

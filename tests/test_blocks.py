@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dual_attention.baselines import AbstractorBlock
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from dual_attention.functional import padding_mask
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock, FeedForwardBlock, RMSNorm, create_norm
@@ -145,3 +146,21 @@ def test_norms_by_name():
 def test_bad_dropout_is_refused():
     with pytest.raises(ValueError, match=r"dropout_rate: .*got 1.0"):
         EncoderBlock(8, 2, 8, 1.0, "relu", True)
+
+
+@pytest.mark.parametrize("cls", [EncoderBlock, DecoderBlock, DualAttnEncoderBlock, DualAttnDecoderBlock])
+def test_a_block_needs_only_its_width_and_its_heads(cls):
+    heads = {"EncoderBlock": (2,), "DecoderBlock": (2, 2), "DualAttnEncoderBlock": (1, 1)}.get(cls.__name__, (1, 1, 2))
+    torch.manual_seed(0)
+    block = cls(8, *heads).eval()
+    torch.manual_seed(0)
+    told = cls(8, *heads, dff=32, dropout_rate=0.0, activation="gelu", norm_first=True).eval()
+    assert repr(block) == repr(told)
+    given = [torch.randn(2, 5, 8)] * (1 + ("Decoder" in cls.__name__) + ("Dual" in cls.__name__))
+    assert torch.equal(block(*given), told(*given))
+
+
+def test_so_do_the_blocks_of_an_abstractor_and_norms():
+    x = torch.randn(2, 5, 8)
+    assert AbstractorBlock(8, 2)(x, x).shape == x.shape
+    assert create_norm(8).normalized_shape == (8,)

@@ -120,6 +120,55 @@ def test_tensors_that_are_one_may_not_differ(tmp_path):
         open_checkpoint(folder)
 
 
+def test_weights_that_are_no_numbers_of_this_model_are_named(tmp_path):
+    folder = save(build("transformer"), tmp_path / "m", "transformer")
+    good = load_file(folder / "model.safetensors")
+    name, *others = good
+    nan, whole, half = good[name].clone(), torch.zeros_like(good[name], dtype=torch.int32), good[name].half()
+    nan.view(-1)[0] = float("nan")
+    for wrong, message in (
+        ({name: nan}, f"NaN or infinite: {name}"),
+        ({name: nan.nan_to_num(float("-inf"))}, f"NaN or infinite: {name}"),
+        ({name: whole}, rf"of another dtype: {name} torch\.int32, expected torch\.float32"),
+        (
+            {name: half, **{other: good[other].bfloat16() for other in others}},
+            r"dtypes of 16 bits, which one file does not have: torch\.bfloat16, torch\.float16",
+        ),
+    ):
+        save_file({**good, **wrong}, folder / "model.safetensors")
+        with pytest.raises(ValueError, match=rf"m: the weights do not fit .*{message}"):
+            open_checkpoint(folder)
+    save_file({key: tensor.half() for key, tensor in good.items()}, folder / "model.safetensors")
+    assert open_checkpoint(folder).weights_dtype == torch.float16
+
+
+def test_an_index_names_only_files_beside_it_and_tensors_in_them(tmp_path):
+    folder = save(build("transformer"), tmp_path / "m", "transformer")
+    (folder / "model.safetensors").rename(folder / "one.safetensors")
+    names = list(load_file(folder / "one.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    for shard in ("../one.safetensors", str(folder / "one.safetensors"), "config.json", 3, None):
+        index.write_text(json.dumps({"weight_map": dict.fromkeys(names, shard)}))
+        with pytest.raises(ValueError, match=r"index\.json: weight_map: expected names of files beside it"):
+            open_checkpoint(folder)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys([*names, "other"], "one.safetensors")}))
+    with pytest.raises(ValueError, match=r"index\.json: names tensors that the files do not hold: other"):
+        open_checkpoint(folder)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "one.safetensors")}))
+    assert open_checkpoint(folder).files == (folder / "one.safetensors",)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"d_model": 0}, {"n_heads": 3}, {"d_model": None}, {"n_layers": None}, {"dff": "x"}]
+)
+def test_a_configuration_that_builds_no_model_is_named(tmp_path, changed):
+    folder = save(build("transformer"), tmp_path / "m", "transformer")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    with pytest.raises((TypeError, ValueError), match=r"m: config\.json is not that of a language model"):
+        open_checkpoint(folder)
+
+
 class Evil:
     def __init__(self, path) -> None:
         self.path = str(path)

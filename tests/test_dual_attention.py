@@ -77,7 +77,7 @@ def test_masks_and_rope_reach_both_kinds():
     "arguments, message",
     [
         ({"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra"),
-        ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa, n_heads_ra"),
+        ({"n_heads_sa": -1, "n_heads_ra": 2}, "n_heads_sa: expected zero or more, got -1"),
         ({"n_heads_sa": 1, "n_heads_ra": 1, "ra_type": "ra"}, "ra_type: .*'ra'"),
         ({"n_heads_sa": 1, "n_heads_ra": 2}, "d_model: 8 is not divisible"),
         ({"n_heads_sa": 1, "n_heads_ra": 3, "share_attn_params": True}, "share_attn_params"),

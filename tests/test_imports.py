@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -30,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the bottom to the top: a room may import those above it in this table, and itself. Every file or folder directly
 # under dual_attention/ has a place here; a new one fails until it is given one.
 ROOMS = {
-    "utilities": ("_extras", "_files"),
+    "utilities": ("_extras", "_files", "_words"),
     "functional": ("functional",),
     "_layers": ("_layers",),
     "layers": (
@@ -219,8 +218,8 @@ def test_no_cycles():
 # ---------------------------------------------------------------------------------------------------------------------
 
 IMPORT_WITH_ONLY = """
-import importlib, json, sys
-modules, allowed = json.loads(sys.argv[1])
+import importlib, json, os, sys
+allowed, steps = set(), json.loads(sys.argv[1])
 
 class Gate:  # as if what is shut out were not installed, for those who ask before they import as well
     def __init__(self, finder):
@@ -237,13 +236,28 @@ class Gate:  # as if what is shut out were not installed, for those who ask befo
 for name in [n for n in sys.modules if n.partition(".")[0] not in sys.stdlib_module_names and n != "__main__"]:
     del sys.modules[name]
 sys.meta_path[:] = map(Gate, sys.meta_path)
-failures = {}
-for module in modules:
-    try:
-        importlib.import_module(module)
-    except BaseException as error:
-        failures[module] = f"{type(error).__name__}: {error}"
-print(json.dumps(failures))
+
+def attempt(modules, more):
+    allowed.update(more)
+    failures = {}
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except BaseException as error:
+            failures[module] = f"{type(error).__name__}: {error}"
+    return failures
+
+found = {name: attempt(*step) for name, step in steps[:1]}
+for name, step in steps[1:]:  # each by itself on top of the first, which is imported only once
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.write(writer, json.dumps(attempt(*step)).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        found[name] = json.loads(file.read() or '"it died"')
+    os.wait()
+print(json.dumps(found))
 """
 
 EFFECTS_OF_IMPORT = """
@@ -329,12 +343,11 @@ def top_level(distribution: str) -> set[str]:
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def failures_with(extra: str | None) -> dict[str, str]:
-    """Errors by module where only the dependencies of the package and of that extra can be imported."""
-    modules = [name for name in SOURCES if extra_at_import(name) in (None, extra)]
-    requirements = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
-    allowed = sorted({PACKAGE, *import_names(requirements)})
-    return probe(IMPORT_WITH_ONLY, json.dumps([modules, allowed]))
+def imports_with(extra: str | None) -> tuple[list[str], list[str]]:
+    """The modules to import with that extra, and what can be imported then, beside what can without it."""
+    modules = [name for name in SOURCES if extra_at_import(name) == extra]
+    requirements = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    return modules, sorted({PACKAGE, *import_names(requirements)})
 
 
 def test_modules_import_with_only_what_they_declare():
@@ -342,15 +355,19 @@ def test_modules_import_with_only_what_they_declare():
     extras = [None, "hf", "train"]
     if importlib.util.find_spec("triton") is not None:  # it is made for Linux only
         extras.append("triton")
-    with ThreadPoolExecutor() as side_by_side:
-        failures = zip(extras, side_by_side.map(failures_with, extras), strict=True)
-        assert not {extra: found for extra, found in failures if found}
+    failures = probe(IMPORT_WITH_ONLY, json.dumps([(str(extra), imports_with(extra)) for extra in extras]))
+    assert failures.keys() == {str(extra) for extra in extras}
+    assert not {extra: found for extra, found in failures.items() if found}
 
 
 def test_what_is_not_declared_is_shut_out(tmp_path: Path):
     (tmp_path / "offender.py").write_text("import pytest\n", encoding="utf-8")
-    argument = json.dumps([["json", "offender"], ["offender"]])
-    assert list(probe(IMPORT_WITH_ONLY, argument, path=tmp_path)) == ["offender"]
+    steps = [("first", (["json", "offender"], ["offender"])), ("second", (["offender", "pytest"], []))]
+    found = probe(IMPORT_WITH_ONLY, json.dumps(steps), path=tmp_path)
+    assert {step: list(failures) for step, failures in found.items()} == {
+        "first": ["offender"],
+        "second": ["offender", "pytest"],
+    }
 
 
 def foreign(modules: list[str]) -> list[str]:
@@ -396,6 +413,30 @@ def test_all_resolves():
         complaints += [f"{name}.__all__: {export!r} is missing" for export in exported if not hasattr(module, export)]
         complaints += [f"{name}.__all__: {export!r} twice" for export, n in Counter(exported).items() if n > 1]
     assert not complaints, "\n".join(complaints)
+
+
+def test_type_checkers_see_what_the_root_exports():
+    """The imports that only they read name the same things, from the same modules, as the table of lazy ones."""
+    package = importlib.import_module(PACKAGE)
+    tree = ast.parse((ROOT / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    seen = {
+        alias.name: f".{node.module}"
+        for branch in tree.body
+        if isinstance(branch, ast.If)
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == package._MODULE_OF and {*seen, "__version__"} == {*package.__all__} <= {*dir(package)}
+
+
+def test_the_root_finds_its_modules_and_nothing_else():
+    script = (
+        "import json, sys, dual_attention\nfound = 'torch' in sys.modules\n"
+        "layer = dual_attention.relational_attention.RelationalAttention is dual_attention.RelationalAttention\n"
+        "print(json.dumps([found, layer, hasattr(dual_attention, 'nothing'), hasattr(dual_attention, 'torch')]))"
+    )
+    assert probe(script) == [False, True, False, False]
 
 
 def test_root_exports_are_not_modules():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.combinations import examples
 from tests.support.language import CONTEXT, KINDS, LAYERS, SYMBOLS, build, lm, tokens, with_attention
 
 POSITIONS = ("pos_emb", "RoPE", "none")
@@ -31,7 +32,7 @@ def in_chunks(model, x, lengths, padding=None, cache=None, **options):
     return torch.cat(logits, dim=1)
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(
     kind=st.sampled_from(KINDS),
     pos_enc_type=st.sampled_from(POSITIONS),

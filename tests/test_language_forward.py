@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from dual_attention.dual_attention import DualAttentionOutput
+from tests.support.combinations import each_once
 from tests.support.language import (
     CONTEXT,
     KINDS,
@@ -269,24 +270,25 @@ def test_only_the_numbers_of_a_block_are_kept_with_gradient_checkpointing():
 # ---- where values cannot be read
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pos_enc_type", POSITIONS)
-def test_no_value_is_read_off_the_cpu(kind, pos_enc_type):
+@pytest.mark.parametrize("options", each_once({"kind": KINDS, "pos_enc_type": POSITIONS}))
+def test_no_value_is_read_off_the_cpu(options):
     """On a GPU, that would wait for it. The meta device has no values at all."""
-    model = build(kind, pos_enc_type=pos_enc_type, device="meta")
+    model = build(**options, device="meta")
     x = torch.empty(2, 6, dtype=torch.long, device="meta")
     real = torch.empty(2, 6, dtype=torch.bool, device="meta")
-    for options in ({}, {"padding_mask": real}, {"segments": x}, {"segments": x[:1], "padding_mask": real}):
-        assert model(x, x, **options).logits.shape == (2, 6, VOCAB)
-        assert model.loss(x, x, **options).shape == ()
+    for masks in ({}, {"padding_mask": real}, {"segments": x}, {"segments": x[:1], "padding_mask": real}):
+        assert model(x, x, **masks).logits.shape == (2, 6, VOCAB)
+        assert model.loss(x, x, **masks).shape == ()
     assert model(x, positions=x).logits.shape == (2, 6, VOCAB)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "masked"), [("symbolic_attention", False), ("transformer", False), *((kind, True) for kind in KINDS)]
+    ("kind", "masked"),
+    [("symbolic_attention", False), ("rel_sym_attn", True), ("position_relative", True), ("transformer", True)],
 )
 def test_compiles_as_one_graph(kind, masked):
+    """With masks too; `rel_sym_attn` has symbolic attention in it, and symbols of positions are only looked up."""
     model = build(kind, pos_enc_type="RoPE", n_layers=1)
     x, targets = tokens(2, 12), tokens(2, 12)
     given = {}

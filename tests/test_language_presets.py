@@ -40,11 +40,24 @@ COUNTS = [
 ]
 
 
+def parameters(config, **changes):
+    """All parameters of a model, and those that are trained."""
+    model = dataclasses.replace(config, **changes).build(device="meta")
+    total = model.get_num_params()
+    assert total == sum(parameter.numel() for parameter in model.parameters())
+    return torch.tensor([total, model.get_num_params(trainable_only=True)])
+
+
 @pytest.mark.parametrize(("config", "total", "trained"), COUNTS)
 def test_parameter_counts_of_the_paper(config, total, trained):
-    model = config.build(device="meta")
-    assert model.get_num_params() == total == sum(parameter.numel() for parameter in model.parameters())
-    assert model.get_num_params(trainable_only=True) == trained
+    """Blocks are alike: two models that differ by one tell the size of any depth."""
+    one, two = (parameters(config, n_layers=depth) for depth in (1, 2))
+    assert (one + (config.n_layers - 1) * (two - one)).tolist() == [total, trained]
+
+
+def test_parameter_counts_of_a_whole_model():
+    config, *counts = COUNTS[3]
+    assert parameters(config).tolist() == counts
 
 
 def test_every_preset_of_the_paper_is_counted():

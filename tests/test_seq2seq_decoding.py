@@ -90,40 +90,38 @@ def test_a_failed_call_leaves_the_cache_as_it_was():
 
 
 @torch.no_grad()
-def greedy_by_hand(model, x, steps, start, stop=None, **masks):
+def greedy_by_hand(model, x, steps, start, **masks):
     rows = []
     for i in range(len(x)):
         y, own = torch.tensor([[start]]), {name: mask[i : i + 1] for name, mask in masks.items()}
         for _ in range(steps):
             logits, _ = model(x[i : i + 1], y, **own)
             y = torch.cat([y, logits[:, -1].argmax(-1)[:, None]], dim=1)
-            if y[0, -1] == stop:
-                break
         rows.append(y[0, 1:].tolist())
     return rows
 
 
-def rows_until(tokens, stop):
+def rows_until(rows, stop):
     """Lists of tokens up to and including the first stop token."""
-    rows = tokens.tolist()
     return [row[: row.index(stop) + 1] if stop in row else row for row in rows]
 
 
-@pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_greedy_generation_is_the_model_again_and_again(kind, use_cache):
+def test_greedy_generation_is_the_model_again_and_again(kind):
     model, (x, _) = build(kind), words(batch=5)
     masks = {"source_padding_mask": torch.arange(SOURCE) < torch.tensor([[2], [9], [5], [7], [1]])}
-    got = model.generate(x, TARGET, start_token=1, use_cache=use_cache, **masks)
-    assert got.dtype == torch.int64
-    assert got.tolist() == greedy_by_hand(model, x, TARGET, 1, **masks)
-    stop = int(got[0, 2])
-    ended = model.generate(x, TARGET, start_token=1, stop_token=stop, use_cache=use_cache, **masks)
-    assert rows_until(ended, stop) == greedy_by_hand(model, x, TARGET, 1, stop, **masks)
-    first = ended[0].tolist().index(stop)
-    assert set(ended[0, first:].tolist()) == {stop}  # padded with the stop token, unless another is named
-    padded = model.generate(x, TARGET, start_token=1, stop_token=stop, pad_token=0, use_cache=use_cache, **masks)
-    assert set(padded[0, first + 1 :].tolist()) <= {0} and padded[0, first] == stop
+    wanted = greedy_by_hand(model, x, TARGET, 1, **masks)
+    stop = wanted[0][2]
+    for use_cache in (True, False):
+        how = {"start_token": 1, "use_cache": use_cache, **masks}
+        got = model.generate(x, TARGET, **how)
+        assert got.dtype == torch.int64 and got.tolist() == wanted
+        ended = model.generate(x, TARGET, stop_token=stop, **how)
+        assert rows_until(ended.tolist(), stop) == rows_until(wanted, stop)
+        first = ended[0].tolist().index(stop)
+        assert set(ended[0, first:].tolist()) == {stop}  # padded with the stop token, unless another is named
+        padded = model.generate(x, TARGET, stop_token=stop, pad_token=0, **how)
+        assert set(padded[0, first + 1 :].tolist()) <= {0} and padded[0, first] == stop
 
 
 @torch.no_grad()

@@ -201,7 +201,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory(kind):
 
 def test_one_graph():
     torch._dynamo.reset()
-    model, (x, y) = build("position_relative"), words()
+    model, (x, y) = build("position_relative", n_layers_enc=1, n_layers_dec=1), words()
     targets = torch.randint(6, y.shape)
     mask = torch.arange(TARGET) < torch.tensor([[2], [5], [7]])
     compiled = torch.compile(model, fullgraph=True, backend="eager")

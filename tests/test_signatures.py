@@ -144,6 +144,19 @@ def test_every_field_has_help_where_it_is_first_told():
     assert silent <= told
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(block.forward for block in (EncoderBlock, DecoderBlock, DualAttnEncoderBlock, DualAttnDecoderBlock)),
+        *(TransformerLM.hidden, TransformerLM.trace, TransformerEncoder.trace),
+    ],
+)
+def test_help_names_every_mask(method):
+    names = inspect.signature(method).parameters
+    assert {"padding_mask", "segments"} <= set(names)
+    assert not [about for about in names.values() if about.kind in (about.VAR_KEYWORD, about.VAR_POSITIONAL)]
+
+
 def test_a_configuration_keeps_copies():
     given = {"n_kv_heads": 1}
     config = config_of(LanguageConfig, {**COMMON, "sa_kwargs": given, "unknown": 3})

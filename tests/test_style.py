@@ -7,6 +7,7 @@ import importlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import PurePath
 from types import FunctionType
 
 import pytest
@@ -35,19 +36,12 @@ def report(offenders: Iterator[str]) -> None:
     assert not found, "\n".join(["", *found])
 
 
-def is_kernel(function: Function) -> bool:
-    """Whether Triton compiles it: its parameters cannot be bundled."""
-    return any("triton.jit" in ast.unparse(decorator) for decorator in function.decorator_list)
-
-
 def test_functions_are_short(trees):
     report(
         f"{name}, line {node.lineno}: {node.name} has {lines} lines, at most {LONGEST_FUNCTION} are allowed"
         for name, tree in trees.items()
         for node in ast.walk(tree)
-        if isinstance(node, Function)
-        and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
-        and not is_kernel(node)
+        if isinstance(node, Function) and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
     )
 
 
@@ -65,6 +59,22 @@ def test_no_two_public_classes_or_functions_share_a_name():
 
 def test_complexity_has_no_exceptions(files):
     report(f"{name}: an exception from C901" for name, text in files.items() if re.search(r"noqa.*C901", text))
+
+
+@pytest.mark.parametrize(
+    ("folders", "called"),
+    [(("_models", ""), r".*blocks\[.*|.*retriever.*"), (("",), r"self\.\w+_attn")],
+    ids=["models call blocks", "blocks call layers"],
+)
+def test_blocks_and_layers_are_called_by_name(folders, called, trees):
+    """Published orders differ between the kinds, so no more than the tensors stands by position."""
+    report(
+        f"{name}, line {node.lineno}: {ast.unparse(node)}"
+        for name, tree in trees.items()
+        if str(PurePath(name).parent) in {str(PurePath("dual_attention", folder)) for folder in folders}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and re.fullmatch(called, ast.unparse(node.func)) and len(node.args) > 3
+    )
 
 
 def test_docstrings_begin_with_no_clause(trees):

@@ -37,10 +37,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Cache(ABC):
     """Base of all caches."""
 
+    _length: int
+
     @property
-    @abstractmethod
     def length(self) -> int:
         """Tokens seen so far, padding and tokens dropped by a window included."""
+        return self._length
 
     @property
     @abstractmethod
@@ -78,6 +80,13 @@ class Cache(ABC):
         Raises:
             ValueError: if ``length`` is negative or more than was seen, or if a window has already dropped tokens that
                 the next one would attend to.
+        """
+
+    @abstractmethod
+    def reserve(self, length: int) -> None:
+        """Take memory for ``length`` tokens in all when the next come, so that it need not grow until there are more.
+
+        More may come nevertheless. With a window, or of a context, memory does not grow with the tokens.
         """
 
     @abstractmethod
@@ -120,16 +129,17 @@ class TokenCache(Cache):
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.window = window
         self.max_length = max_length
+        self._reserved = 0
         self.reset()
+
+    def reserve(self, length: int) -> None:
+        check_positive(length=length)
+        self._reserved = length
 
     def reset(self) -> None:
         self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), its tokens from _start to _stop held
         self._batch: int | None = None
         self._length = self._start = self._stop = 0
-
-    @property
-    def length(self) -> int:
-        return self._length
 
     @property
     def held(self) -> int:
@@ -182,8 +192,8 @@ class TokenCache(Cache):
     def reorder(self, indices: Tensor) -> None:
         chosen = check_indices(indices, self._batch)
         if self._batch is not None:
-            self._move(len(chosen), self._capacity(), self._buffers, chosen)
-            self._batch = len(chosen)
+            self._move(chosen.shape[0], self._capacity(), self._buffers, chosen)
+            self._batch = chosen.shape[0]
 
     def crop(self, length: int) -> None:
         _check_crop(length, self._length)
@@ -212,7 +222,7 @@ class TokenCache(Cache):
     def _capacity_for(self, needed: int) -> int:
         if self.window is None and self.max_length is not None:
             return self.max_length
-        ahead = max(needed, 2 * (self.held if self.window is None else self.window))
+        ahead = max(needed, max(2 * self.held, self._reserved) if self.window is None else 2 * self.window)
         return ahead if self.max_length is None else min(ahead, self.max_length)
 
     def _has_room(self, batch: int, n: int, new: Mapping[str, Tensor]) -> bool:
@@ -266,13 +276,12 @@ class ContextCache(Cache):
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.reset()
 
+    def reserve(self, length: int) -> None:
+        check_positive(length=length)
+
     def reset(self) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._length = 0
-
-    @property
-    def length(self) -> int:
-        return self._length
 
     @property
     def filled(self) -> bool:
@@ -374,6 +383,10 @@ class CacheGroup(Cache):
         with self.transaction():
             for cache in self.caches.values():
                 cache.crop(length)
+
+    def reserve(self, length: int) -> None:
+        for cache in self.caches.values():
+            cache.reserve(length)
 
     def reset(self) -> None:
         for cache in self.caches.values():

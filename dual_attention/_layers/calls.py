@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from torch import Tensor, nn
 
-from ..functional import MaskPattern
+from ..functional import MaskPattern, RelativeSymbols
 from ..functional.masks import Segments
 from .cache import Cache
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T", covariant=True)
+
+
+def takes(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the parameters of another, or of a class, for callers, editors and checkers."""
+
+    def declare(function: Callable[..., R]) -> Callable[P, R]:
+        returned = inspect.signature(function).return_annotation
+        signature = inspect.signature(other).replace(return_annotation=returned)
+        function.__signature__ = signature
+        return function
+
+    return declare
 
 
 class _Forwards(Protocol[P, T]):
@@ -28,25 +45,36 @@ class TypedModule(nn.Module):
         def __call__(self: _Forwards[P, T]) -> Callable[P, T]: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-class AttentionMasks(TypedDict, total=False):
-    """Masks and biases of attention, see :meth:`Attention.forward <dual_attention.attention.Attention.forward>`."""
-
+class _BlockInputs(TypedDict, total=False):
+    symbols: Tensor | RelativeSymbols
+    context: Tensor
+    freqs_cos: Tensor | None
+    freqs_sin: Tensor | None
     attn_mask: Tensor | MaskPattern | None
     padding_mask: Tensor | None
     segments: Segments | None
     attn_bias: Tensor | None
-
-
-class SelfAttentionCall(AttentionMasks, total=False):
-    """Further inputs of blocks, by name; tables of rotary positions can be given by position, too."""
-
-    freqs_cos: Tensor | None
-    freqs_sin: Tensor | None
+    context_mask: Tensor | MaskPattern | None
+    context_padding_mask: Tensor | None
     cache: Cache | None
 
 
-class CrossAttentionCall(SelfAttentionCall, total=False):
-    """Further inputs of blocks with cross-attention."""
+class _BlockCall(Protocol[P, T]):
+    @overload
+    def __call__(self, *inputs: Any, need_weights: Literal[True], **named: Unpack[_BlockInputs]) -> T: ...
+    @overload
+    def __call__(self, *inputs: Any, need_weights: bool, **named: Unpack[_BlockInputs]) -> Tensor | T: ...
+    @overload
+    def __call__(self, *inputs: P.args, **named: P.kwargs) -> Tensor: ...
 
-    context_mask: Tensor | MaskPattern | None
-    context_padding_mask: Tensor | None
+
+class TypedBlock(nn.Module):
+    """A module whose calls return a tensor, or with ``need_weights=True`` the tuple that its ``forward`` names beside.
+
+    Without that argument a checker compares a call with ``forward`` itself; with it, only the names of its inputs.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: _Forwards[P, Tensor | T]) -> _BlockCall[P, T]: ...  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -15,9 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from .options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions, parameters_of
 
 SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative"]
-SymbolRetrieval = Literal[
-    "symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative", "position_relative_2d"
-]
+SymbolRetrieval = Literal[SequenceSymbolRetrieval, "position_relative_2d"]
 
 
 @dataclass(frozen=True, kw_only=True)

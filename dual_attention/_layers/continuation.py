@@ -133,8 +133,8 @@ def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache 
         raise TypeError(f"cache: expected a CacheGroup, as new_cache() returns, got {type(cache).__name__}")
     if set(cache.caches) != set(names):
         raise ValueError(f"cache: expected the parts {sorted(names)}, got {sorted(cache.caches)}")
-    lengths = {name: part.length for name, part in cache.caches.items()}
-    if len(set(lengths.values())) > 1:
+    if any(part.length != cache.length for part in cache.caches.values()):  # a set would fix sizes left open
+        lengths = {name: part.length for name, part in cache.caches.items()}
         raise ValueError(f"cache: expected parts that have seen the same tokens, got lengths {lengths}")
     return dict(cache.caches)
 
@@ -149,7 +149,11 @@ def transactional(forward: Callable[P, T]) -> Callable[P, T]:
             return forward(*args, **kwargs)
         if not isinstance(cache, Cache):
             raise TypeError(f"cache: expected a cache, as new_cache() returns, got {type(cache).__name__}")
-        with cache.transaction():
+        state = cache._state()
+        try:
             return forward(*args, **kwargs)
+        except BaseException:
+            cache._restore(state)
+            raise
 
     return call

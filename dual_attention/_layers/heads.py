@@ -5,11 +5,14 @@ Shapes: B batch, L length, H heads, D width of a head.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from typing import Any
 
 from torch import Tensor, nn
 
 from ..functional import apply_rotary
+from ..functional.checks import check_finite
 from .cache import TokenCache
 from .calls import TypedModule
 from .inputs import check_dropout, check_positive
@@ -61,6 +64,8 @@ class Heads(TypedModule):
         n_kv_heads: int | None,
         total_n_heads: int | None,
         window: int | None,
+        key_dim: int | None = None,
+        attn_scale: float | None = None,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim(d_model, n_heads, n_kv_heads, total_n_heads)
@@ -70,6 +75,11 @@ class Heads(TypedModule):
         self.dropout = check_dropout("dropout", dropout)
         check_positive(window=1 if window is None else window)
         self.window = window
+        self.key_dim = self.head_dim if key_dim is None else key_dim
+        check_positive(key_dim=self.key_dim)
+        self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
+        check_finite(attn_scale=self.attn_scale)
+        self.rel_pos_keys: Any = None
 
     def _add_output(self, add_bias_kv: bool, add_bias_out: bool, out_dropout: float | None) -> None:
         """Register the projections of values, or symbols, and of the output."""
@@ -78,6 +88,13 @@ class Heads(TypedModule):
         self.wv = nn.Linear(self.d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
         self.wo = nn.Linear(width, width, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(rate)
+
+    def _with_positions(self, bias: Tensor | None, q: Tensor, m: int, offset: int) -> Tensor | None:
+        """The bias, with the scores of relative positions if these heads have any."""
+        if self.rel_pos_keys is None:
+            return bias
+        scores = self.rel_pos_keys.scores(self.attn_scale * q, m, offset=offset)
+        return scores if bias is None else bias + scores
 
     @abstractmethod
     def _kept(self) -> dict[str, tuple[int, ...]]:

@@ -11,14 +11,67 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.checks import check_dropout as check_dropout
-from ..functional.checks import is_autocast
+from ..functional.checks import check_floating, check_tensor, is_autocast, is_number
 
 
 def check_positive(**sizes: int) -> None:
-    """Raise ``ValueError`` for the first size that is not an integer of at least one."""
+    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer of at least one."""
     for name, size in sizes.items():
+        if not is_number(size):
+            raise TypeError(f"{name}: expected a positive number, got {size!r}")
         if isinstance(size, float) or size < 1:
             raise ValueError(f"{name}: expected a positive number{' without a fraction' * (size >= 1)}, got {size}")
+
+
+def check_not_negative(**sizes: int) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer of at least zero."""
+    for name, size in sizes.items():
+        if not is_number(size) or isinstance(size, float):
+            raise TypeError(f"{name}: expected zero or more, a whole number, got {size!r}")
+        if size < 0:
+            raise ValueError(f"{name}: expected zero or more, got {size}")
+
+
+LARGEST_DEPTH = 10_000
+"""Layers that a model may have; more are a slip, and would be built one by one until memory is full."""
+
+
+def check_depth(**depths: int) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for the first number of layers that is not from 1 to the largest depth."""
+    for name, depth in depths.items():
+        check_positive(**{name: depth})
+        if depth > LARGEST_DEPTH:
+            raise ValueError(f"{name}: expected at most {LARGEST_DEPTH} layers, got {depth}")
+
+
+def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a layer can take the floating-point tensor ``x``.
+
+    Its device and, unless under autocast, its dtype must be those of the layer's weight.
+    """
+    weight = getattr(layer, "weight", None)
+    # Layers that took the place of linear ones may hold other types (quantised) or nothing yet (offloaded).
+    if not isinstance(weight, Tensor) or not weight.is_floating_point() or _is_fetched(layer, weight):
+        check_floating(name, x)
+        return
+    if weight.is_meta and not x.is_meta:
+        raise ValueError(
+            f"{name}: got a tensor on {x.device}, but the parameters are on meta and have no values; .to_empty() and a "
+            "state dict give them some"
+        )
+    if x.device != weight.device:
+        raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
+    if is_autocast(x):
+        check_floating(name, x)
+    elif x.dtype != weight.dtype:
+        raise TypeError(f"{name}: expected dtype {weight.dtype} as the parameters, got {x.dtype}")
+
+
+def _is_fetched(layer: nn.Module | None, weight: Tensor) -> bool:
+    """Whether something fetches the weight when the layer is called: a hook, or another ``forward``."""
+    if not weight.is_meta or layer is None:
+        return False
+    return bool(layer._forward_pre_hooks) or "forward" in vars(layer)
 
 
 def check_sequence(
@@ -26,25 +79,33 @@ def check_sequence(
 ) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``x`` is a sequence ``(B, L, width)``, with B one of ``batch``.
 
-    Device and, unless under autocast, dtype must be those of ``layer``, the first that takes it.
+    Device and dtype must suit ``layer``, the first that takes it, see :func:`check_like`.
     """
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    check_tensor(name, x)
     if x.dim() != 3 or x.shape[-1] != width or (batch is not None and x.shape[0] not in batch):
         rows = "batch" if batch is None else " or ".join(str(b) for b in sorted(set(batch)))
         raise ValueError(f"{name}: expected shape ({rows}, length, {width}), got {tuple(x.shape)}")
-    weight = getattr(layer, "weight", None)
-    # Layers that took the place of linear ones may hold other types (quantised) or nothing yet (offloaded).
-    if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.is_meta:
-        return
-    if x.device != weight.device:
-        raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
-    if x.dtype != weight.dtype and not is_autocast(x):
-        raise TypeError(f"{name}: expected dtype {weight.dtype} as the parameters, got {x.dtype}")
+    check_like(name, x, layer)
+
+
+def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``x`` is ``(..., width)``; layer as :func:`check_like`."""
+    check_tensor(name, x)
+    if not x.dim() or x.shape[-1] != width:
+        raise ValueError(f"{name}: expected shape (..., {width}), got {tuple(x.shape)}")
+    check_like(name, x, layer)
+
+
+def check_tokens(name: str, x: Tensor) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``x`` is a tensor ``(B, L, ...)`` of examples and tokens."""
+    check_tensor(name, x)
+    if x.dim() < 2:
+        raise ValueError(f"{name}: expected shape (batch, length, ...), got {tuple(x.shape)}")
 
 
 def check_indices(indices: Tensor, batch: int | None) -> Tensor:
     """The numbers of examples as int64; ``TypeError`` or ``ValueError`` unless they are a vector below ``batch``."""
+    check_tensor("indices", indices)
     if indices.is_floating_point() or indices.dtype == torch.bool:
         raise TypeError(f"indices: expected integers, got dtype {indices.dtype}")
     if indices.dim() != 1:
@@ -62,6 +123,11 @@ def check_no_gradient(name: str, tensor: Tensor) -> None:
         )
 
 
+def is_offloaded(weight: Tensor, x: Tensor) -> bool:
+    """Whether a weight to be read beside ``x`` has no values now, since its layer has them only while it is called."""
+    return weight.is_meta and not x.is_meta
+
+
 def is_integer(x: Tensor) -> bool:
     """Whether a tensor holds integers, as which booleans do not count."""
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
@@ -69,6 +135,7 @@ def is_integer(x: Tensor) -> bool:
 
 def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
     """Raise ``ValueError`` unless positions or segments are integers ``(batch or 1, length)``."""
+    check_tensor(name, places)
     if not is_integer(places) or tuple(places.shape) not in ((batch, length), (1, length)):
         raise ValueError(
             f"{name}: expected integers of shape (batch or 1, length) = {(batch, length)}, "
@@ -76,8 +143,9 @@ def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
         )
 
 
-def check_vectors(name: str, vectors: Tensor, dim: int) -> None:
+def check_vectors(name: str, vectors: Tensor, dim: int, layer: nn.Module | None = None) -> None:
     """Check vectors ``(B, L, dim)``; ``TypeError`` unless they are floating point, ``ValueError`` for another shape."""
+    check_tensor(name, vectors)
     if not vectors.is_floating_point():
         raise TypeError(f"{name}: expected floating-point vectors, got dtype {vectors.dtype}")
-    check_sequence(name, vectors, dim)
+    check_sequence(name, vectors, dim, layer=layer)

@@ -102,12 +102,10 @@ class _ResidualOptions(TypedDict, total=False):
     causal: bool
 
 
-class EncoderBlockOptions(_ResidualOptions, total=False):
+class EncoderBlockOptions(_ResidualOptions, BlockOptions, total=False):
     """Arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` without ``d_model``."""
 
     n_heads: int
-    attn_kwargs: AttentionOptions | None
-    post_norm_dropout: bool
 
 
 class DecoderBlockOptions(_ResidualOptions, total=False):

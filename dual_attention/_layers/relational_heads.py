@@ -31,19 +31,7 @@ class RelationalHeads(Heads, Generic[Output]):
 
     wq_attn: nn.Linear
     wk_attn: nn.Linear
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        dropout: float,
-        n_kv_heads: int | None,
-        total_n_heads: int | None,
-        use_relative_positional_symbols: bool,
-        window: int | None,
-    ) -> None:
-        super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
-        self.use_relative_positional_symbols = use_relative_positional_symbols
+    use_relative_positional_symbols: bool
 
     def selecting(self) -> tuple[nn.Linear, nn.Linear]:
         """The projections of the attention's queries and keys."""
@@ -110,16 +98,18 @@ class RelationalHeads(Heads, Generic[Output]):
 
         Returns:
             ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
-            last two None unless ``need_weights``. Relations are not masked. With a window and a cache, M counts the
-            senders that are still held. Of disentangled RCA both maps are ``(B, H, N, M)``; RCA has only weights.
+            last two None unless ``need_weights``. Relations are not masked, but for the normaliser of softmax. With a
+            window and a cache, M counts the senders that are still held. Of disentangled RCA both maps are
+            ``(B, H, N, M)``; RCA has only weights.
 
         Raises:
             ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
                 cache is of another kind of layer or batch. The cache is then as it was.
         """
         check_sequence("x", x, self.d_model, layer=self.wv)
+        if y is not None:
+            check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
         y = x if y is None else y
-        check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
         check_same_device(x=x, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         past = continue_from(cache, self._kept(), window=self.window, masks=masks)

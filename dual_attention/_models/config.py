@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .._layers.config import (
-    BlockConfig,
-    HeadOptionsConfig,
-    SequenceSymbolRetrieval,
-    SymbolsConfig,
-)
+from .._layers.config import BlockConfig, FieldsConfig, HeadOptionsConfig, SequenceSymbolRetrieval, SymbolsConfig
 from .._layers.options import AttentionOptions, BlockOptions, RetrieverOptions, SymbolOptions
 
 TokenPositions = Literal["pos_emb", "RoPE", "none"]
@@ -35,13 +30,9 @@ class DepthConfig(BlockConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokensConfig(DepthConfig):
-    """A stack of blocks on tokens."""
+class PositionsConfig(FieldsConfig):
+    """Positions of tokens."""
 
-    vocab_size: int
-    """Size of the vocabulary."""
-    max_block_size: int
-    """Context length, most tokens of a sequence."""
     pos_enc_type: TokenPositions = "pos_emb"
     """Positions: rotary in the attention of every head, learned and added to the input, or none."""
     rope_theta: float = 10000.0
@@ -49,7 +40,25 @@ class TokensConfig(DepthConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageConfig(TokensConfig, HeadOptionsConfig, SymbolsConfig):
+class TokensConfig(PositionsConfig, DepthConfig):
+    """A stack of blocks on tokens."""
+
+    vocab_size: int
+    """Size of the vocabulary."""
+    max_block_size: int
+    """Context length, most tokens of a sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TyingConfig(FieldsConfig):
+    """The output layer of a model of tokens."""
+
+    tie_weights: bool = True
+    """One matrix for the token embedding and the output layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageConfig(TokensConfig, TyingConfig, HeadOptionsConfig, SymbolsConfig):
     """A decoder-only language model, see :mod:`dual_attention.language_models`."""
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
@@ -61,8 +70,6 @@ class LanguageConfig(TokensConfig, HeadOptionsConfig, SymbolsConfig):
     """Further arguments of the blocks."""
     ff_bias: bool | None = True
     """Biases in the feed-forward blocks of a Dual Attention Transformer; null takes bias."""
-    tie_weights: bool = True
-    """One matrix for the token embedding and the output layer."""
     final_norm: bool = True
     """Normalise before the output layer."""
     output_bias: bool = False
@@ -87,19 +94,25 @@ class EncoderConfig(TokensConfig, HeadOptionsConfig, SymbolsConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionConfig(DepthConfig, HeadOptionsConfig, SymbolsConfig):
-    """An image classifier, see :mod:`dual_attention.vision_models`."""
+class PatchesConfig(FieldsConfig):
+    """Patches of images as tokens, and their pooling."""
 
-    image_shape: tuple[int, int, int]
-    """Channels, width and height of the images."""
     patch_size: tuple[int, int]
     """Width and height of a patch in pixels."""
-    num_classes: int
-    """Classes."""
     pool: Pool = "cls"
     """Pooling of the tokens to one vector: their mean, class token included, or the class token."""
     final_norm: bool = False
     """Normalise once more before pooling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig(PatchesConfig, DepthConfig, HeadOptionsConfig, SymbolsConfig):
+    """An image classifier, see :mod:`dual_attention.vision_models`."""
+
+    image_shape: tuple[int, int, int]
+    """Channels, width and height of the images."""
+    num_classes: int
+    """Classes."""
     pos_enc: PatchPositions = "learned"
     """Positions: learned, learned and resized for images of other sizes, or none."""
 

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
+from .config import Pool
 from .encoder import EncoderModel
 from .flops import CountsParameters
-from .weights import TiesWeights, fill_tied, init_weights, tie, untied_message
+from .inputs import check_targets
+from .weights import TiesWeights, fill_tied, init_weights
 
-Pooling = Literal["cls", "mean"]
 Problem = Literal["single_label", "multi_label", "regression"]
 
 
@@ -66,7 +67,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
 
     def _tie(self) -> None:
         if self.tie_weights:
-            tie(self.encoder.token_embedder, self.decoder)
+            self.decoder.weight = self.encoder.token_embedder.weight
 
     def forward(
         self,
@@ -99,8 +100,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
         hidden = self.encoder(x, padding_mask=padding_mask, segments=segments, token_types=token_types)
         if targets is None:
             return EncoderHeadOutput(self.logits(hidden))
-        if targets.shape != x.shape:
-            raise ValueError(f"targets: expected the shape of x, {tuple(x.shape)}, got {tuple(targets.shape)}")
+        check_targets(targets, x)
         if padding_mask is not None:
             targets = targets.masked_fill(~padding_mask, self.ignore_index)
         if loss_only:
@@ -134,7 +134,7 @@ class EncoderForSequenceClassification(CountsParameters):
         n_classes: int,
         *,
         problem: Problem = "single_label",
-        pool: Pooling = "cls",
+        pool: Pool = "cls",
         dropout_rate: float | None = None,
         ignore_index: int = -100,
     ) -> None:
@@ -142,12 +142,12 @@ class EncoderForSequenceClassification(CountsParameters):
         check_positive(n_classes=n_classes)
         if problem not in get_args(Problem):
             raise ValueError(f"problem: expected one of {', '.join(get_args(Problem))}, got {problem!r}")
-        if pool not in get_args(Pooling):
+        if pool not in get_args(Pool):
             raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
         rate = encoder.dropout_rate if dropout_rate is None else check_dropout("dropout_rate", dropout_rate)
         self.n_classes = n_classes
         self.problem: Problem = problem
-        self.pool: Pooling = pool
+        self.pool: Pool = pool
         self.ignore_index = ignore_index
         self.dropout = nn.Dropout(rate)
         self.classifier = nn.Linear(encoder.d_model, n_classes)
@@ -192,7 +192,7 @@ class EncoderForSequenceClassification(CountsParameters):
         return F.binary_cross_entropy_with_logits(wide, targets.to(wide))
 
 
-def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor:
+def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pool) -> Tensor:
     """The first or the mean of the real tokens: ``(B, L, d) -> (B, d)``."""
     if not hidden.shape[1]:
         raise ValueError("x: expected at least one token, got none")
@@ -208,6 +208,5 @@ def pooled(hidden: Tensor, padding_mask: Tensor | None, pool: Pooling) -> Tensor
 def _before_loading(model: EncoderForMaskedLM, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """A tied weight may be there under either of its names, but not be two."""
     names = f"{prefix}encoder.token_embedder.weight", f"{prefix}decoder.weight"
-    if model.tie_weights and not fill_tied(state_dict, names):
-        error_msgs: list[str] = rest[-1]
-        error_msgs.append(untied_message(names))
+    if model.tie_weights and (problem := fill_tied(state_dict, *names)):
+        rest[-1].append(problem)

@@ -6,32 +6,18 @@ Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .._layers.inputs import check_places, check_vectors, is_integer
 from ..functional import MaskPattern, positions_from_padding, positions_from_segments
-from ..functional.checks import is_readable
+from ..functional.checks import check_same_device, check_tensor, is_readable
 from ..positional_encoding import check_positions
 
 IGNORED = -1
 """The target that is not scored."""
-
-
-class Placed(NamedTuple):
-    """Tokens in their sequence.
-
-    Attributes:
-        earlier: t.
-        positions: integers ``(B or 1, N)``, or None if they are N in a row from t on.
-        pattern: the pairs of tokens that may be attended, ``(N, t + N)``; one for all layers.
-    """
-
-    earlier: int
-    positions: Tensor | None
-    pattern: MaskPattern
 
 
 def place_tokens(
@@ -40,18 +26,20 @@ def place_tokens(
     segments: Tensor | None,
     positions: Tensor | None = None,
     *,
-    vocab_size: int,
     context: int,
     is_causal: bool,
     cached: int | None = None,
-) -> Placed:
-    """Check the token ids ``x`` ``(B, N)`` and what comes with them, and place them in their sequences.
+) -> tuple[Tensor | None, MaskPattern]:
+    """Check what comes with the tokens ``x`` ``(B, N, ...)``, and place them in their sequences.
 
     None of these may be longer than ``context``. ``cached``: t, if there is a cache; others as
     :meth:`LanguageModel.forward <dual_attention.language_models.LanguageModel.forward>`.
+
+    Returns:
+        Positions, integers ``(B or 1, N)``, or None if they are N in a row from t on; and the pairs of tokens that may
+        be attended, ``(N, t + N)``, one pattern for all layers.
     """
-    check_token_ids("x", x, vocab_size)
-    (batch, n), earlier = x.shape, cached or 0
+    (batch, n), earlier = x.shape[:2], cached or 0
     check_padding("padding_mask", padding_mask, batch, n, earlier)
     if segments is not None and cached is not None:
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
@@ -64,8 +52,7 @@ def place_tokens(
         positions = count_positions(padding_mask, segments, earlier=earlier)
     if may_exceed and positions is not None:
         check_positions(positions, batch, n, context - 1, f"the context, max_block_size={context}")
-    pattern = MaskPattern(n, earlier + n, None, padding_mask, segments, segments, is_causal, offset=earlier)
-    return Placed(earlier, positions, pattern)
+    return positions, MaskPattern(n, earlier + n, None, padding_mask, segments, segments, is_causal, offset=earlier)
 
 
 def count_positions(
@@ -85,6 +72,7 @@ def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
 
     Their values are looked at only on the CPU, and not while compiling; elsewhere it is the embedding that fails.
     """
+    check_tensor(name, tokens)
     if not is_integer(tokens):
         raise TypeError(f"{name}: expected integer token ids, got dtype {tokens.dtype}")
     if tokens.dim() != 2:
@@ -96,12 +84,24 @@ def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
         raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {low} to {high}")
 
 
-def check_specified(name: str, x: Tensor, spec: Mapping[str, Any], limit: str, longest: int, earlier: int = 0) -> None:
-    """Check tokens ``(B, N)`` or vectors ``(B, N, dim)``, as ``spec`` says which; t + N is at most ``longest``."""
+def check_specified(
+    name: str,
+    x: Tensor,
+    spec: Mapping[str, Any],
+    limit: str,
+    longest: int,
+    earlier: int = 0,
+    *,
+    layer: nn.Module | None = None,
+) -> None:
+    """Check tokens ``(B, N)`` or vectors ``(B, N, dim)``, as ``spec`` says which; t + N is at most ``longest``.
+
+    ``layer`` is the first that takes vectors.
+    """
     if spec["type"] == "token":
         check_token_ids(name, x, spec["vocab_size"])
     else:
-        check_vectors(name, x, spec["dim"])
+        check_vectors(name, x, spec["dim"], layer)
     if earlier + x.shape[1] > longest:
         after = f" after {earlier} in the cache" if earlier else ""
         raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
@@ -123,8 +123,9 @@ def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: in
 
 
 def check_targets(targets: Tensor, x: Tensor) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless there is one target for each token of ``x``."""
+    """Raise ``TypeError`` or ``ValueError`` unless there is one target for each token of ``x`` ``(B, N, ...)``."""
+    check_same_device(x=x, targets=targets)
     if not is_integer(targets):
         raise TypeError(f"targets: expected integers, got dtype {targets.dtype}")
-    if targets.shape != x.shape:
-        raise ValueError(f"targets: expected the shape of x, {tuple(x.shape)}, got {tuple(targets.shape)}")
+    if targets.shape != x.shape[:2]:
+        raise ValueError(f"targets: expected the shape of x, {tuple(x.shape[:2])}, got {tuple(targets.shape)}")

@@ -6,30 +6,28 @@ vocabulary, L layers.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.calls import takes
+from .._layers.config import arguments_for
 from .._layers.continuation import cache_parts, transactional
-from ..dual_attn_blocks import DualAttnEncoderBlock
+from .._layers.inputs import is_offloaded
+from .._layers.options import checked_options
 from ..functional import cross_entropy, linear_cross_entropy
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
-from ..transformer_blocks import EncoderBlock, create_norm
+from ..transformer_blocks import create_norm
 from .config import LanguageConfig
-from .flops import LanguageArithmetic
-from .inputs import IGNORED, check_targets, place_tokens
-from .passing import BlockInputs, Trace, are_causal
+from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
+from .inputs import IGNORED, check_targets
+from .passing import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
-from .weights import TiesWeights, tie
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from .weights import TiesWeights
 
 __all__ = ["LanguageModel", "LanguageModelOutput"]
 
@@ -58,27 +56,11 @@ class Layers(nn.ModuleDict):
     final_out: nn.Linear
 
 
-class LanguageInputs(TypedDict, total=False):
-    """Further arguments of :meth:`LanguageModel.forward` that say what the tokens are."""
-
-    padding_mask: Tensor | None
-    segments: Tensor | None
-    positions: Tensor | None
-    cache: Cache | None
-
-
-@contextmanager
-def on_device(device: torch.device | str | None) -> Iterator[None]:
-    """Make new tensors on a device; None leaves that as it is."""
-    if device is None:
-        yield
-    else:
-        with torch.device(device):
-            yield
-
-
-class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
+class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
     """A decoder-only language model; its subclasses make the blocks, and symbol retrievers if they have any."""
+
+    _block_kind: Any
+    """Class of the blocks."""
 
     def __init__(self, config: LanguageConfig) -> None:
         super().__init__(config)
@@ -91,7 +73,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
 
         width, vocab_size = config.d_model, config.vocab_size
         symbol_retrievers = self._create_retrievers(config)
-        blocks = [self._create_block(config) for _ in range(config.n_layers)]
+        blocks: list[Any] = [self._create_block(config) for _ in range(config.n_layers)]
         layers: dict[str, nn.Module] = {
             "token_embedder": nn.Embedding(vocab_size, width),
             "dropout": nn.Dropout(config.dropout_rate),
@@ -106,15 +88,16 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         self.layers = Layers(layers)
         self.rope = rotary_encoding(blocks[0].attention, config)
 
-    @abstractmethod
-    def _create_block(self, config: LanguageConfig) -> EncoderBlock | DualAttnEncoderBlock:
+    def _create_block(self, config: LanguageConfig) -> nn.Module:
         """One of the blocks, causal."""
+        kind = self._block_kind
+        fields = arguments_for(kind, config)
+        own = checked_options("block_kwargs", config.block_kwargs, kind, taken=("causal", *fields))
+        return kind(**fields, causal=True, **own)
 
     def _create_retrievers(self, config: LanguageConfig) -> Sequence[nn.Module]:
         """A symbol retriever for each block, or none at all."""
         return ()
-
-    # ---- parameters
 
     def _finish(self, dtype: torch.dtype | None) -> None:
         """The last step of every constructor."""
@@ -125,7 +108,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
     def _tie(self) -> None:
         embedder, out = self.layers.token_embedder, self.layers.final_out
         if self.tie_weights and isinstance(embedder, nn.Embedding) and isinstance(out, nn.Linear):  # not wrapped
-            tie(out, embedder)
+            embedder.weight = out.weight
 
     @property
     def freqs_cos(self) -> Tensor:
@@ -142,25 +125,25 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
             raise AttributeError(f"there are no rotary tables with pos_enc_type={self.pos_enc_type!r}")
         return self.rope
 
-    # ---- forward
-
     @transactional
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | None,
         targets: Tensor | None = None,
         *,
         padding_mask: Tensor | None = None,
         segments: Tensor | None = None,
         positions: Tensor | None = None,
         cache: Cache | None = None,
+        embeddings: Tensor | None = None,
         all_logits: bool = True,
         loss_only: bool = False,
     ) -> LanguageModelOutput:
         """Predict the next token at every position.
 
         Args:
-            x: token ids, integers ``(B, N)``; with a cache from :meth:`new_cache` the new ones only.
+            x: token ids, integers ``(B, N)``; with a cache from :meth:`new_cache` the new ones only. None if
+                ``embeddings`` are given.
             targets: integers ``(B, N)``: the token after each, or -1 where there is nothing to predict. Nothing is
                 shifted here. Padding is not scored.
             padding_mask: boolean, ``(B, t + N)``; True = a real token. Padding may be on either side.
@@ -168,6 +151,8 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
                 positions begin again with each. A row may be longer than the context then, its sequences may not.
             positions: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each sequence.
             cache: of t earlier tokens; these are appended.
+            embeddings: vectors ``(B, N, d)`` in the place of those that the token ids are embedded as, such as learned
+                prompts; learned positions are added to them.
             all_logits: otherwise only those of the last position, ``(B, 1, V)``.
             loss_only: no logits at all. Whenever the loss is not computed from returned logits, it is computed without
                 holding all of them, see :func:`~dual_attention.functional.linear_cross_entropy`.
@@ -182,9 +167,10 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         if loss_only and targets is None:
             raise ValueError("loss_only: needs targets")
         start = 0 if cache is None else cache.length
-        hidden = self.hidden(x, padding_mask=padding_mask, segments=segments, positions=positions, cache=cache)
+        places: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "positions": positions}
+        hidden = self.layers.norm(self._pass(*self._enter(x, cache=cache, embeddings=embeddings, **places)))
         if targets is not None:
-            check_targets(targets, x)
+            check_targets(targets, hidden)
         logits = loss = None
         if not loss_only:
             logits = self.layers.final_out(hidden if all_logits else hidden[:, -1:])
@@ -203,15 +189,38 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         assert loss is not None
         return loss
 
-    @transactional
-    def hidden(self, x: Tensor, **given: Unpack[LanguageInputs]) -> Tensor:
-        """Input of the output layer, ``(B, N, d)``; arguments as :meth:`forward`."""
-        return self.layers.norm(self._pass(*self._enter(x, **given)))
+    def _enter(
+        self,
+        x: Tensor | None,
+        *,
+        padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        embeddings: Tensor | None = None,
+    ) -> tuple[Tensor, BlockInputs]:
+        """Embedded tokens with their positions, and the inputs of every block; arguments as :meth:`forward`."""
+        caches = self._caches(cache)
+        seen = None if cache is None else cache.length
+        embedded = self._embed(self.layers.token_embedder, x, embeddings)
+        positions, arguments = self._place(embedded, padding_mask, segments, positions, seen)
+        if self.pos_enc_type == "pos_emb":
+            here = torch.arange(embedded.shape[1], device=embedded.device)
+            places = here + (seen or 0) if positions is None else positions
+            embedded = embedded + self.layers.positional_embedder(places)
+        return self.layers.dropout(embedded), BlockInputs(arguments, positions, caches)
 
+    @takes(_enter)
     @transactional
-    def trace(self, x: Tensor, **given: Unpack[LanguageInputs]) -> Trace:
+    def hidden(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Input of the output layer, ``(B, N, d)``; arguments as :meth:`forward`."""
+        return self.layers.norm(self._pass(*self._enter(*args, **kwargs)))
+
+    @takes(_enter)
+    @transactional
+    def trace(self, *args: Any, **kwargs: Any) -> Trace:
         """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
-        states, maps = self._record(*self._enter(x, **given))
+        states, maps = self._record(*self._enter(*args, **kwargs))
         return Trace(self.layers.norm(states[-1]), states, maps)
 
     def _stack(self) -> nn.ModuleList:
@@ -221,13 +230,44 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         """Symbol retrievers, as often as a forward pass calls them."""
         return ()
 
-    # ---- cache
+    def get_num_params(self, non_embedding: bool = True, *, trainable_only: bool = False) -> int:
+        """Number of parameters, each counted once under however many names.
+
+        Args:
+            non_embedding: leave out tables that are only looked up: learned positions, and the token embedding unless
+                it is the output matrix, too.
+            trainable_only: leave out what is frozen, as the parameter counts of the paper do with symbol libraries.
+        """
+        left_out: list[nn.Module] = []
+        if non_embedding and self.pos_enc_type == "pos_emb":
+            left_out.append(self.layers.positional_embedder)
+        if non_embedding and self.layers.token_embedder.weight is not getattr(self.layers.final_out, "weight", None):
+            left_out.append(self.layers.token_embedder)
+        skipped = {id(parameter) for module in left_out for parameter in module.parameters()}
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if id(parameter) not in skipped and (parameter.requires_grad or not trainable_only)
+        )
+
+    def flops_per_token(self, length: int | None = None) -> int:
+        """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
+
+        The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). A weight counts as
+        often as it is used, so the weights of a shared symbol retriever count for every layer.
+
+        Args:
+            length: by default the context length.
+        """
+        weights = weights_used([*self.layers.blocks, *self._retrievers_used(), self.layers.final_out])
+        pairs = sum(pair_products(block) for block in self.layers.blocks)
+        return PER_PRODUCT * (weights + pairs * (self.block_size if length is None else length))
+
+    def _flops_per_example(self) -> int:
+        return self.flops_per_token() * self.block_size
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
-        """An empty cache of all that layers keep of earlier tokens, to decode token by token or in chunks.
-
-        Memory for ``max_length`` tokens to come is reserved at once.
-        """
+        """An empty cache, to decode token by token or in chunks; ``max_length``: most tokens, reserved at once."""
         kinds: dict[str, Sequence[Any]] = {"blocks": list(self.layers.blocks), "symbols": self._retrievers_used()}
         return CacheGroup(
             {
@@ -247,40 +287,6 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
                     caches[int(layer)][name] = part
         return caches
 
-    # ---- from tokens to the first block, and from the last to the loss
-
-    def _enter(
-        self,
-        x: Tensor,
-        padding_mask: Tensor | None = None,
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> tuple[Tensor, BlockInputs]:
-        """Embedded tokens with their positions, and the inputs of every block; arguments as :meth:`forward`."""
-        caches = self._caches(cache)
-        sizes = {"vocab_size": self.vocab_size, "context": self.block_size}
-        order = {"is_causal": are_causal(self.layers.blocks), "cached": None if cache is None else cache.length}
-        earlier, positions, pattern = place_tokens(x, padding_mask, segments, positions, **sizes, **order)
-        n = x.shape[1]
-        arguments: dict[str, Any] = {"attn_mask": pattern}
-        if self.rope is not None:
-            arguments["freqs_cos"], arguments["freqs_sin"] = self._rotary_tables(positions, earlier, n)
-        embedded = self.layers.token_embedder(x)
-        if self.pos_enc_type == "pos_emb":
-            places = torch.arange(earlier, earlier + n, device=x.device) if positions is None else positions
-            embedded = embedded + self.layers.positional_embedder(places)
-        return self.layers.dropout(embedded), BlockInputs(arguments, positions, caches)
-
-    def _rotary_tables(self, positions: Tensor | None, start: int, length: int) -> tuple[Tensor, Tensor]:
-        """Tables whose rows from ``start`` on belong to the new tokens; the blocks read no others."""
-        rope = self._rotary()
-        if positions is None:
-            return rope.tables(start + length)
-        where = positions[0] if positions.shape[0] == 1 else positions
-        cos, sin = (nn.functional.pad(table[where], (0, 0, start, 0)) for table in (rope.freqs_cos, rope.freqs_sin))
-        return cos, sin
-
     def loss_from_hidden(self, hidden: Tensor, targets: Tensor, logits: Tensor | None = None) -> Tensor:
         """Mean cross-entropy of targets in nats, from what :meth:`hidden` returns.
 
@@ -292,6 +298,7 @@ class LanguageModel(Generates, TiesWeights, LanguageArithmetic, TokenModel):
         if logits is not None:
             return cross_entropy(logits, targets, ignore_index=IGNORED)
         out = self.layers.final_out
-        if type(out) is not nn.Linear:  # an adapter or a quantised layer, say: what it computes is what counts
+        # Of an adapter or a quantised layer, say, what it computes counts, and an offloaded one must be called.
+        if type(out) is not nn.Linear or is_offloaded(out.weight, hidden):
             return cross_entropy(out(hidden), targets, ignore_index=IGNORED)
         return linear_cross_entropy(hidden, out.weight, targets, out.bias, ignore_index=IGNORED)

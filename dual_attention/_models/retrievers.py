@@ -18,7 +18,6 @@ from ..symbol_retrieval import (
     RelationalSymbolicAttention,
     SymbolicAttention,
 )
-from .config import LanguageConfig
 
 _CLASSES = {
     "symbolic_attention": SymbolicAttention,
@@ -66,22 +65,6 @@ def retriever_options(options: RetrieverOptions | None) -> dict[str, bool]:
     return defaults | given
 
 
-def create_retrievers(config: LanguageConfig) -> list[nn.Module]:
-    """A symbol retriever for each layer of a causal model, or the same for all; ``ValueError`` if one does not fit."""
-    shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
-    retrievers = [
-        create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
-        for _ in range(1 if shared else config.n_layers)
-    ]
-    first = retrievers[0]
-    if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
-        raise ValueError(
-            "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
-        )
-    check_symbol_width(first, config.d_model)
-    return retrievers * config.n_layers if shared else retrievers
-
-
 def tie_symbol_libraries(retrievers: Sequence[nn.Module]) -> None:
     """Let all retrievers, of one class, have the symbols of the first."""
 
@@ -121,7 +104,7 @@ def retrieve_symbols(
             "neighbourhoods of an example's last tokens would reach into what comes after it"
         )
     if isinstance(retriever, PositionalSymbolRetriever):
-        rows = 1 if positions is None else len(positions)  # the same in every example: projected once
+        rows = 1 if positions is None else positions.shape[0]  # the same in every example: projected once
         if cache is None:
             return retriever(x[:rows], positions=positions)
         return retriever(x, cache=cache, positions=positions)[:rows]

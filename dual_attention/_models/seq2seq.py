@@ -14,18 +14,19 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
-from .._layers.inputs import check_dropout, check_positive
+from .._layers.inputs import check_depth, check_dropout, check_positive
 from .._layers.options import checked_options
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
+from ..functional.checks import check_same_device
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
 from .config import LossType, PairPositions, Seq2SeqConfig
-from .flops import Seq2SeqArithmetic
+from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_padding, check_specified, count_positions
 from .passing import apply_blocks, are_causal
-from .weights import TiesWeights, fill_tied, move_prefix, tie, untie, untied_message
+from .weights import TiesWeights, fill_tied, move_prefix
 
 Side = Literal["encoder", "decoder"]
 
@@ -38,7 +39,7 @@ _EMBEDDING, _OUTPUT = "layers.target_embedder.", "layers.final_out."
 _PUBLISHED = "layers.target_embedder.weights."
 
 
-class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
+class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     """A sequence-to-sequence model; its subclasses make the blocks and retrieve their symbols.
 
     Parts are in one ``ModuleDict``, ``layers``, under the names of the published state dicts.
@@ -49,6 +50,9 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
 
     _kinds: Mapping[Side, Any]
     """Classes of the blocks."""
+
+    update_symbols_each_layer: bool = True
+    """Whether symbols are retrieved anew for each block, or on each side once for the first."""
 
     encoder_is_optional: bool = False
     """Whether a model of this kind may have no encoder blocks."""
@@ -111,12 +115,14 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
 
     def _tie(self) -> None:
         if self.tie_weights:
-            tie(self.layers["target_embedder"], self.layers["final_out"])
+            self.layers["final_out"].weight = self.layers["target_embedder"].weight
 
     def untie_weights(self) -> None:
         """Give the output layer a weight of its own, which begins as the embedding's. Build optimisers after this."""
         if self.tie_weights:
-            untie(self.layers["target_embedder"], self.layers["final_out"])
+            shared = self.layers["target_embedder"].get_parameter("weight")
+            own = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)
+            self.layers["final_out"].weight = own
             self.tie_weights = False
 
     @property
@@ -165,6 +171,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         final_out = self.layers["final_out"]
         if targets is None:
             return final_out(_last(hidden, target_padding_mask)), None
+        check_same_device(y=y, targets=targets)
         masks = [mask for mask in (target_padding_mask, loss_mask) if mask is not None]
         scored = torch.stack(masks).all(dim=0) if masks else None
         logits = final_out(hidden)
@@ -181,7 +188,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
 
     def encode(self, x: Tensor, *, source_padding_mask: Tensor | None = None) -> Tensor:
         """The memory ``(B, S, memory_dim)`` that the decoder attends to; arguments as :meth:`forward`."""
-        check_specified("x", x, self.input_spec, "in_block_size", self.in_block_size)
+        embedder = self.layers["source_embedder"]
+        check_specified("x", x, self.input_spec, "in_block_size", self.in_block_size, layer=embedder)
         check_padding("source_padding_mask", source_padding_mask, *x.shape[:2])
         positions = count_positions(source_padding_mask)
         pattern = MaskPattern(x.shape[1], x.shape[1], padding=source_padding_mask)
@@ -233,7 +241,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
     ) -> Tensor:
         """Output of the decoder blocks, ``(B, T, d)``."""
         seen = 0 if cache is None else cache.length
-        check_specified("y", y, self.output_spec, "out_block_size", self.out_block_size, seen)
+        embedder = self.layers["target_embedder"]
+        check_specified("y", y, self.output_spec, "out_block_size", self.out_block_size, seen, layer=embedder)
         batch, length = y.shape[:2]
         if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.memory_dim:
             raise ValueError(
@@ -267,15 +276,45 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         caches = cache_parts(cache, tuple(self._cache_names(side)))
         blocks = self._blocks(side)
 
-        def step(number: int, x: Tensor, symbols: tuple[Symbols, ...] | None) -> tuple[Tensor, tuple[Symbols, ...]]:
-            symbols = self._symbols(side, x, positions, caches, number, symbols or ())
-            return blocks[number](x, *context, *symbols, cache=caches[f"block{number}"], **masks), symbols
+        def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Tensor, Symbols | None]:
+            if symbols is None:
+                symbols = self._retrieve(side, x, positions, caches.get(f"symbols{number}"))
+            given = context if symbols is None else (*context, symbols)
+            out = blocks[number](x, *given, cache=caches[f"block{number}"], **masks)
+            return out, symbols if not self.update_symbols_each_layer else None
 
         recompute = self.gradient_checkpointing and cache is None
         return apply_blocks(step, len(blocks), x, recompute=recompute)
 
     def _blocks(self, side: Side) -> list[Any]:
         return list(self.layers[f"{side}_blocks"].children())
+
+    def flops_per_pair(self, source_length: int | None = None, target_length: int | None = None) -> int:
+        """Floating-point operations of a training step for one pair of source and target, forward and backward.
+
+        Counted as :meth:`LanguageModel.flops_per_token
+        <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
+        through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
+        target in all else.
+
+        Args:
+            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
+        """
+        s = self.in_block_size if source_length is None else source_length
+        t = self.out_block_size if target_length is None else target_length
+        encoder, decoder = self._parts_of_encoder(), self._blocks("decoder")
+        crosses = [part.cross_attn for block in decoder for part in block.modules() if hasattr(part, "cross_attn")]
+        context = [layer for cross in crosses for layer in (cross.wk, cross.wv)]
+        ends = self.layers["target_embedder"], self.layers["final_out"]
+        for_source = weights_used([self.layers["source_embedder"], *encoder, *context])
+        for_target = weights_used([*ends, *decoder, *self._retrievers_used("decoder")]) - weights_used(context)
+        cross = sum(pair_products(attention) for attention in crosses)
+        own = sum(pair_products(block) for block in decoder) - cross
+        pairs = sum(pair_products(block) for block in encoder) * s * s + own * t * t + cross * t * s
+        return PER_PRODUCT * (for_source * s + for_target * t + pairs)
+
+    def _flops_per_example(self) -> int:
+        return self.flops_per_pair()
 
     def _parts_of_encoder(self) -> list[nn.Module]:
         """Modules that positions of the source pass through, after their embedding."""
@@ -290,29 +329,17 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Seq2SeqArithmetic):
         depth = self.n_layers_enc if side == "encoder" else self.n_layers_dec
         return {f"block{number}": f"layers.{side}_blocks.{number}" for number in range(depth)}
 
-    def _symbols(
-        self,
-        side: Side,
-        x: Tensor,
-        positions: Tensor | None,
-        caches: Mapping[str, Cache | None],
-        number: int,
-        earlier: tuple[Symbols, ...],
-    ) -> tuple[Symbols, ...]:
-        """Arguments of block ``number`` beside ``x`` and the context; ``earlier``: those of the block before."""
-        return ()
+    def _retrieve(self, side: Side, x: Tensor, positions: Tensor | None, cache: Cache | None) -> Symbols | None:
+        """Symbols for the positions that enter a block, before its normalisation; None for one that takes none."""
+        return None
 
 
 def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
-    check_positive(
-        d_model=config.d_model,
-        out_dim=config.out_dim,
-        in_block_size=config.in_block_size,
-        out_block_size=config.out_block_size,
-        n_layers_dec=config.n_layers_dec,
-    )
-    if not encoder_is_optional:
-        check_positive(n_layers_enc=config.n_layers_enc)
+    sizes = ("d_model", "out_dim", "in_block_size", "out_block_size")
+    check_positive(**{name: getattr(config, name) for name in sizes})
+    check_depth(n_layers_dec=config.n_layers_dec)
+    if config.n_layers_enc or not encoder_is_optional:
+        check_depth(n_layers_enc=config.n_layers_enc)
     if config.pos_enc not in (*_POSITIONS, "none"):
         raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {config.pos_enc!r}")
     if config.loss_type not in (None, "cross_entropy", "mse"):
@@ -353,11 +380,9 @@ def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
 def _before_loading(model: Seq2SeqModel, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
     """Take a state dict of a model that ties its weights, of one that does not, or of the published package."""
     published = move_prefix(state_dict, prefix + _PUBLISHED, prefix + _OUTPUT)
-    names = (f"{prefix}{_EMBEDDING}weight", f"{prefix}{_OUTPUT}weight")
-    if not model.tie_weights or fill_tied(state_dict, names):
-        return
-    if published:
+    names = f"{prefix}{_EMBEDDING}weight", f"{prefix}{_OUTPUT}weight"
+    problem = fill_tied(state_dict, *names) if model.tie_weights else None
+    if problem and published:
         model.untie_weights()
-        return
-    error_msgs: list[str] = rest[-1]
-    error_msgs.append(untied_message(names))
+    elif problem:
+        rest[-1].append(problem)

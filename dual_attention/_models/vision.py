@@ -6,6 +6,7 @@ of the model.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -13,12 +14,16 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from .._layers.inputs import check_dropout
+from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
+from ..functional.checks import check_tensor
 from ..transformer_blocks import create_norm
 from .config import VisionConfig
 from .passing import BlockInputs, StackModel
+
+PROJECTION = 2
+"""Place of the linear layer among the parts of :func:`patch_embedding`."""
 
 
 def patch_embedding(height: int, width: int, channels: int, d_model: int) -> nn.Sequential:
@@ -42,6 +47,16 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     return height // patch_height, width // patch_width
 
 
+def _sizes(name: str, given: Iterable[int], number: int) -> tuple[int, ...]:
+    """So many positive sizes; ``TypeError`` or ``ValueError`` for others."""
+    sizes = tuple(given) if isinstance(given, Iterable) else ()
+    if len(sizes) != number:
+        raise ValueError(f"{name}: expected {number} sizes, got {given!r}")
+    for size in sizes:
+        check_positive(**{name: size})
+    return sizes
+
+
 class VisionTrace(NamedTuple):
     """Everything that passed through the L blocks of an image classifier.
 
@@ -63,8 +78,10 @@ class VisionModel(StackModel):
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
         width, pool, pos_enc = config.d_model, config.pool, config.pos_enc
-        self.image_channels, image_width, image_height = config.image_shape
-        self.patch_width, self.patch_height = config.patch_size
+        check_depth(n_layers=config.n_layers)
+        check_positive(d_model=width, num_classes=config.num_classes)
+        self.image_channels, image_width, image_height = _sizes("image_shape", config.image_shape, 3)
+        self.patch_width, self.patch_height = _sizes("patch_size", config.patch_size, 2)
         if pool not in ("cls", "mean"):
             raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
         if pos_enc not in ("learned", "interpolated", "none"):
@@ -111,8 +128,10 @@ class VisionModel(StackModel):
 
     def _enter(self, x: Tensor) -> tuple[Tensor, BlockInputs]:
         """Images as tokens with positions, and the inputs of every block."""
+        check_tensor("x", x)
         if x.dim() != 4 or x.shape[1] != self.image_channels:
             raise ValueError(f"x: expected shape (batch, {self.image_channels}, height, width), got {tuple(x.shape)}")
+        check_like("x", x, self.to_patch_embedding[1])
         grid_size = patch_grid(x.shape[2], x.shape[3], self.patch_height, self.patch_width)
         x = self.to_patch_embedding(x)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)

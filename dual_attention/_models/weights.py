@@ -45,37 +45,20 @@ def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
     model._tie()
 
 
-def tie(embedding: nn.Module, output: nn.Module) -> None:
-    """Let the output layer ``(vocab, d)`` have the weight of the embedding."""
-    output.weight = embedding.weight
+def fill_tied(state_dict: dict[str, Any], *names: str) -> str | None:
+    """Let a state dict with a tied weight under one of its two names, as safetensors keeps it, have it under both.
 
-
-def untie(embedding: nn.Module, output: nn.Module) -> None:
-    """Give the output layer a weight of its own, equal to the embedding's."""
-    shared = embedding.get_parameter("weight")
-    output.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)
-
-
-def fill_tied(state_dict: dict[str, Any], names: tuple[str, str]) -> bool:
-    """Let a state dict with a tied weight under one of its names, as safetensors keeps it, have it under both.
-
-    Returns whether the two agree, as they do if neither is there, or shapes differ, which torch reports.
+    Returns an error message if they are there and differ, unless by their shapes, which torch reports.
     """
-    first, second = (state_dict.get(name) for name in names)
-    if first is None and second is None:
-        return True
-    if first is None or second is None:
-        state_dict.update(dict.fromkeys(names, second if first is None else first))
-        return True
-    return first is second or first.shape != second.shape or torch.equal(first, second.to(first))
-
-
-def untied_message(names: tuple[str, str]) -> str:
-    """Error message for a state dict that holds two weights where the model has one."""
-    first, second = names
-    return (
-        f"{first} and {second} differ, which tie_weights=True does not allow: build the model with tie_weights=False."
-    )
+    found = [state_dict[name] for name in names if name in state_dict]
+    if len(found) == 1:
+        state_dict.update(dict.fromkeys(names, found[0]))
+    if len(found) < 2 or found[0] is found[1] or found[0].shape != found[1].shape:
+        return None
+    if torch.equal(found[0], found[1].to(found[0])):
+        return None
+    both = " and ".join(names)
+    return f"{both} differ, which tie_weights=True does not allow: build the model with tie_weights=False."
 
 
 def move_prefix(state_dict: dict[str, Any], old: str, new: str) -> Mapping[str, Tensor]:

@@ -4,8 +4,7 @@
 :class:`Abstractor`                 relational cross-attention to symbols (Altabaa et al. 2024, arXiv 2304.00195);
                                     with an encoder and a decoder: :class:`EncoderAbstractorDecoder`, and from tokens
                                     to tokens: :class:`Seq2SeqAbstractor`
-:class:`PrediNet`                   differences between pairs of attended objects (Shanahan et al. 2020,
-                                    arXiv 1905.10307)
+:class:`PrediNet`                   differences of attended pairs (Shanahan et al. 2020, arXiv 1905.10307)
 :class:`CoRelNet`                   the matrix of similarities, and nothing else (Kerg et al. 2022, arXiv 2206.05056)
 :class:`ESBN`                       a recurrent controller that sees only how objects match those before
                                     (Webb et al. 2021, arXiv 2012.14601)
@@ -15,8 +14,7 @@ All take sequences of objects ``(B, N, d)``. ``VisionAbstractor``, ``VisionPredi
 ``VisionESBN`` classify images whose patches are the objects.
 """
 
-from .abstractor import Abstractor
-from .abstractor_blocks import AbstractorBlock, ObjectStreamAbstractorBlock
+from .abstractor import Abstractor, AbstractorBlock, ObjectStreamAbstractorBlock
 from .context_norm import ContextNorm
 from .corelnet import CoRelNet
 from .encoder_abstractor_decoder import EncoderAbstractorDecoder

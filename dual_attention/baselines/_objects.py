@@ -1,33 +1,28 @@
-"""Checks of objects and of masks of the objects present, shared by the baselines."""
+"""Check of objects and of the mask of those present, shared by the baselines."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from .._layers.inputs import check_sequence
-from ..functional.masks import require_boolean
+from .._layers.inputs import check_vectors
+from .._models.inputs import check_padding
 
 
-def check_objects(x: Tensor, d_model: int, n_objects: int | None = None) -> None:
-    """Check objects ``(B, N, d_model)``.
+def check_objects(
+    x: Tensor,
+    padding_mask: Tensor | None,
+    d_model: int,
+    n_objects: int | None = None,
+    *,
+    layer: nn.Module | None = None,
+) -> None:
+    """Check objects ``(B, N, d_model)`` and the mask ``(B, N)`` of those present, if there is one.
 
     Raises:
-        TypeError: if they are not floating point.
-        ValueError: if they have another shape, or there are more than ``n_objects``.
+        TypeError: if objects are not floating point, or the mask is not boolean.
+        ValueError: if either has another shape, or there are more than ``n_objects``.
     """
-    if not x.is_floating_point():
-        raise TypeError(f"x: expected floating-point objects, got dtype {x.dtype}")
-    check_sequence("x", x, d_model)
+    check_vectors("x", x, d_model, layer)
     if n_objects is not None and x.shape[1] > n_objects:
         raise ValueError(f"x: expected at most n_objects={n_objects} objects, got {x.shape[1]}")
-
-
-def check_present(padding_mask: Tensor | None, x: Tensor) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless the mask, if there is one, is boolean ``(B, N)`` like ``x``."""
-    if padding_mask is None:
-        return
-    require_boolean("padding_mask", padding_mask)
-    if padding_mask.shape != x.shape[:2]:
-        raise ValueError(
-            f"padding_mask: expected shape (batch, objects) = {tuple(x.shape[:2])}, got {tuple(padding_mask.shape)}"
-        )
+    check_padding("padding_mask", padding_mask, *x.shape[:2])

@@ -1,29 +1,146 @@
-"""The Abstractor (Altabaa et al. 2024, arXiv 2304.00195).
+"""The Abstractor and its layers (Altabaa et al. 2024, arXiv 2304.00195).
 
-Shapes: B batch, N objects, d width of objects and symbols.
+Shapes: B batch, H heads, N objects, d width of objects and symbols.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive, check_sequence
+from .._layers.inputs import check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
+from ..attention import Attention
 from ..functional import MaskPattern, mask_pattern, positions_from_padding
 from ..functional.activations import Activation
 from ..functional.masks import Segments
-from .abstractor_blocks import AbstractorBlock, AbstractorMaps, ObjectStreamAbstractorBlock
-
-__all__ = ["Abstractor", "AbstractorOptions", "AbstractorSymbols", "ResidualStream"]
+from ..relational_cross_attention import RelationalCrossAttention
+from ..transformer_blocks import Block, FeedForwardBlock, create_norm
 
 AbstractorSymbols = Literal["positional_symbols", "symbolic_attention", "rel_sym_attn"]
 """Symbol mechanisms that give each object one symbol, which can then be a residual stream."""
 
 ResidualStream = Literal["symbols", "objects"]
 """The stream to which the residual steps of relational cross-attention add."""
+
+
+class AbstractorMaps(NamedTuple):
+    """Attention maps of one layer, ``(B, H, N, N)``.
+
+    Attributes:
+        relations: map of relational cross-attention, how objects compare; None unless asked for.
+        symbol_weights: map of the self-attention among symbols, or None.
+    """
+
+    relations: Tensor | None
+    symbol_weights: Tensor | None
+
+
+class AbstractorBlock(Block):
+    """One layer of an Abstractor: objects decide, by their relations, which symbols are combined.
+
+    Math: A <- A + SelfAttn(A);  A <- A + RCA(X, A);  A <- A + FF(A)
+        RCA(X, A)_i = concat_h(sum_j act(<W_q x_i, W_k x_j> / sqrt(head width)) a_j W_v^h) W_o
+
+    The residual stream is that of the symbols, so that nothing of the objects passes but their relations: the
+    relational bottleneck. The paper's code normalises after each step (``norm_first=False``). With pre-norm, the inputs
+    of a sublayer are normalised, objects by a normalisation of their own.
+
+    Args:
+        n_heads: H, of both attention steps.
+        bias: biases in the feed-forward block and in the output projections of attention.
+        symbol_self_attn: begin with self-attention among symbols, which is optional in the authors' code too.
+        rel_activation: activation of the relations, softmax or an elementwise one.
+        others: as :class:`~dual_attention.transformer_blocks.EncoderBlock`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
+        norm_type: NormType = "layernorm",
+        bias: bool = True,
+        *,
+        symbol_self_attn: bool = True,
+        rel_activation: str | Activation = "softmax",
+    ) -> None:
+        super().__init__(dropout_rate, norm_first)
+        self.d_model = d_model
+        attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
+        self.self_attn = Attention(d_model, n_heads, **attn) if symbol_self_attn else None
+        self.rel_attn = RelationalCrossAttention(d_model, n_heads, activation=rel_activation, **attn)
+        self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
+        self._add_norms(norm_type)
+
+    def _add_norms(self, norm_type: NormType) -> None:
+        self.norm_objects = create_norm(self.d_model, norm_type if self.norm_first else "none")
+        self.norm1 = create_norm(self.d_model, "none" if self.self_attn is None else norm_type)
+        self.norm2 = create_norm(self.d_model, norm_type)
+        self.norm3 = create_norm(self.d_model, norm_type)
+
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Tensor,
+        need_weights: bool = False,
+        *,
+        attn_mask: Tensor | MaskPattern | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+    ) -> Tensor | tuple[Tensor, AbstractorMaps]:
+        """Output ``(B, N, d)`` for objects and their symbols, ``(B, N, d)`` each.
+
+        Symbols may be the output of the layer before. With ``need_weights`` also the :class:`AbstractorMaps`. Masks are
+        those of both attention steps, as :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree or a mask is not boolean.
+        """
+        check_sequence("x", x, self.d_model)
+        check_sequence("symbols", symbols, self.d_model, batch=(x.shape[0],))
+        if symbols.shape[1] != x.shape[1]:
+            raise ValueError(f"symbols: expected one for each of {x.shape[1]} objects, got {symbols.shape[1]}")
+        batch, n, _ = x.shape
+        heads = self.rel_attn.n_heads
+        pattern = mask_pattern(attn_mask, padding_mask, segments=segments, batch=batch, heads=heads, n=n, m=n)
+        weights = None
+        if self.self_attn is not None:
+            z = self.pre_norm(symbols, self.norm1)
+            attended, weights = self.self_attn(z, z, z, need_weights=need_weights, attn_mask=pattern)
+            symbols = self.residual_step(symbols, attended, self.norm1)
+        output, relations = self._relate(x, symbols, need_weights=need_weights, attn_mask=pattern)
+        return (output, AbstractorMaps(relations, weights)) if need_weights else output
+
+    def _relate(self, x: Tensor, symbols: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
+        """Residual steps of relational cross-attention and feed-forward, and the map of the former."""
+        related, relations = self.rel_attn(self.norm_objects(x), self.pre_norm(symbols, self.norm2), **options)
+        a = self.residual_step(symbols, related, self.norm2)
+        return self.feed_forward(a, self.norm3), relations
+
+
+class ObjectStreamAbstractorBlock(AbstractorBlock):
+    """The layer that was run as the Abstractor in arXiv 2405.16727 (Figure 7).
+
+    Math, pre-norm: S <- S + SelfAttn(norm_1(S));  Y = X + RCA(norm_1(X), S);  A = Y + FF(norm_2(Y))
+
+    Relational cross-attention is added to the objects instead of the symbols, so that their features pass, and one
+    normalisation serves both attention steps. Arguments as :class:`AbstractorBlock`, which is the one to build on.
+    """
+
+    def _add_norms(self, norm_type: NormType) -> None:
+        self.norm1 = create_norm(self.d_model, norm_type)
+        self.norm2 = create_norm(self.d_model, norm_type)
+
+    def _relate(self, x: Tensor, symbols: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
+        related, relations = self.rel_attn(self.pre_norm(x, self.norm1), symbols, **options)
+        y = self.residual_step(x, related, self.norm1)
+        return self.feed_forward(y, self.norm2), relations
 
 
 class AbstractorOptions(TypedDict, total=False):
@@ -45,20 +162,18 @@ class AbstractorOptions(TypedDict, total=False):
 
 
 class Abstractor(nn.Module):
-    """Abstractor: turns objects into symbols that know the relations of their objects, and nothing else about them.
+    """Abstractor: from objects to symbols that know the relations of their objects, and nothing else about them.
 
-    Math: A^(0) = S, symbols for X;  A^(l) = layer l of (X, A^(l-1)), see
-    :class:`~dual_attention.baselines.AbstractorBlock`
+    Math: A^(0) = S, symbols for X;  A^(l) = layer l of (X, A^(l-1)), see :class:`AbstractorBlock`
 
     Args:
         d_model: d.
-        n_layers: layers; all of them see the same objects.
+        n_layers: number of layers; all of them see the same objects.
         n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias, symbol_self_attn, rel_activation: of the
-            layers, see :class:`~dual_attention.baselines.AbstractorBlock`.
+            layers, see :class:`AbstractorBlock`.
         symbol_retrieval: ``"positional_symbols"``, ``"symbolic_attention"`` or ``"rel_sym_attn"``.
         symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
-        residual: ``"symbols"``, as the paper defines it, or ``"objects"``, as in Figure 7 of arXiv 2405.16727, see
-            :class:`~dual_attention.baselines.ObjectStreamAbstractorBlock`.
+        residual: ``"symbols"``, as in the paper, or ``"objects"``, see :class:`ObjectStreamAbstractorBlock`.
     """
 
     def __init__(
@@ -80,7 +195,8 @@ class Abstractor(nn.Module):
         residual: ResidualStream = "symbols",
     ) -> None:
         super().__init__()
-        check_positive(d_model=d_model, n_layers=n_layers)
+        check_positive(d_model=d_model)
+        check_depth(n_layers=n_layers)
         if residual not in ("symbols", "objects"):
             raise ValueError(f"residual: expected 'symbols' or 'objects', got {residual!r}")
         self.d_model = d_model
@@ -103,19 +219,18 @@ class Abstractor(nn.Module):
         """``(B, N, d) -> (B, N, d)``.
 
         Args:
-            need_weights: return also the :class:`AbstractorMaps` of each layer.
+            need_weights: also return the :class:`AbstractorMaps` of each layer.
             attn_mask, padding_mask, segments: of all attention steps, as :meth:`Attention.forward
                 <dual_attention.attention.Attention.forward>`; True = may be attended.
-            positions: integers ``(B or 1, N)``, for the symbols; by default objects are counted, with a padding mask
-                the real ones.
+            positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects are counted.
 
         Raises:
             ValueError, TypeError: if shapes disagree or a mask is not boolean; or if there is padding, and
                 ``"rel_sym_attn"`` looks at later neighbours, which might be padding.
         """
-        check_sequence("x", x, self.d_model)
-        batch, n, _ = x.shape
         first: Any = self.blocks[0]
+        check_sequence("x", x, self.d_model, layer=first.rel_attn.wq)
+        batch, n, _ = x.shape
         heads = first.rel_attn.n_heads
         pattern = mask_pattern(attn_mask, padding_mask, segments=segments, batch=batch, heads=heads, n=n, m=n)
         if positions is None and pattern.padding is not None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ._objects import check_objects, check_present
-
-__all__ = ["ContextNorm"]
+from ..functional import masked_mean
+from ..functional.checks import check_same_device
+from ._objects import check_objects
 
 
 class ContextNorm(nn.Module):
@@ -18,8 +18,7 @@ class ContextNorm(nn.Module):
 
     Math: z'_t = gamma (z_t - mu) / sqrt(var + eps) + beta,  mu = (1/N) sum_t z_t,  var = (1/N) sum_t (z_t - mu)^2
 
-    It keeps how the objects of one example differ and drops what they share, so that comparisons carry over to objects
-    of another kind.
+    It keeps how the objects of one example differ and drops what they share, so that comparisons carry over to others.
 
     Args:
         d_model: d.
@@ -37,22 +36,16 @@ class ContextNorm(nn.Module):
         """``(B, N, d) -> (B, N, d)``.
 
         Args:
-            padding_mask: boolean, ``(B, N)``; True = a real object. Others count for nothing and become zero.
+            padding_mask: boolean, ``(B, N)``; True = a real object. Others are ignored and become zero.
 
         Raises:
             TypeError, ValueError: if the dtype or the shape of an argument is wrong.
         """
-        check_objects(x, self.d_model)
-        check_present(padding_mask, x)
-        if padding_mask is None:
-            present, count = None, max(1, x.shape[1])
-        else:
-            present = padding_mask[..., None]
-            count = present.sum(dim=1, keepdim=True).clamp_min(1)
-            x = x.masked_fill(~present, 0.0)
-        centred = x - x.sum(dim=1, keepdim=True) / count
-        if present is not None:
-            centred = centred.masked_fill(~present, 0.0)
-        variance = centred.square().sum(dim=1, keepdim=True) / count
+        check_objects(x, padding_mask, self.d_model)
+        check_same_device(weight=self.weight, x=x)
+        absent = None if padding_mask is None else ~padding_mask[..., None]
+        x = x if absent is None else x.masked_fill(absent, 0.0)
+        centred = x - masked_mean(x, padding_mask).unsqueeze(1)
+        variance = masked_mean(centred.square(), padding_mask).unsqueeze(1)
         normed = centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias
-        return normed if present is None else normed.masked_fill(~present, 0.0)
+        return normed if absent is None else normed.masked_fill(absent, 0.0)

@@ -12,10 +12,8 @@ from .._layers.inputs import check_positive
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
 from ..transformer_blocks import FeedForwardBlock
-from ._objects import check_objects, check_present
+from ._objects import check_objects
 from .context_norm import ContextNorm
-
-__all__ = ["CoRelNet"]
 
 
 class CoRelNet(nn.Module):
@@ -23,16 +21,15 @@ class CoRelNet(nn.Module):
 
     Math: z_i = MLP(x_i),  R_ij = softmax_j(<z_i, z_j>)
 
-    A classifier on R sees only relations. The softmax belongs to the definition; the learning curves named CoRelNet in
-    arXiv 2405.16727 (Figure 7) were made without it, ``activation="identity"``.
+    A classifier on R sees only relations. The softmax is part of the definition; the learning curves named CoRelNet in
+    arXiv 2405.16727 (Figure 7) are without it, ``activation="identity"``.
 
     Args:
         d_model: d.
-        n_objects: places; the output has one entry for each pair of them.
-        dff: width within the MLP, ``Linear(d, dff)``, ReLU, ``Linear(dff, d)``; by default ``4 * d_model``.
-        activation: of the similarities: softmax over the senders, or an elementwise one such as identity.
-        symmetric_rels: compare objects as they are; otherwise ``R_ij = act(<W_q z_i, W_k z_j>)``, for relations such as
-            "left of".
+        n_objects: number of places; the output has one entry for each pair of them.
+        dff: hidden width of the MLP, ``Linear(d, dff)``, ReLU, ``Linear(dff, d)``; by default ``4 * d_model``.
+        activation: activation of the similarities: softmax over the senders, or an elementwise one such as identity.
+        symmetric_rels: compare ``z`` itself; otherwise ``R_ij = act(<W_q z_i, W_k z_j>)``, for "left of" and the like.
         context_norm: normalise the compared vectors over the objects, see
             :class:`~dual_attention.baselines.ContextNorm`.
 
@@ -66,8 +63,7 @@ class CoRelNet(nn.Module):
 
     def relations(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """R as a matrix, ``(B, N, d) -> (B, N, N)``; arguments and errors as :meth:`forward`."""
-        check_objects(x, self.d_model, self.n_objects)
-        check_present(padding_mask, x)
+        check_objects(x, padding_mask, self.d_model, self.n_objects)
         z = self.embed(x)
         u, w = self.wq(z), self.wk(z)
         if self.context_norms:  # one for both sides, or one for each
@@ -83,7 +79,7 @@ class CoRelNet(nn.Module):
         """``(B, N, d) -> (B, n_objects ** 2)``, the rows of R one after the other.
 
         Args:
-            x: N at most ``n_objects``; places without an object have the relation zero, as if they were masked.
+            x: N at most ``n_objects``; the relations of empty places are zero, as if they were masked.
             padding_mask: boolean, ``(B, N)``; True = an object is there.
 
         Raises:

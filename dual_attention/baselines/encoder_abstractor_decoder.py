@@ -12,18 +12,16 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
-from .._layers.inputs import check_positive, check_sequence
+from .._layers.inputs import check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
 from .._models.inputs import check_padding
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 
-__all__ = ["EncoderAbstractorDecoder", "SourceContext"]
-
 
 def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
-    """Raise ``ValueError`` for another arrangement than the four, or an encoder that does not go with it."""
+    """Raise ``ValueError`` unless it is one of the four arrangements, with the encoder that it has."""
     if abstractor_reads not in ("source", "encoder"):
         raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
     if decoder_reads not in ("abstractor", "both"):
@@ -37,11 +35,11 @@ def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: i
 
 
 class SourceContext(NamedTuple):
-    """Contexts that a decoder reads.
+    """Contexts of a decoder.
 
     Attributes:
         contexts: one or two sequences ``(B, N, d)``, in the order in which they are read.
-        padding_mask: boolean, ``(B, N)``, of all of them, or None.
+        padding_mask: boolean, ``(B, N)``, for all of them, or None.
     """
 
     contexts: tuple[Tensor, ...]
@@ -49,7 +47,7 @@ class SourceContext(NamedTuple):
 
 
 class DecoderLayer(nn.ModuleList):
-    """A causal decoder block for each context, which come one by one or side by side: ``(B, N, contexts * d)``."""
+    """A causal decoder block for each context; these are given one by one, or side by side ``(B, N, contexts * d)``."""
 
     def __init__(self, contexts: int, block: Mapping[str, Any]) -> None:
         super().__init__(DecoderBlock(**{"causal": True, **block}) for _ in range(contexts))
@@ -85,20 +83,18 @@ class EncoderAbstractorDecoder(nn.Module):
     ``"encoder"``           ``"both"``              (d) encoder, abstractor; the decoder reads both
     ======================  ======================  ===============================================================
 
-    Source and target are vectors with positions added already; the output goes to a classifier. Of tokens, with
-    embeddings, loss and generation, :class:`~dual_attention.baselines.Seq2SeqAbstractor` is made. A decoder that reads
-    two contexts has one block for each of them in every layer, the encoder's first: causal self-attention,
-    cross-attention to that context, feed-forward.
+    Source and target are vectors that include positions; the output is for a classifier. For tokens, with embeddings,
+    loss and generation, there is :class:`~dual_attention.baselines.Seq2SeqAbstractor`. A decoder that reads two
+    contexts has one block for each in every layer, the encoder's first: causal self-attention, cross-attention to that
+    context, feed-forward.
 
     Args:
         d_model: d.
-        n_layers_enc, n_layers_abs, n_layers_dec: layers of encoder, abstractor and decoder; ``n_layers_enc`` is 0 in
-            arrangement (a) only.
+        n_layers_enc, n_layers_abs, n_layers_dec: depths; ``n_layers_enc`` is 0 only in arrangement (a).
         n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of all layers, see
             :class:`~dual_attention.transformer_blocks.EncoderBlock`.
-        symbol_retrieval, symbol_retrieval_kwargs: of the abstractor, see
-            :class:`~dual_attention.baselines.Abstractor`.
-        abstractor_kwargs: further arguments of the abstractor, or others for it than those of all layers.
+        symbol_retrieval, symbol_retrieval_kwargs: as :class:`~dual_attention.baselines.Abstractor`.
+        abstractor_kwargs: further arguments of the abstractor, and those in which it differs from the other layers.
     """
 
     def __init__(
@@ -122,22 +118,24 @@ class EncoderAbstractorDecoder(nn.Module):
         abstractor_kwargs: AbstractorOptions | None = None,
     ) -> None:
         super().__init__()
-        check_positive(d_model=d_model, n_layers_abs=n_layers_abs, n_layers_dec=n_layers_dec)
+        check_positive(d_model=d_model)
+        check_depth(n_layers_abs=n_layers_abs, n_layers_dec=n_layers_dec)
+        if n_layers_enc:
+            check_depth(n_layers_enc=n_layers_enc)
         check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
         self.d_model = d_model
         self.abstractor_reads = abstractor_reads
         self.decoder_reads = decoder_reads
         layer = arguments_of(EncoderBlock, locals())
         self.encoder_blocks = nn.ModuleList(EncoderBlock(**layer) for _ in range(n_layers_enc))
-        symbols = {"symbol_retrieval": symbol_retrieval, "symbol_retrieval_kwargs": symbol_retrieval_kwargs}
         own = checked_options("abstractor_kwargs", abstractor_kwargs, Abstractor, taken=("d_model",))
-        self.abstractor = Abstractor(**{"n_layers": n_layers_abs, **layer, **symbols, **own})
+        self.abstractor = Abstractor(**{"n_layers": n_layers_abs, **arguments_of(Abstractor, locals()), **own})
         n_contexts = 2 if decoder_reads == "both" else 1
         block = {**layer, "n_heads_cross": n_heads}
         self.decoder_layers = nn.ModuleList(DecoderLayer(n_contexts, block) for _ in range(n_layers_dec))
 
     def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
-        """Contexts for the decoder from a source ``(B, N, d)``.
+        """Encode a source ``(B, N, d)`` as contexts of the decoder.
 
         Args:
             source_padding_mask: boolean, ``(B, N)``; True = a real position.
@@ -171,17 +169,14 @@ class EncoderAbstractorDecoder(nn.Module):
         target_padding_mask: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """The target ``(B, L, d)``, in which no position sees a later one, given what :meth:`encode` returned.
+        """Decode a target, ``(B, L, d) -> (B, L, d)``, from contexts of :meth:`encode`; no position sees a later one.
 
         Args:
             target_padding_mask: boolean, ``(B, L)``, with a cache ``(B, earlier + L)``; True = a real position.
             cache: from :meth:`new_cache`; ``target`` then holds only new tokens.
 
-        Returns:
-            ``(B, L, d)``.
-
         Raises:
-            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another's.
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another model's.
         """
         check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))
         caches = cache_parts(cache, tuple(map(str, range(len(self.decoder_layers)))))
@@ -202,6 +197,6 @@ class EncoderAbstractorDecoder(nn.Module):
         source_padding_mask: Tensor | None = None,
         target_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """``(B, N, d)`` and ``(B, L, d)`` to ``(B, L, d)``; arguments as :meth:`encode` and :meth:`decode`."""
+        """``(B, N, d), (B, L, d) -> (B, L, d)``; arguments as :meth:`encode` and :meth:`decode`."""
         context = self.encode(source, source_padding_mask=source_padding_mask)
         return self.decode(target, context, target_padding_mask=target_padding_mask)

@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
-from ..functional.reference import softmax_over_senders
-from ._objects import check_objects, check_present
+from ..functional.reference import inner_products, softmax_over_senders
+from ._objects import check_objects
 from .context_norm import ContextNorm
-
-__all__ = ["ESBN", "ESBNOutput"]
 
 
 class ESBNOutput(NamedTuple):
@@ -24,8 +22,8 @@ class ESBNOutput(NamedTuple):
 
     Attributes:
         output: ``(B, h)``.
-        weights: ``(B, N, N)``, of object t (row) on the key that was bound to the earlier object i.
-        keys: ``(B, N, k)``: the key that the controller bound to each object.
+        weights: of object t (row) on the key bound to the earlier object i, ``(B, N, N)``.
+        keys: key that the controller bound to each object, ``(B, N, k)``.
     """
 
     output: Tensor
@@ -34,7 +32,7 @@ class ESBNOutput(NamedTuple):
 
 
 class ESBN(nn.Module):
-    """A recurrent controller that never sees the objects, only the keys that it bound to earlier ones like them.
+    """Recurrent controller that never sees the objects, only the keys that it bound to earlier ones like them.
 
     Math, where M_k and M_v hold what was written before step t, and k^r_0 = 0:
         h_t = LSTM(h_{t-1}, k^r_{t-1}),  k^w_t = relu(W_w h_t + b_w),  g_t = sigmoid(W_g h_t + b_g)
@@ -43,18 +41,18 @@ class ESBN(nn.Module):
         append k^w_t to M_k and z_t to M_v
 
     Matching objects with earlier ones needs no controller, so it is computed for all of them at once; only the
-    controller runs step by step. After the last object it takes one more step, to read what that object retrieved; the
+    controller runs step by step. After the last object it takes one more step, to read the key retrieved there; the
     output is its state after that step. Initial weights are those of the authors' code, drawn for one gate at a time.
 
     Args:
         d_model: d.
         key_dim: k; 256 in the paper.
         hidden_dim: h; 512 in the paper.
-        context_norm: normalise the objects over the sequence first, see
-            :class:`~dual_attention.baselines.ContextNorm`, as in the paper.
+        context_norm: normalise the objects over the sequence first, as in the paper, see
+            :class:`~dual_attention.baselines.ContextNorm`.
         scale: factor of the inner products, 1 in the paper; None for ``1 / sqrt(d_model)``. Among many equal objects,
-            such as empty places, normalised ones have large inner products, alike or not; softmax and sigmoid are then
-            flat, and gradients vanish.
+            such as empty places, the inner products of normalised objects, alike or not, are so large that softmax and
+            sigmoid saturate and gradients vanish.
 
     Attributes:
         out_features: ``hidden_dim``.
@@ -85,7 +83,7 @@ class ESBN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier normal for gates, with the gain of tanh for the cell; Kaiming normal for keys; biases zero."""
+        """Set gates to Xavier normal (with the gain of tanh for the cell), keys to Kaiming normal, biases to zero."""
         tanh = nn.init.calculate_gain("tanh")
         for weight in (self.controller.weight_ih, self.controller.weight_hh):
             for part, gain in zip(weight.chunk(4), (1.0, 1.0, tanh, 1.0), strict=True):
@@ -101,15 +99,14 @@ class ESBN(nn.Module):
         """``(B, N, d) -> (B, h)``, one step of the controller for each object and one more.
 
         Args:
-            padding_mask: boolean, ``(B, N)``; True = an object is there. At others the controller does not move, and
-                they are never retrieved.
+            padding_mask: boolean, ``(B, N)``; True = an object is there. At other places the controller keeps its
+                state, and they are never retrieved.
             need_weights: return an :class:`ESBNOutput`.
 
         Raises:
             TypeError, ValueError: if the dtype or the shape of an argument is wrong.
         """
-        check_objects(x, self.d_model)
-        check_present(padding_mask, x)
+        check_objects(x, padding_mask, self.d_model, layer=self.to_key)
         z = x if self.context_norm is None else self.context_norm(x, padding_mask=padding_mask)
         weights, confidence = self._retrieval(z, padding_mask)
         batch, n, _ = x.shape
@@ -130,8 +127,8 @@ class ESBN(nn.Module):
         return ESBNOutput(output, weights, keys) if need_weights else output
 
     def _retrieval(self, z: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Weights w ``(B, N, N)`` and confidence under them, sum_i w_ti c_ti ``(B, N)``: they need no controller."""
-        scores = self.scale * (z @ z.transpose(1, 2))
+        """Weights w ``(B, N, N)`` and mean confidence sum_i w_ti c_ti ``(B, N)``, which need no controller."""
+        scores = inner_products(z, z, self.scale)
         earlier = torch.ones(scores.shape[1:], dtype=torch.bool, device=z.device).tril(-1)
         mask = earlier if padding_mask is None else earlier & padding_mask[:, None, :]
         weights = softmax_over_senders(scores, mask)

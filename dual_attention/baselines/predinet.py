@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
 from ..functional import attention
-from ._objects import check_objects, check_present
-
-__all__ = ["PrediNet", "PrediNetOutput"]
+from ._objects import check_objects
 
 
 class PrediNetOutput(NamedTuple):
@@ -31,19 +29,19 @@ class PrediNetOutput(NamedTuple):
 
 
 class PrediNet(nn.Module):
-    """Heads that each attend to two objects and report their difference and their positions.
+    """Heads that each attend to two objects and output the difference and the positions of these.
 
-    Math, where L has one row for each object, its features and its position:
+    Math, where a row of L holds the features and the position of one object:
         K = L W_K,  Q_1^h = flatten(L) W_Q1^h,  Q_2^h = flatten(L) W_Q2^h
         E_1^h = softmax(Q_1^h K^T) L,  E_2^h = softmax(Q_2^h K^T) L
         D^h = E_1^h W_S - E_2^h W_S
         R = concat_h(D^h, position of E_1^h, position of E_2^h)
 
-    Heads share ``W_K`` and ``W_S``. Nothing is scaled and nothing has a bias.
+    Heads share ``W_K`` and ``W_S``. There is no scale and no bias.
 
     Args:
         d_model: d, without the position.
-        n_objects: places, which ``W_Q1`` and ``W_Q2`` read side by side.
+        n_objects: number of places, which ``W_Q1`` and ``W_Q2`` read side by side.
         n_heads: H.
         n_relations: J, the width of ``W_S``.
         key_dim: k; by default ``d_model // n_heads``.
@@ -95,15 +93,14 @@ class PrediNet(nn.Module):
         Args:
             x: N at most ``n_objects``; places without an object are as if they were masked.
             positions: floating point, ``(N, P)`` or ``(B, N, P)``; by default 0 to N - 1, if P is 1.
-            padding_mask: boolean, ``(B, N)``; True = an object is there. Others are zero to the queries and are not
-                attended.
+            padding_mask: boolean, ``(B, N)``; True = an object is there. Queries see zeros at other places, which are
+                not attended.
             need_weights: return a :class:`PrediNetOutput`.
 
         Raises:
             TypeError, ValueError: if the dtype or the shape of an argument is wrong, or positions are missing.
         """
-        check_objects(x, self.d_model, self.n_objects)
-        check_present(padding_mask, x)
+        check_objects(x, padding_mask, self.d_model, self.n_objects, layer=self.wk)
         objects = self._with_positions(x, positions)
         if padding_mask is not None:
             objects = objects.masked_fill(~padding_mask[..., None], 0.0)

@@ -1,4 +1,4 @@
-"""Abstractors that read and write tokens (Altabaa et al. 2024, arXiv 2304.00195).
+"""Abstractors from tokens to tokens (Altabaa et al. 2024, arXiv 2304.00195).
 
 Shapes: B batch, S length of the source, T length of the target, d width of the model.
 """
@@ -24,15 +24,13 @@ from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 from .encoder_abstractor_decoder import DecoderLayer, check_arrangement
 
-__all__ = ["Seq2SeqAbstractor"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqAbstractorConfig(Seq2SeqConfig):
     """A sequence-to-sequence model with an abstractor."""
 
     decoder_reads: Literal["abstractor", "both"] = "both"
-    """The abstractor only, or both, encoder first."""
+    """Contexts of the decoder: the abstractor, or both, encoder first."""
 
 
 class Seq2SeqAbstractor(Seq2SeqModel):
@@ -43,20 +41,18 @@ class Seq2SeqAbstractor(Seq2SeqModel):
     :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.
 
     Args:
-        symbol_retrieval, symbol_retrieval_kwargs: of the abstractor, see :class:`~dual_attention.baselines.Abstractor`.
-        n_layers_enc, n_layers_abs, n_layers_dec: depths; no encoder, 0, in the arrangement without one.
-        encoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.EncoderBlock` but for ``d_model``; not
-            read without an encoder.
-        abstractor_kwargs: arguments of :class:`~dual_attention.baselines.Abstractor` but for ``d_model``, ``n_layers``
-            and symbols.
-        decoder_kwargs: arguments of :class:`~dual_attention.transformer_blocks.DecoderBlock` but for ``d_model``. Here
-            ``causal`` is True by default. A decoder that reads both has two such blocks in each layer.
-        abstractor_reads: ``"source"``, embedded, or what the ``"encoder"`` makes of it.
+        symbol_retrieval, symbol_retrieval_kwargs: as :class:`~dual_attention.baselines.Abstractor`.
+        n_layers_enc, n_layers_abs, n_layers_dec: depths; ``n_layers_enc`` is 0 in the arrangement without an encoder.
+        encoder_kwargs: arguments of :class:`.EncoderBlock` but for ``d_model``; unused without an encoder.
+        abstractor_kwargs: arguments of :class:`.Abstractor` but for ``d_model``, ``n_layers`` and symbols.
+        decoder_kwargs: arguments of :class:`.DecoderBlock` but for ``d_model``, with ``causal`` True by default. A
+            decoder that reads both has two such blocks in each layer.
+        abstractor_reads: the embedded ``"source"``, or the output of the ``"encoder"``.
         decoder_reads: only the ``"abstractor"``, or ``"both"``, encoder first.
         others: see :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.
 
     Raises:
-        TypeError, ValueError: as there; if there is an encoder that nobody reads, or none that somebody does.
+        TypeError, ValueError: as there, and for an encoder that is not read or is missing.
     """
 
     encoder_is_optional = True
@@ -109,7 +105,7 @@ class Seq2SeqAbstractor(Seq2SeqModel):
 
     @property
     def memory_dim(self) -> int:
-        """Width of what the decoder reads of the source: d for each of its contexts."""
+        """Width of the decoder's contexts side by side, d for each."""
         return 2 * self.d_model if self.decoder_reads == "both" else self.d_model
 
     def _remember(self, source: Tensor, positions: Tensor | None, pattern: MaskPattern) -> Tensor:

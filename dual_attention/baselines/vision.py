@@ -1,6 +1,6 @@
 """The relational architectures as classifiers of images, whose patches are the objects.
 
-As in Figure 7 of arXiv 2405.16727: patches are embedded as in the vision models, but without class token and positions.
+As in Figure 7 of arXiv 2405.16727, patches are embedded as in the vision models, without class token and positions.
 
 Shapes: B batch, C channels, height and width of the image in pixels, N patches, d width of the objects.
 """
@@ -21,23 +21,20 @@ from .corelnet import CoRelNet
 from .esbn import ESBN
 from .predinet import PrediNet
 
-__all__ = ["VisionAbstractor", "VisionCoRelNet", "VisionESBN", "VisionPrediNet"]
-
 
 class _ObjectClassifier(nn.Module, ABC):
-    """Patches become objects, a relational module makes one vector of them, and ``classifier`` reads that."""
+    """Base of the classifiers: patches are objects, which a relational module summarises for ``classifier``."""
 
     classifier: nn.Module
 
     def __init__(self, image_shape: tuple[int, int, int], patch_size: tuple[int, int], d_model: int) -> None:
         super().__init__()
-        channels, width, height = image_shape
         self.image_channels, self.image_width, self.image_height = image_shape
         self.patch_width, self.patch_height = patch_size
         self.d_model = d_model
-        self.grid_size = patch_grid(height, width, self.patch_height, self.patch_width)
+        self.grid_size = patch_grid(self.image_height, self.image_width, self.patch_height, self.patch_width)
         self.n_objects = self.grid_size[0] * self.grid_size[1]
-        self.patch_embedding = patch_embedding(self.patch_height, self.patch_width, channels=channels, d_model=d_model)
+        self.patch_embedding = patch_embedding(self.patch_height, self.patch_width, self.image_channels, d_model)
 
     def objects(self, images: Tensor) -> Tensor:
         """Patches of the images, row by row, as vectors ``(B, N, d)``."""
@@ -54,12 +51,12 @@ class _ObjectClassifier(nn.Module, ABC):
         """Features ``(B, features)`` of the objects ``(B, N, d)`` from the relational module."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)`` of the model's shape."""
+        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, of the model's ``image_shape``."""
         return self.classifier(self.summary(self.objects(x)))
 
 
 def two_layers(features: int, hidden: int, num_classes: int) -> nn.Sequential:
-    """A classifier with one hidden layer and ReLU."""
+    """Classifier with one hidden layer and ReLU."""
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
 
 
@@ -69,11 +66,10 @@ class VisionAbstractor(_ObjectClassifier):
     Args:
         image_shape: (channels, width, height).
         patch_size: (width, height) of a patch, which must tile the image.
-        num_classes: C of the classifier, which has one hidden layer of width d.
+        num_classes: number of classes; the classifier has one hidden layer of width d.
         symbol_retrieval: as :class:`~dual_attention.baselines.Abstractor`; by default one symbol for each patch.
-        symbol_retrieval_kwargs: None is enough for positional symbols.
-        d_model, n_layers, n_heads, dff, dropout_rate, activation, norm_first, and further ones: as
-            :class:`~dual_attention.baselines.Abstractor`.
+        symbol_retrieval_kwargs: may be None for positional symbols.
+        others: as :class:`~dual_attention.baselines.Abstractor`.
     """
 
     def __init__(
@@ -109,8 +105,7 @@ class VisionPrediNet(_ObjectClassifier):
     """A :class:`~dual_attention.baselines.PrediNet` over patches.
 
     Args:
-        image_shape, patch_size: as :class:`VisionAbstractor`.
-        num_classes: C of the classifier, which has one hidden layer of width d.
+        image_shape, patch_size, num_classes: as :class:`VisionAbstractor`.
         positions: ``"index"``: the number of the patch, as in Figure 7 of arXiv 2405.16727; ``"grid"``: row and column,
             each from -1 to 1, since Shanahan et al. 2020 append two coordinates; ``"none"``.
         d_model, n_heads, n_relations, key_dim: as :class:`~dual_attention.baselines.PrediNet`.
@@ -138,7 +133,7 @@ class VisionPrediNet(_ObjectClassifier):
         self.classifier = two_layers(self.predinet.out_features, d_model, num_classes)
 
     def summary(self, objects: Tensor) -> Tensor:
-        """Differences and positions of the attended pairs, ``(B, n_heads * (n_relations + ...))``."""
+        """Differences and positions of the attended pairs, ``(B, predinet.out_features)``."""
         if self.positions != "grid":
             return self.predinet(objects)
         sides = [torch.linspace(-1, 1, n, device=objects.device, dtype=objects.dtype) for n in self.grid_size]
@@ -150,7 +145,7 @@ class VisionCoRelNet(_ObjectClassifier):
 
     Args:
         image_shape, patch_size: as :class:`VisionAbstractor`.
-        num_classes: C of the classifier: N x N to d, ReLU, d to d, d to C.
+        num_classes: number of classes, C; the classifier maps N x N to d, ReLU, d to d, d to C.
         d_model, dff, activation, symmetric_rels, context_norm: as :class:`~dual_attention.baselines.CoRelNet`.
     """
 
@@ -168,7 +163,7 @@ class VisionCoRelNet(_ObjectClassifier):
     ) -> None:
         super().__init__(image_shape, patch_size, d_model)
         self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
-        # As in the published runs there is no activation between the last two layers.
+        # As in the published runs, without an activation between the last two layers.
         self.classifier = nn.Sequential(
             nn.Linear(self.corelnet.out_features, d_model),
             nn.ReLU(),
@@ -186,7 +181,7 @@ class VisionESBN(_ObjectClassifier):
 
     Args:
         image_shape, patch_size: as :class:`VisionAbstractor`.
-        num_classes: C of the classifier, one linear layer.
+        num_classes: number of classes; the classifier is one linear layer.
         d_model, key_dim, hidden_dim, context_norm, scale: as :class:`~dual_attention.baselines.ESBN`.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._words import printable
 from ..experiments import experiment_named
 from ..training.config_io import build_parser, parse_config
 
@@ -22,5 +23,5 @@ def data(prog: str, arguments: Sequence[str], name: str) -> int:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"--out: there is no folder {path.parent}")
     options.draw()
-    print(path)
+    print(printable(str(path)))
     return 0

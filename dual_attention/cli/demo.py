@@ -5,9 +5,10 @@ It is a small grid of learning curves with a table, two pictures and two sentenc
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -24,27 +25,22 @@ from ..experiments.relational_games.model import build_model
 from ..experiments.relational_games.presets import PRESETS
 from ..experiments.relational_games.problem import load_splits
 from ..model_analysis.grid_relations import Relation, auc_of, best_detector, draw_relation_on_splits
-from ..sweeps.curves import curve_points
-from ..sweeps.grid import Cell, GridFolder, cells
+from ..sweeps.grid import MOST_TRIALS, Cell, GridFolder, cells
 from ..sweeps.reproduce import GridProgress, worker_count
 from ..sweeps.workers import run_cells
-from ..training.checkpoint import load_weights
 from ..training.config_io import build_parser, parse_config
-from ..training.configs import check, check_integers
+from ..training.configs import MOST_EPOCHS, MOST_EXAMPLES, MOST_THREADS, check, check_integers, check_seed
 from ..training.experiment import count_parameters
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.metrics import Row
 from ..training.plots import house_style, matplotlib_figure, save_figure
+from ..training.weights_file import load_weights
 
 TOP_CENTRE = 1
 """The cell of the object that ``occurs`` asks about, counted row by row from 0."""
 
-COLUMNS = {
-    "test": "pentominoes\n(as trained)",
-    "hexominoes": "hexominoes\n(never seen)",
-    "stripes": "stripes\n(never seen)",
-}
-SHORT = {"test": "pentominoes", "hexominoes": "hexominoes", "stripes": "stripes"}
+OBJECTS = {"test": "pentominoes", "hexominoes": "hexominoes", "stripes": "stripes"}
+"""Objects of each test set."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,12 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         check(len(self.sizes) > 0 and min(self.sizes) >= 1, "sizes", "integers of at least 1", self.sizes)
-        check_integers(self, "", "trials", "epochs", "n_test")
+        check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
+        check_integers(self, "", "trials", most=MOST_TRIALS)
+        check_integers(self, "", "epochs", most=MOST_EPOCHS)
+        check_integers(self, "", "n_test", most=MOST_EXAMPLES)
+        check_integers(self, "", "workers", most=MOST_THREADS)
+        check_seed(self)
 
 
 TASK: Task = "occurs"
@@ -98,17 +99,10 @@ def demo_grid(config: DemoConfig, out: Path) -> GamesGrid:
     return replace(grid, loop=replace(grid.loop, epochs=config.epochs))
 
 
-def cell_of(model: str, n_train: int, seed: int) -> Cell:
-    """One run of the demonstration."""
-    return Cell.of(GAMES.axes, {"task": TASK, "model": model, "n_train": n_train}, seed)
-
-
 def new_folder(parent: Path) -> Path:
     """The first of ``parent/demo-1``, ``demo-2`` ... that does not exist."""
-    number = 1
-    while (parent / f"demo-{number}").exists():
-        number += 1
-    return parent / f"demo-{number}"
+    folders = (parent / f"demo-{number}" for number in itertools.count(1))
+    return next(folder for folder in folders if not folder.exists())
 
 
 def run_demo(config: DemoConfig) -> Path:
@@ -118,33 +112,30 @@ def run_demo(config: DemoConfig) -> Path:
     grid = demo_grid(config, new_folder(Path(config.folder)))
     folder = GridFolder(GAMES, grid.out)
     folder.open(grid)
-    introduce(console, config)
-    train_trials(grid, folder, config.time_budget)
-    rows = folder.write_results()
-    largest = cell_of(DAT, max(config.sizes), config.seed)
-    relation, aucs = learned_relation(largest, grid, folder)
-    curves = folder.figures / "learning_curves.png"
-    draw_demo_curves(rows, curves)
-    splits = load_splits(grid.config(largest))
-    picture = folder.figures / "relation.png"
-    draw_relation_on_splits(trained(largest, folder), splits, relation, picture, TOP_CENTRE)
-    console.print(results_table(rows))
-    for sentence in (accuracy_sentence(rows), relation_sentence(relation, aucs, largest)):
-        console.print(sentence + "\n")
-    print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
-    print(f"done in {time.perf_counter() - started:.0f} s")
-    write_atomically(folder.path / "demo.txt", console.export_text())
-    return folder.path
-
-
-def introduce(console: Any, config: DemoConfig) -> None:
-    """Say what is going to be trained."""
     sizes = [count_parameters(build_model(PRESETS[name], 2, seed=0)) for name in (DAT, RIVAL)]
     console.print(
         "[bold]Does the object on top occur among the three below?[/] Two models of the same size learn to tell, from "
         f"{', '.join(f'{n:,}' for n in config.sizes)} example images: a Dual Attention Transformer with relational "
         f"heads (DAT, {sizes[0]:,} parameters) and a Transformer ({sizes[1]:,} parameters).\n"
     )
+    train_trials(grid, folder, config.time_budget)
+    rows = folder.write_results()
+    curves, picture = folder.figures / "learning_curves.png", folder.figures / "relation.png"
+    draw_demo_curves(rows, curves)
+    n_train = max(config.sizes)
+    largest = Cell.of(GAMES.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
+    splits = load_splits(grid.config(largest))
+    untrained, model = (build_model(PRESETS[DAT], 2, seed=config.seed) for _ in range(2))
+    load_weights(model, folder.weights_of(largest))
+    relation, aucs = learned_relation(untrained, model, splits)
+    draw_relation_on_splits(model, splits, relation, picture, TOP_CENTRE)
+    console.print(results_table(rows))
+    for sentence in (accuracy_sentence(rows), relation_sentence(relation, aucs, n_train)):
+        console.print(sentence + "\n")
+    print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
+    print(f"done in {time.perf_counter() - started:.0f} s")
+    write_atomically(folder.path / "demo.txt", console.export_text())
+    return folder.path
 
 
 def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
@@ -184,21 +175,12 @@ def line_about(cell: Cell, folder: GridFolder, seconds: float) -> str:
     return f"  {name:11} {n_train:6,} images  {accuracy:5.1f} % right on new ones  ({seconds:.0f} s)"
 
 
-def trained(cell: Cell, folder: GridFolder) -> Any:
-    """The model of a cell with its final weights."""
-    model = build_model(PRESETS[cell["model"]], 2, seed=cell.seed)
-    load_weights(model, folder.weights_of(cell))
-    return model
-
-
 Aucs = dict[str, tuple[float, float]]
 """For each test set, a relation's AUC before and after training."""
 
 
-def learned_relation(cell: Cell, grid: GamesGrid, folder: GridFolder) -> tuple[Relation, Aucs]:
+def learned_relation(untrained: nn.Module, model: nn.Module, splits: Mapping[str, Any]) -> tuple[Relation, Aucs]:
     """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
-    splits = load_splits(grid.config(cell))
-    untrained, model = build_model(PRESETS[cell["model"]], 2, seed=cell.seed), trained(cell, folder)
     relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
 
     def auc(net: nn.Module, name: str) -> float:
@@ -209,35 +191,34 @@ def learned_relation(cell: Cell, grid: GamesGrid, folder: GridFolder) -> tuple[R
 
 def draw_demo_curves(rows: Sequence[Row], path: Path) -> None:
     """Draw accuracy against training-set size on each object set: means as lines, trials as dots."""
+    sizes, trials = sizes_of(rows), len({row["seed"] for row in rows})
     with house_style():
         figure, axes = matplotlib_figure(1, len(TEST_SETS), figsize=(8.6, 3.3), sharey=True)
         for axis, object_set in zip(axes, TEST_SETS, strict=True):
             for model, colour in LINES.items():
-                points = curve_points(GAMES, rows, object_set, rows[0]["task"], model)
-                sizes, means = [p[0] for p in points], [p[1] for p in points]
+                means = [mean_accuracy(rows, model, size, object_set) for size in sizes]
                 axis.plot(sizes, means, color=colour, label=NAMES[model], linewidth=2.6, zorder=3)
                 dots = [(row["n_train"], row[object_set]) for row in rows if row["model"] == model]
                 axis.scatter(*zip(*dots, strict=True), color=colour, s=26, alpha=0.55, linewidths=0, zorder=4)
-                axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
             axis.axhline(50, color="#a0a0a0", linewidth=1, linestyle=":")
             axis.set_title(TEST_SETS[object_set], fontsize=11)
             axis.set_ylim(45, 100)
             axis.set_xlabel("training images")
         axes[0].set_ylabel("accuracy (%)")
         axes[0].legend(loc="upper left")
-        trials = len({row["seed"] for row in rows})
-        figure.suptitle(
-            "Is the object on top among the three below?  "
-            + (f"Lines: means of {trials} trials, shown as dots" if trials > 1 else "One trial"),
-            fontsize=12,
-            x=0.01,
-            ha="left",
-        )
+        shown = f"Lines: means of {trials} trials, shown as dots" if trials > 1 else "One trial"
+        figure.suptitle(f"Is the object on top among the three below?  {shown}", fontsize=12, x=0.01, ha="left")
         figure.tight_layout()
         save_figure(figure, path, dpi=110)
 
 
-def mean_accuracy(rows: list[Row], model: str, n_train: int, object_set: str) -> float:
+def sizes_of(rows: Sequence[Row]) -> list[int]:
+    """Training-set sizes, the smallest first."""
+    return sorted({row["n_train"] for row in rows})
+
+
+def mean_accuracy(rows: Sequence[Row], model: str, n_train: int, object_set: str) -> float:
     """Mean accuracy in percent over the trials."""
     return fmean(row[object_set] for row in rows if (row["model"], row["n_train"]) == (model, n_train))
 
@@ -251,15 +232,13 @@ def results_table(rows: list[Row]) -> Any:
     )
     table.add_column("training\nimages", justify="right")
     table.add_column("model")
-    for heading in COLUMNS.values():
-        table.add_column(heading, justify="right")
-    for n_train in sorted({row["n_train"] for row in rows}):
-        for model in (DAT, RIVAL):
-            shown = []
-            for object_set in TEST_SETS:
-                values = {m: mean_accuracy(rows, m, n_train, object_set) for m in (DAT, RIVAL)}
-                best = values[model] == max(values.values())
-                shown.append(f"[bold green]{values[model]:.1f}[/]" if best else f"{values[model]:.1f}")
+    for object_set, objects in OBJECTS.items():
+        table.add_column(f"{objects}\n({'as trained' if object_set == 'test' else 'never seen'})", justify="right")
+    for n_train in sizes_of(rows):
+        found = {model: [mean_accuracy(rows, model, n_train, name) for name in TEST_SETS] for model in (DAT, RIVAL)}
+        best = [max(of_both) for of_both in zip(*found.values(), strict=True)]
+        for model, values in found.items():
+            shown = [f"[bold green]{v:.1f}[/]" if v == top else f"{v:.1f}" for v, top in zip(values, best, strict=True)]
             first = f"{n_train:,}" if model == DAT else ""
             table.add_row(first, NAMES[model], *shown, end_section=model == RIVAL)
     return table
@@ -267,8 +246,7 @@ def results_table(rows: list[Row]) -> Any:
 
 def accuracy_sentence(rows: list[Row]) -> str:
     """One sentence on the accuracies."""
-    sizes = sorted({row["n_train"] for row in rows})
-    n = sizes[-1]
+    *smaller, n = sizes_of(rows)
     dat, rival = ({s: mean_accuracy(rows, m, n, s) for s in TEST_SETS} for m in (DAT, RIVAL))
     text = (
         f"From {n:,} images the DAT reaches {dat['test']:.0f} % on new images, the Transformer "
@@ -276,22 +254,22 @@ def accuracy_sentence(rows: list[Row]) -> str:
         f"{dat['hexominoes']:.0f} against {rival['hexominoes']:.0f} % (hexominoes) and "
         f"{dat['stripes']:.0f} against {rival['stripes']:.0f} % (stripes)"
     )
-    enough = [size for size in sizes[:-1] if mean_accuracy(rows, DAT, size, "test") >= rival["test"]]
+    enough = [size for size in smaller if mean_accuracy(rows, DAT, size, "test") >= rival["test"]]
     if enough:
         text += f", and {enough[0]:,} images already take the DAT past the Transformer's {n:,}"
     return text + "."
 
 
-def relation_sentence(relation: Relation, aucs: Aucs, cell: Cell) -> str:
+def relation_sentence(relation: Relation, aucs: Aucs, n_train: int) -> str:
     """One sentence on the learned relation."""
     direction = "higher" if relation.sign > 0 else "lower"
     shares = [
-        f"{100 * after:.0f} % of pairs of {SHORT[name]} ({100 * before:.0f} % before training)"
+        f"{100 * after:.0f} % of pairs of {OBJECTS[name]} ({100 * before:.0f} % before training)"
         for name, (before, after) in aucs.items()
     ]
     return (
         f"No label said which objects are equal, but relation {relation.index + 1} of layer {relation.layer + 1} of "
-        f"the DAT trained on {cell['n_train']:,} images is {direction} for an object equal to the top one than for a "
+        f"the DAT trained on {n_train:,} images is {direction} for an object equal to the top one than for a "
         f"different one in {', '.join(shares[:-1])} and {shares[-1]}; 50 % is chance (AUC)."
     )
 

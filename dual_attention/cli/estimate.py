@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 from torch import nn
 
-from .._extras import require
+from .._files import json_text, read_json
+from .._words import printable, suggestion
 from ..estimate.estimation import estimate as estimate_costs
-from ..estimate.models import from_mapping, language_presets
+from ..estimate.models import from_mapping
 from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
-from ..estimate.units import DTYPES, count, duration, flops, rows
+from ..estimate.units import DTYPES, aligned, count, duration, flops
 from ..experiments import experiment_of
 from ..experiments.relational_games.model import empty_model
 from ..experiments.relational_games.presets import PRESETS
 from ..hf.loading import model_from_config
+from ..language_presets import LANGUAGE_PRESETS
+from ..training.config_data import read_mapping
 from ..training.config_io import read_config
+from .plain_parser import PlainParser
 
+LARGEST = 1_000_000_000
+"""Examples, tokens of one, and devices."""
 MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
 
 
@@ -49,43 +54,36 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
     )
     times = {} if options.rate is None else seconds(found, options)
     if options.json:
-        print(json.dumps({**found.to_dict(), **times}, indent=2))
+        print(json_text({**found.to_dict(), **times}, indent=2))
         return 0
-    print(found)
+    print(printable(str(found)))
     if times:
-        print("\n".join(["", *rows(times_in_words(times, options))]))
+        print("\n".join(["", *aligned(times_in_words(times, options))]))
     return 0
-
-
-def presets() -> dict[str, Callable[[], nn.Module]]:
-    """Models by name: those of language in the paper, and those of Relational Games."""
-    games = {name: lambda config=config: empty_model(config, "same") for name, config in PRESETS.items()}
-    return {**language_presets(), **games}
 
 
 def find_model(name: str) -> tuple[str, nn.Module]:
     """The model that a preset, a file, or a folder with ``config.json`` or ``config.yaml`` names."""
-    builders = presets()
-    if name in builders:
-        return name, builders[name]()
+    if name in LANGUAGE_PRESETS:
+        return name, LANGUAGE_PRESETS[name].build(device="meta")
+    if name in PRESETS:
+        return name, empty_model(PRESETS[name], "same")
     path = Path(name)
     path = next((inner for inner in (path / "config.json", path / "config.yaml") if inner.is_file()), path)
     if path.is_file():
         return read_model(path)
     if path.suffix in (".yaml", ".yml", ".json"):
         raise FileNotFoundError(f"{path}: no such file")
-    raise ValueError(f"MODEL: expected a file or one of {', '.join(builders)}, got {name!r}")
+    presets = (*LANGUAGE_PRESETS, *PRESETS)
+    raise ValueError(f"MODEL: expected a file or one of {', '.join(presets)}, got {name!r}{suggestion(name, presets)}")
 
 
 def read_model(path: Path) -> tuple[str, nn.Module]:
     """The model that a configuration file describes."""
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = json.loads(text) if path.suffix == ".json" else require("yaml", extra="train").safe_load(text)
-    except Exception as error:
-        if isinstance(error, ImportError):
-            raise
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+    if path.suffix == ".json":
+        values = read_json(path)
+    else:
+        values = read_mapping(path)
     if not isinstance(values, Mapping):
         raise ValueError(f"{path}: expected a mapping, got {type(values).__name__}")
     try:
@@ -126,17 +124,9 @@ def times_in_words(times: Mapping[str, float], options: argparse.Namespace) -> l
     return words
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are exceptions; unlike those of other commands it needs no extra to be installed."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise ``ValueError``."""
-        raise ValueError(message)
-
-
 def parser(prog: str) -> argparse.ArgumentParser:
     """The options of the command."""
-    made = Parser(
+    made = PlainParser(
         prog=prog,
         description="Parameters, arithmetic, memory and time of a model, from a run on fake tensors.",
     )
@@ -147,12 +137,8 @@ def parser(prog: str) -> argparse.ArgumentParser:
     add("--context_length", type=integer, metavar="M", help="tokens of the source of an encoder-decoder model (N)")
     add("--dtype", choices=DTYPES, metavar="DTYPE", help=f"of products and activations: {', '.join(DTYPES)} (float32)")
     add("--param_dtype", choices=DTYPES, metavar="DTYPE", help="of parameters; not that of products: autocast (DTYPE)")
-    add(
-        "--device",
-        choices=get_args(Device),
-        default="cuda",
-        help="whose kernels run (cuda; some figures are approximate without a GPU)",
-    )
+    kernels = "whose kernels run (cuda; some figures are approximate without a GPU)"
+    add("--device", choices=get_args(Device), default="cuda", help=kernels)
     add("--inference", action="store_true", help="a forward pass without gradients")
     add("--impl", choices=get_args(Implementation), default="auto", help="of relational attention (auto)")
     add("--checkpointing", action="store_true", default=None, help="blocks are computed again in the backward pass")
@@ -170,6 +156,8 @@ def integer(text: str) -> int:
     value = positive(text)
     if value != int(value):
         raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    if value > LARGEST:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to {LARGEST:,}, got {text!r}")
     return int(value)
 
 

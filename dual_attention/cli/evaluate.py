@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
+from .._files import json_text
 from ..experiments import EXPERIMENTS, experiment_of_run
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import MachineConfig
@@ -25,7 +25,7 @@ def evaluate(prog: str, arguments: Sequence[str]) -> int:
     experiment = experiment_of_run(folder)
     numbers = evaluate_run(experiment, options.run, options.machine)
     if options.json:
-        print(json.dumps(numbers, indent=2))
+        print(json_text(numbers, indent=2))
     else:
         show(experiment.describe(folder.read_result(), numbers))
     return 0

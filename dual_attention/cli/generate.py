@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .._words import printable
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..data.text.tokenizer import TextStream, Tokenizer
 from ..estimate.units import DTYPES
@@ -17,13 +18,16 @@ from ..experiments import experiment_of_run
 from ..generation import CausalLM, beam_search, generate_stream
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
-from ..training.configs import MachineConfig
+from ..training.configs import MOST_THREADS, MachineConfig, check
 from ..training.device import prepare_device
 
 DTypeName = Literal["float32", "bfloat16", "float16"]
 
 TEMPERATURE = 0.8
 """Temperature by default: a little less random than the model."""
+
+MOST_BEAMS = 1024
+"""Texts that beam search follows."""
 
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
 
@@ -102,38 +106,28 @@ def parser_of(prog: str) -> Any:
     parser = option_parser(
         prog=prog, description="Let a trained language model continue a text, token by token as they are chosen."
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
-    parser.add_argument("prompt", metavar="PROMPT", help='Text to continue; "-" reads it from standard input.')
-    parser.add_argument("--max_new_tokens", type=int, default=200, help="Most tokens to add.")
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        help=f"Divides the logits; 0: always the likeliest token; by default {TEMPERATURE}, without beams.",
+    add, default = parser.add_argument, f"by default {TEMPERATURE}, without beams"
+    add("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
+    add("prompt", metavar="PROMPT", help='Text to continue; "-" reads it from standard input.')
+    add("--max_new_tokens", type=int, default=200, help="Most tokens to add.")
+    add("--temperature", type=float, help=f"Divides the logits; 0: always the likeliest token; {default}.")
+    add("--top_k", type=int, help="Draw from that many of the likeliest tokens only.")
+    add("--top_p", type=float, help="Draw only from the likeliest tokens that have this probability together.")
+    add("--min_p", type=float, help="Draw only from tokens at least this fraction as likely as the likeliest.")
+    add("--repetition_penalty", type=float, help="Above 1: tokens that have occurred become less likely.")
+    add("--seed", type=int, help="Of the random numbers; without it they differ each time.")
+    add("--num_beams", type=int, default=1, help="Above 1: beam search instead of drawing.")
+    add("--stop", type=str, action="append", metavar="TEXT", help="End before this text; may be given several times.")
+    add("--continuation_only", action="store_true", help="Do not print the prompt.")
+    add(
+        "--tokenizer",
+        type=str,
+        help="bytes, gpt2, a tokenizer.json, or a folder with one; else the checkpoint's.",
     )
-    parser.add_argument("--top_k", type=int, help="Draw from that many of the likeliest tokens only.")
-    parser.add_argument(
-        "--top_p", type=float, help="Draw only from the likeliest tokens that have this probability together."
-    )
-    parser.add_argument(
-        "--min_p", type=float, help="Draw only from tokens at least this fraction as likely as the likeliest."
-    )
-    parser.add_argument(
-        "--repetition_penalty", type=float, help="Above 1: tokens that have occurred become less likely."
-    )
-    parser.add_argument("--seed", type=int, help="Of the random numbers; without it they differ each time.")
-    parser.add_argument("--num_beams", type=int, default=1, help="Above 1: beam search instead of drawing.")
-    parser.add_argument(
-        "--stop", type=str, action="append", metavar="TEXT", help="End before this text; may be given several times."
-    )
-    parser.add_argument("--continuation_only", action="store_true", help="Do not print the prompt.")
-    parser.add_argument(
-        "--tokenizer", type=str, help="bytes, gpt2, or a folder with one; by default that of the checkpoint."
-    )
-    parser.add_argument(
-        "--device", type=Literal["auto", "cpu", "cuda"], default="auto", help="A GPU if there is one, or the one named."
-    )
-    parser.add_argument("--dtype", type=DTypeName, default="float32", help="Of the model.")
-    parser.add_argument("--threads", type=int, help="CPU threads; by default one for each core.")
+    devices = Literal["auto", "cpu", "cuda"]
+    add("--device", type=devices, default="auto", help="A GPU if there is one, or the one named.")
+    add("--dtype", type=DTypeName, default="float32", help="Of the model.")
+    add("--threads", type=int, help="CPU threads; by default one for each core.")
     return parser
 
 
@@ -151,16 +145,17 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError(f"{options.checkpoint}: {what} writes no text; expected a causal language model")
     tokenizer = checkpoint.tokenizer(options.tokenizer)
     if checkpoint.state.startswith("unfinished"):
-        print(f"dat: {options.checkpoint} is {checkpoint.state}", file=sys.stderr)
+        print(printable(f"dat: {options.checkpoint} is {checkpoint.state}"), file=sys.stderr)
     model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
     pieces = continuations(model, tokenizer, prompt, stop=options.stop or (), device=device, **choices)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
+    shown = printable if sys.stdout.isatty() else str  # a file gets what the model wrote
     try:
         if not options.continuation_only:
-            print(prompt, end="", flush=True)
+            print(shown(prompt), end="", flush=True)
         for piece in pieces:
-            print(piece, end="", flush=True)
+            print(shown(piece), end="", flush=True)
     finally:
         print(flush=True)
     return 0
@@ -168,12 +163,17 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
 
 def sampling_options(options: Any) -> dict[str, Any]:
     """Those that generation is given."""
+    seed, beams, threads = options.seed, options.num_beams, options.threads
+    check(seed is None or 0 <= seed < 1 << 64, "seed", "an integer from 0 to 2**64 - 1", seed)
+    check(beams <= MOST_BEAMS, "num_beams", f"an integer from 1 to {MOST_BEAMS:,}", beams)
+    check(threads is None or 1 <= threads <= MOST_THREADS, "threads", f"an integer from 1 to {MOST_THREADS:,}", threads)
+    found = {"max_new_tokens": options.max_new_tokens}
     given = {name: getattr(options, name) for name in _OF_SAMPLING if getattr(options, name) is not None}
     if options.num_beams == 1:
-        return {"max_new_tokens": options.max_new_tokens, "temperature": TEMPERATURE, **given}
+        return {**found, "temperature": TEMPERATURE, **given}
     if given:
         raise ValueError(f"num_beams: beam search draws nothing; leave out {', '.join(given)}")
-    return {"max_new_tokens": options.max_new_tokens, "num_beams": options.num_beams}
+    return {**found, "num_beams": options.num_beams}
 
 
 def read_prompt() -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from .._files import json_text
+from .._words import printable
 from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
 from ..estimate import Estimate, estimate
-from ..estimate.units import DTYPES, dtype_name, flops, nbytes
+from ..estimate.units import DTYPES, aligned, dtype_name, flops, nbytes
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
 
@@ -31,8 +32,8 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
             long as the context, or one image, on a GPU; where there is none, from a trace on a CPU.
     """
     model = checkpoint.model
-    inference = estimate(model, dtype=dtype, training=False)
     training = estimate(model, dtype=OPTIMISED_IN)
+    inference = training if dtype == OPTIMISED_IN else estimate(model, dtype=dtype, training=False)
     found: dict[str, Any] = {
         "checkpoint": checkpoint.source,
         "kind": checkpoint.kind,
@@ -107,46 +108,42 @@ def settings(config: Any) -> dict[str, Any]:
 
 def report(found: Mapping[str, Any]) -> str:
     """The description in lines for a terminal."""
-    state = f" ({found['state']})" if found["state"] else ""
-    lines = [f"{found['checkpoint']}: {found['model']}, {found['kind']}{state}", "", "configuration"]
-    lines += aligned([(name, _written(value)) for name, value in found["config"].items()])
-    lines += ["", "parameters"]
-    rows = [(part, f"{n['parameters']:,}", _frozen(n)) for part, n in found["parts"].items()]
-    total = {"parameters": found["parameters"], "trained": found["trained_parameters"]}
-    rows.append(("in all", f"{found['parameters']:,}", _frozen(total)))
-    lines += aligned(rows, right=1)
+    of_parts = [(part, f"{n['parameters']:,}", _frozen(n)) for part, n in found["parts"].items()]
+    in_all = {"parameters": found["parameters"], "trained": found["trained_parameters"]}
     example = "one text" if "context" in found else "one input"
-    tokens, traced_on = found["memory"]["tokens"], found["memory"]["traced_on"]
-    approximate = "" if traced_on == "cuda" else " (approximate: traced on a CPU)"
-    lines += ["", f"memory, estimated for {example} of {tokens:,} tokens on a GPU{approximate}"]
-    lines += aligned(list(_memory_rows(found)))
-    arithmetic = {name: f"{flops(number)} a token" for name, number in found["flops_per_token"].items()}
-    lines += ["", "arithmetic of matrix products", *aligned(list(arithmetic.items()))]
+    of_example = f"{example} of {found['memory']['tokens']:,} tokens on a GPU"
+    approximate = "" if found["memory"]["traced_on"] == "cuda" else " (approximate: traced on a CPU)"
+    sections = {
+        "configuration": aligned([(name, _written(value)) for name, value in found["config"].items()]),
+        "parameters": aligned([*of_parts, ("in all", f"{found['parameters']:,}", _frozen(in_all))], right=[1]),
+        f"memory, estimated for {of_example}{approximate}": aligned(_memory_rows(found)),
+        "arithmetic of matrix products": aligned(
+            [(name, f"{flops(number)} a token") for name, number in found["flops_per_token"].items()]
+        ),
+    }
     if "result" in found:
-        lines += ["", "result"]
-        lines += aligned([(name.replace("_", " "), _written(value)) for name, value in found["result"].items()])
+        figures = [(name.replace("_", " "), _written(value)) for name, value in found["result"].items()]
+        sections["result"] = aligned(figures)
+    state = f" ({found['state']})" if found["state"] else ""
+    lines = [f"{found['checkpoint']}: {found['model']}, {found['kind']}{state}"]
+    for heading, rows in sections.items():
+        lines += ["", heading, *(f"  {row}" for row in rows)]
     return "\n".join(lines)
 
 
-def _memory_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _memory_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     needed, stored, training = found["memory"], found["weights"], found["memory"]["training"]
-    yield (
-        "file of weights" if len(stored["files"]) == 1 else "files of weights",
-        (f"{nbytes(stored['bytes'])}, {stored['dtype']}"),
-    )
-    cache = f", cache {nbytes(needed['cache'])}" if "cache" in needed else ""
-    yield (
-        f"inference, {needed['dtype']}",
-        (f"weights {nbytes(needed['weights'])}, activations {nbytes(needed['activations'])}{cache}"),
-    )
-    yield (
-        f"training, {training['dtype']}",
-        (
-            f"{nbytes(training['in_all'])}: weights {nbytes(training['weights'])}, gradients "
-            f"{nbytes(training['gradients'])}, AdamW {nbytes(training['optimizer'])}, activations "
-            f"{nbytes(training['activations'])}"
-        ),
-    )
+    files = "file of weights" if len(stored["files"]) == 1 else "files of weights"
+    of_step = _sizes(training, weights="weights", gradients="gradients", optimizer="AdamW", activations="activations")
+    return [
+        (files, f"{nbytes(stored['bytes'])}, {stored['dtype']}"),
+        (f"inference, {needed['dtype']}", _sizes(needed, weights="weights", activations="activations", cache="cache")),
+        (f"training, {training['dtype']}", f"{nbytes(training['in_all'])}: {of_step}"),
+    ]
+
+
+def _sizes(found: Mapping[str, Any], **names: str) -> str:
+    return ", ".join(f"{name} {nbytes(found[key])}" for key, name in names.items() if key in found)
 
 
 def _frozen(numbers: Mapping[str, int]) -> str:
@@ -160,19 +157,6 @@ def _written(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def aligned(rows: Sequence[Sequence[str]], right: int | None = None) -> list[str]:
-    """Rows as indented lines with columns of one width; the column ``right`` to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  "
-        + "  ".join(
-            cell.rjust(width) if i == right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def info(prog: str, arguments: Sequence[str]) -> int:
@@ -189,5 +173,5 @@ def info(prog: str, arguments: Sequence[str]) -> int:
     options = parse_options(parser, arguments)
     checkpoint = open_checkpoint(options.checkpoint, device="meta")
     found = describe(checkpoint, DTYPES[options.dtype] if options.dtype else checkpoint.weights_dtype)
-    print(json.dumps(found, indent=2) if options.json else report(found))
+    print(json_text(found, indent=2) if options.json else printable(report(found)))
     return 0

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .._extras import extra_of
+from .._words import printable, suggestion
 from ..experiments import EXPERIMENTS
 from ..training.interrupt import EXIT_STATUS, Interrupted
 
@@ -53,6 +55,13 @@ FIXED = (
         "estimate:estimate",
         "parameters, arithmetic, memory and time of a model, without running it",
     ),
+    Command(
+        ("export",),
+        "CHECKPOINT --out FOLDER",
+        "export:export",
+        "a language model and its tokenizer for transformers or the hub",
+    ),
+    Command(("completion",), "SHELL", "completion:completion", "completion of commands and options in bash or zsh"),
 )
 """Commands that are not of one experiment."""
 
@@ -90,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return dispatch(words)
     except (KeyboardInterrupt, Interrupted) as stop:
-        print(f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted", file=sys.stderr)
+        message = f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted"
+        print(printable(message), file=sys.stderr)
         return EXIT_STATUS
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -98,12 +108,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        message = " ".join(str(error).split()) or type(error).__name__
-        ours = type(error).__module__.startswith("dual_attention.")
-        if not ours and not isinstance(error, (ValueError, TypeError, OSError, ImportError)):
-            message += f" ({type(error).__name__}; DAT_DEBUG=1 shows where)"
-        print(f"dat: error: {message}", file=sys.stderr)
+        print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
         return 2
+
+
+def in_one_line(error: Exception) -> str:
+    """The message of an error, with the extra to install where a package is missing."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    extra = extra_of(error.name) if isinstance(error, ModuleNotFoundError) else None
+    if extra is not None and "pip install" not in message:
+        return f'{message}: pip install "dual-attention[{extra}]"'
+    ours = type(error).__module__.startswith("dual_attention.")
+    if not ours and not isinstance(error, (ValueError, TypeError, OSError, ImportError)):
+        message += f" ({type(error).__name__}; DAT_DEBUG=1 shows where)"
+    return message
 
 
 def dispatch(words: list[str]) -> int:
@@ -124,15 +142,24 @@ def dispatch(words: list[str]) -> int:
 
 
 def unknown(words: list[str]) -> int:
-    """List the commands that begin alike, or raise the error, for words that name no command."""
+    """List the commands that begin alike, if the words ask for help; raise the error for words that name no command."""
     commands = every_command()
     beginning = [command for command in commands if command.words[0] == words[0]]
-    if beginning and (len(words) == 1 or words[1] in ("-h", "--help")):
+    if beginning and words[1:2] in (["-h"], ["--help"]):
         print(overview(beginning))
         return 0
+    if beginning and (len(words) == 1 or words[1].startswith("-")):
+        raise ValueError(
+            f"dat {words[0]}: expected {_alternatives(c.words[1] for c in beginning)} next; see dat --help"
+        )
     choices = sorted({c.words[1] for c in beginning}) if beginning else sorted({c.words[0] for c in commands})
     wrong = words[1] if beginning else words[0]
-    raise ValueError(f"unknown command {wrong!r}: expected {' or '.join(choices)}; see dat --help")
+    hint = suggestion(wrong, choices) or "; see dat --help"
+    raise ValueError(f"unknown command {wrong!r}: expected {_alternatives(choices)}{hint}")
+
+
+def _alternatives(names: Iterable[str]) -> str:
+    return " or ".join(sorted(set(names)))
 
 
 def overview(commands: Sequence[Command]) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .._words import printable
 from ..experiments import experiment_named
+from ..sweeps.experiment import swept
 from ..sweeps.report import plot_results
 from ..training.config_io import option_parser, parse_options
 
 
 def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat plot NAME``."""
-    experiment = experiment_named(name)
+    experiment = swept(experiment_named(name))
     parser = option_parser(prog=prog, description=experiment.about_plot)
     parser.add_argument("sources", metavar="SOURCE", nargs="+", help="Folders of grids, or results.csv files.")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="Folder to write to; nothing is overwritten.")
@@ -23,5 +25,5 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     options = parse_options(parser, arguments)
     chosen = {axis.name: options[f"{axis.name}s"] for axis in texts}
     for path in plot_results(experiment, options.sources, options.out, chosen):
-        print(path)
+        print(printable(str(path)))
     return 0

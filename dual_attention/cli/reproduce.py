@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .._words import printable
 from ..experiments import experiment_named
+from ..sweeps.experiment import swept
 from ..sweeps.reproduce import reproduce as run_grid
 from ..training.config_io import build_parser, parse_config
 from ..training.interrupt import Interrupted
@@ -12,9 +14,7 @@ from ..training.interrupt import Interrupted
 
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat reproduce NAME``."""
-    experiment = experiment_named(name)
-    if experiment.Grid is None:
-        raise ValueError(f"{name}: expected an experiment with a grid")
+    experiment = swept(experiment_named(name))
     parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
@@ -25,5 +25,5 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
         raise Interrupted(f"the same command continues in {grid.out}") from None
     if not options.dry_run and not options.quiet:
         table = "beside the published ones" if experiment.compares else "as a table"
-        print(f"results: {folder.results}\n{table}: {folder.comparison}\nfigures: {folder.figures}")
+        print(printable(f"results: {folder.results}\n{table}: {folder.comparison}\nfigures: {folder.figures}"))
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +12,9 @@ from ..experiments import experiment_named, experiment_of_run
 from ..training.config_io import as_options, build_parser, check_only_resume, parse_config
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
+from ..training.loop import Diverged
 from ..training.run_folder import RunFolder
+from ..training.run_names import with_free_name
 from ..training.runs import resume_run, show_run, start_run
 
 
@@ -27,11 +31,22 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
     words = expand_presets(experiment, arguments) if presets else arguments
     config, options = parse_config(parser, experiment.Config, words)
     check_only_resume(options.resume, arguments)
+    if options.resume is None:
+        config = with_free_name(config)
     path = Path(options.resume or Path(config.output.folder) / config.run_name)
+    if options.resume is None:
+        RunFolder(path).refuse_existing()
+        for notice in experiment.notices(config):
+            print(f"dat: {notice}", file=sys.stderr)
     try:
         folder = start_run(experiment, config) if options.resume is None else resume(experiment, path)
     except Interrupted:
-        raise Interrupted(f"continue with: {prog} --resume {path}") from None
+        raise Interrupted(f"continue with: {prog} --resume {shlex.quote(str(path))}") from None
+    except Diverged as error:
+        raise Diverged(
+            f"{error}; its settings are in {path / 'config.yaml'}, and the same command with others trains "
+            "in a new folder"
+        ) from error
     if options.resume is not None or config.output.progress:
         show_run(experiment, folder)
     return 0

@@ -15,7 +15,7 @@ from ..functional.relational import linear  # noqa: F401 (registers its operatio
 from ..functional.relational.pair_symbols import worth_writing_out
 from ..functional.relational.tiles import prefers_tiles
 from ..functional.triton.support import INSTALLED
-from .flops import Flops, block_pairs, fused_attention, fused_form, linear_form, pairs
+from .flops import Flops, RelationalSizes, block_pairs, fused_attention, pairs
 
 Shape = Sequence[int]
 
@@ -68,14 +68,14 @@ def _linear(q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, index: Shape |
     computed = symbol_pairs = block_pairs(n, k[2], block, causal=causal, window=window, offset=offset)
     if index is not None and not worth_writing_out(n * k[2], k[1] * table[-1], batch * heads):
         symbol_pairs = n * table[0]  # weights of the same symbol are summed first
-    sizes = (key_width, table[-1], *u[2:])
-    return linear_form(batch, heads, computed, symbol_pairs, *sizes, tiles=prefers_tiles(heads, u[3]))
+    sizes = RelationalSizes(batch, heads, computed, symbol_pairs, key_width, table[-1], *u[2:])
+    return sizes.linear(tiles=prefers_tiles(heads, u[3]))
 
 
 def _fused(q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, *rest: Any) -> Flops:
     batch, heads, n, key_width = q
     computed = pairs(n, k[2], causal=rest[4], window=rest[5])
-    return fused_form(batch, heads, computed, computed, key_width, table[-1], *u[2:])
+    return RelationalSizes(batch, heads, computed, computed, key_width, table[-1], *u[2:]).fused()
 
 
 def _sdpa(q: Shape, k: Shape, v: Shape, *_: Any) -> Flops:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, get_args
 
@@ -11,11 +10,11 @@ import torch
 from torch import nn
 
 from .._layers.cache import CacheGroup, ContextCache, TokenCache
-from .inputs import Example, Sizes, example
+from .inputs import Example, Sizes
 from .models import resolve_model
 from .parts import CHECKPOINTS, RECOMPUTED
 from .result import Device, Estimate, Part
-from .tracing import Implementation, Trace, fake_copy, on_fake_tensors, trace
+from .tracing import Implementation, Run, Trace
 from .units import DTYPES, dtype_name
 
 NO_GPU = (
@@ -84,44 +83,17 @@ def estimate(
     traced_on: Device = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
     sizes = Sizes(batch, length, context_length, stored, traced_on)
     run = Run(module, sizes, products, impl, checkpointing, fused_loss, inputs)
-    evaluated, copy, call = on_fake_tensors(lambda: run.trace(training=False))
-    trained = on_fake_tensors(lambda: run.trace(training=True))[0] if training else None
-    return _estimate_of(run, known if name is None else name, device, copy, call, evaluated, trained)
+    evaluated = run.trace(training=False)
+    trained = run.trace(training=True) if training else None
+    return _estimate_of(run, known if name is None else name, device, evaluated, trained)
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run on fake tensors; attributes as :func:`estimate` takes them."""
-
-    module: nn.Module
-    sizes: Sizes
-    dtype: torch.dtype
-    impl: Implementation
-    checkpointing: bool
-    fused_loss: bool | None
-    inputs: Any
-
-    def trace(self, *, training: bool) -> tuple[Trace, nn.Module, Example]:
-        """Run a copy of the module; returns the copy and its call, too."""
-        again = self.checkpointing and training
-        copy = fake_copy(self.module, self.sizes.dtype, self.sizes.device, training=training, checkpointing=again)
-        call = example(copy, self.sizes, self.inputs)
-        if self.fused_loss and call.fused_loss is None:
-            raise ValueError(f"fused_loss: {type(self.module).__name__} has none")
-        if training and call.fused_loss is not None and self.fused_loss is not False:
-            call = call.with_fused_loss()
-        return trace(copy, call, self.dtype, self.impl, training=training, checkpointing=again), copy, call
-
-
-def _estimate_of(
-    run: Run, name: str, device: Device, copy: nn.Module, call: Example, evaluated: Trace, trained: Trace | None
-) -> Estimate:
+def _estimate_of(run: Run, name: str, device: Device, evaluated: Trace, trained: Trace | None) -> Estimate:
     """The estimate that follows from a forward pass without gradients and, if there is one, a training step."""
-    seen = evaluated if trained is None else trained
+    seen, call = trained or evaluated, evaluated.call
     parts = tuple(_parts(seen))
     kept = sum(part.activation_bytes for part in parts) + seen.kept.casts - seen.kept.inputs
-    cached, context_cached = _caches(copy, call)
-    traced_on: Device = "cuda" if run.sizes.device == "cuda" else "cpu"
+    cached, context_cached = _caches(evaluated.model, call)
     return Estimate(
         model=name,
         batch=call.batch,
@@ -133,14 +105,14 @@ def _estimate_of(
         training=trained is not None,
         checkpointing=run.checkpointing,
         parts=parts,
-        parameter_tensors=sum(parameter.requires_grad for parameter in copy.parameters()),
+        parameter_tensors=sum(parameter.requires_grad for parameter in evaluated.model.parameters()),
         cast_bytes=seen.kept.casts,
         transient_bytes=0 if trained is None else max(0, trained.meter.peak - kept),
         inference_bytes=evaluated.meter.peak,
         cached=cached,
         context_cached=context_cached,
-        traced_on=traced_on,
-        notes=NO_GPU if device != traced_on else (),
+        traced_on=run.sizes.device,
+        notes=NO_GPU if device != run.sizes.device else (),
     )
 
 

@@ -52,63 +52,55 @@ def fused_attention(batch: int, heads: int, n_pairs: int, key_width: int, value_
     return Flops(one * (key_width + value_width), one * (3 * key_width + 2 * value_width))
 
 
-def linear_form(
-    batch: int,
-    heads: int,
-    n_pairs: int,
-    symbol_pairs: int,
-    key_width: int,
-    head_width: int,
-    relations: int,
-    p: int,
-    *,
-    tiles: bool,
-) -> Flops:
-    """Relational attention for a block of receivers at a time, whose weights are built again in the backward pass.
+class RelationalSizes(NamedTuple):
+    """Relational attention by its sizes: B, H, pairs, pairs of receiver and symbol, D, d_h, R, p.
 
-    Math, with tiles of relations that are built once for all heads:
-        forward  2 B (pairs (H D + R p + H R) + symbol_pairs H d_h)
-        backward 2 B (pairs (3 H D + 3 R p + 2 H R) + symbol_pairs 2 H d_h)
-    with relation keys under the weights of each head:
-        forward  2 B H (pairs (D + R p) + symbol_pairs d_h)
-        backward 2 B H (pairs (3 D + 3 R p) + symbol_pairs 2 d_h)
-
-    In the backward pass: scores again, dq, dk; relations or keys again, for du; dw; dalpha (and dr); dalpha and ds.
-    Pairs of receiver and symbol are ``n_pairs``, or N K with a library of relative symbols.
+    Pairs of receiver and symbol are ``pairs``, or N K with a library of relative symbols.
     """
-    scores, symbols = heads * key_width, symbol_pairs * heads * head_width
-    if tiles:
-        again, once = relations * p, heads * relations
-    else:
-        again, once = heads * relations * p, 0
-    forward = 2 * batch * (n_pairs * (scores + again + once) + symbols)
-    backward = 2 * batch * (n_pairs * (3 * scores + 3 * again + 2 * once) + 2 * symbols)
-    return Flops(forward, backward)
 
+    batch: int
+    heads: int
+    pairs: int
+    symbol_pairs: int
+    key_width: int
+    head_width: int
+    relations: int
+    p: int
 
-def fused_form(
-    batch: int, heads: int, n_pairs: int, symbol_pairs: int, key_width: int, head_width: int, relations: int, p: int
-) -> Flops:
-    """Relational attention as one attention whose values are symbols and relation keys, in the fused kernels.
+    def linear(self, *, tiles: bool) -> Flops:
+        """A block of receivers at a time, whose weights are built again in the backward pass.
 
-    Math: forward  2 B H (pairs (D + R p) + symbol_pairs d_h)
-          backward 2 B H (pairs (5 D + 4 R p) + symbol_pairs 3 d_h)
+        Math, with tiles of relations that are built once for all heads:
+            forward  2 B (pairs (H D + R p + H R) + symbol_pairs H d_h)
+            backward 2 B (pairs (3 H D + 3 R p + 2 H R) + symbol_pairs 2 H d_h)
+        with relation keys under the weights of each head:
+            forward  2 B H (pairs (D + R p) + symbol_pairs d_h)
+            backward 2 B H (pairs (3 D + 3 R p) + symbol_pairs 2 d_h)
 
-    Each of the three backward kernels computes the scores again. Relation keys are taken as one group; with more
-    groups the scores are computed once for each.
-    """
-    one, keys = 2 * batch * heads, relations * p
-    forward = one * (n_pairs * (key_width + keys) + symbol_pairs * head_width)
-    backward = one * (n_pairs * (5 * key_width + 4 * keys) + symbol_pairs * 3 * head_width)
-    return Flops(forward, backward)
+        In the backward pass: scores again, dq, dk; relations or keys again, for du; dw; dalpha (and dr); dalpha and ds.
+        """
+        scores, symbols = self.heads * self.key_width, self.symbol_pairs * self.heads * self.head_width
+        again, once = self.relations * self.p, self.heads * self.relations
+        if not tiles:
+            again, once = self.heads * again, 0
+        forward = 2 * self.batch * (self.pairs * (scores + again + once) + symbols)
+        backward = 2 * self.batch * (self.pairs * (3 * scores + 3 * again + 2 * once) + 2 * symbols)
+        return Flops(forward, backward)
 
+    def fused(self) -> Flops:
+        """One attention whose values are symbols and relation keys, in the fused kernels.
 
-def least_relational(
-    batch: int, heads: int, n_pairs: int, symbol_pairs: int, key_width: int, head_width: int, relations: int, p: int
-) -> int:
-    """Forward work of the cheaper exact form: as one attention, or dense with the relations built once for all heads.
+        Math: forward  2 B H (pairs (D + R p) + symbol_pairs d_h)
+              backward 2 B H (pairs (5 D + 4 R p) + symbol_pairs 3 d_h)
 
-    Math: 2 B (H (pairs D + symbol_pairs d_h) + pairs min(H R p, R p + H R))
-    """
-    shared = heads * (n_pairs * key_width + symbol_pairs * head_width)
-    return 2 * batch * (shared + n_pairs * min(heads * relations * p, relations * p + heads * relations))
+        Each of the three backward kernels computes the scores again. Relation keys are taken as one group; with more
+        groups the scores are computed once for each.
+        """
+        one, keys = 2 * self.batch * self.heads, self.relations * self.p
+        forward = one * (self.pairs * (self.key_width + keys) + self.symbol_pairs * self.head_width)
+        backward = one * (self.pairs * (5 * self.key_width + 4 * keys) + self.symbol_pairs * 3 * self.head_width)
+        return Flops(forward, backward)
+
+    def least(self) -> int:
+        """Forward work of the cheaper exact form: as one attention, or with the relations built once for all heads."""
+        return min(self.fused().forward, self.linear(tiles=True).forward)

@@ -13,17 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._models.encoder import EncoderModel
+from .._models.seq2seq import Seq2SeqModel
 from ..baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
-from ..encoder_models import (
-    DualAttnTransformerEncoder,
-    EncoderForMaskedLM,
-    EncoderForSequenceClassification,
-    TransformerEncoder,
-)
+from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from ..functional import OffsetSymbols, RelativeSymbols, cross_entropy
 from ..language_models import LanguageModel
-from ..seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
-from ..vision_models import VisionDualAttnTransformer, VisionTransformer
+from ..vision_models import VisionModel
+from .result import Device
 
 Loss = Callable[[Any], Tensor]
 
@@ -38,7 +35,6 @@ class Example:
         context_length: tokens of the source, where there is one.
         loss: of the model's output, or None where none is taken.
         fused_loss: arguments with which the model itself returns a loss without ever holding all logits, if it can.
-        fuses_loss: they are among the arguments.
     """
 
     args: tuple[Any, ...]
@@ -48,12 +44,6 @@ class Example:
     context_length: int = 0
     loss: Loss | None = None
     fused_loss: dict[str, Any] | None = None
-    fuses_loss: bool = False
-
-    def with_fused_loss(self) -> Example:
-        """The same call, whose loss the model computes."""
-        kwargs = {**self.kwargs, **(self.fused_loss or {})}
-        return replace(self, kwargs=kwargs, loss=lambda output: output.loss, fuses_loss=True)
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class Sizes:
     length: int | None
     context_length: int | None
     dtype: torch.dtype
-    device: str
+    device: Device
 
     def length_within(self, context: int) -> int:
         return context if self.length is None else self.length
@@ -74,6 +64,11 @@ class Sizes:
 
     def tokens(self, length: int) -> Tensor:
         return torch.empty(self.batch, length, dtype=torch.int64, device=self.device)
+
+    def like(self, tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A tensor of the same form on the device; real numbers in ``dtype``, by default that of these sizes."""
+        kind = (dtype or self.dtype) if tensor.is_floating_point() else tensor.dtype
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=kind, device=self.device)
 
 
 def example(model: nn.Module, sizes: Sizes, inputs: Any = None) -> Example:
@@ -101,9 +96,7 @@ def _given(inputs: Any, sizes: Sizes) -> Example:
         if not isinstance(value, Tensor):
             return value
         if id(value) not in made:
-            dtype = sizes.dtype if value.is_floating_point() else value.dtype
-            like = torch.empty_strided(value.shape, value.stride(), dtype=dtype, device=sizes.device)
-            made[id(value)] = like.requires_grad_(value.requires_grad)
+            made[id(value)] = sizes.like(value).requires_grad_(value.requires_grad)
         return made[id(value)]
 
     args, kwargs = tuple(fake(item) for item in args), {key: fake(item) for key, item in kwargs.items()}
@@ -121,8 +114,7 @@ def _images(model: Any, sizes: Sizes) -> Example:
             f"length: images of this model have {tokens} tokens, got {sizes.length}; leave it out, or give other "
             "images as inputs"
         )
-    height, width = rows * model.patch_height, columns * model.patch_width
-    x = sizes.numbers(sizes.batch, model.image_channels, height, width)
+    x = sizes.numbers(sizes.batch, model.image_channels, rows * model.patch_height, columns * model.patch_width)
     return Example((x,), batch=sizes.batch, length=tokens, loss=mean_cross_entropy)
 
 
@@ -140,8 +132,12 @@ def _language(model: Any, sizes: Sizes) -> Example:
 
 
 def _encoder(model: Any, sizes: Sizes) -> Example:
-    length = sizes.length_within(getattr(model, "encoder", model).block_size)
+    length = sizes.length_within(model.block_size)
     return Example((sizes.tokens(length),), batch=sizes.batch, length=length)
+
+
+def _encoder_with_head(model: Any, sizes: Sizes) -> Example:
+    return replace(_encoder(model.encoder, sizes), loss=wide_cross_entropy)
 
 
 def _seq2seq(model: Any, sizes: Sizes) -> Example:
@@ -149,9 +145,7 @@ def _seq2seq(model: Any, sizes: Sizes) -> Example:
     source = min(length, model.in_block_size) if sizes.context_length is None else sizes.context_length
 
     def entered(spec: Mapping[str, Any], tokens: int) -> Tensor:
-        if spec["type"] == "token":
-            return sizes.tokens(tokens)
-        return sizes.numbers(sizes.batch, tokens, spec["dim"])
+        return sizes.tokens(tokens) if spec["type"] == "token" else sizes.numbers(sizes.batch, tokens, spec["dim"])
 
     is_squared = model.loss_type == "mse"
     targets = sizes.numbers(sizes.batch, length, model.out_dim) if is_squared else sizes.tokens(length)
@@ -159,16 +153,13 @@ def _seq2seq(model: Any, sizes: Sizes) -> Example:
     return Example(args, batch=sizes.batch, length=length, context_length=source, loss=lambda output: output[1])
 
 
-_MAKERS: tuple[tuple[tuple[type[nn.Module], ...], Callable[[Any, Sizes], Example]], ...] = (
-    ((VisionTransformer, VisionDualAttnTransformer), _images),
+_MAKERS: tuple[tuple[Any, Callable[[Any, Sizes], Example]], ...] = (
+    (VisionModel, _images),
     ((VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet), _objects),
-    ((LanguageModel,), _language),
-    ((TransformerEncoder, DualAttnTransformerEncoder), _encoder),
-    (
-        (EncoderForMaskedLM, EncoderForSequenceClassification),
-        lambda model, sizes: replace(_encoder(model, sizes), loss=wide_cross_entropy),
-    ),
-    ((Seq2SeqTransformer, Seq2SeqDualAttnTransformer), _seq2seq),
+    (LanguageModel, _language),
+    (EncoderModel, _encoder),
+    ((EncoderForMaskedLM, EncoderForSequenceClassification), _encoder_with_head),
+    (Seq2SeqModel, _seq2seq),
 )
 
 

@@ -15,7 +15,7 @@ from ..baselines import PrediNet
 from ..functional import RelativeSymbols
 from ..relational_attention import RelationalAttention
 from ..relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
-from .flops import least_relational, pairs
+from .flops import RelationalSizes, pairs
 
 KINDS = (Attention, RelationalAttention, RelationalCrossAttention, DisentangledRelationalCrossAttention, PrediNet)
 """Layers whose least arithmetic is less than what they compute."""
@@ -45,8 +45,8 @@ def own_work(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], c
     if isinstance(symbols := call["symbols"], RelativeSymbols):  # weights of the same symbol may be summed first
         with_symbols = min(n * symbols.library.shape[0], allowed)
     if isinstance(module, RelationalAttention):
-        sizes = (module.key_dim, module.head_dim, module.n_relations, module.rel_proj_dim)
-        least = least_relational(batch, module.n_heads, allowed, with_symbols, *sizes)
+        widths = module.key_dim, module.head_dim, module.n_relations, module.rel_proj_dim
+        least = RelationalSizes(batch, module.n_heads, allowed, with_symbols, *widths).least()
         least += 2 * outer * n * module.n_relations * module.head_dim  # W_r
         return least + _relative_positions(module, outer, n, m) - counted
     n_scores = 2 if isinstance(module, DisentangledRelationalCrossAttention) else 1

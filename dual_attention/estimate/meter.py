@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..functional import RelativeSymbols
 from . import least
 from .counter import counter_formulas
 from .parts import BETWEEN, CHECKPOINTS, LOSS, attends_to_context, headings
@@ -74,10 +75,14 @@ class Kept:
 
 
 class Meter(TorchDispatchMode):
-    """Measures the operations that run under it.
+    """Measures the operations of a model that run under it; hooks every module.
 
     Under ``FakeTensorMode`` nothing is computed and no memory is taken, yet every operation passes here with the
-    shapes, dtypes and lifetimes that it would have.
+    shapes, dtypes and lifetimes that it would have. Parameters and buffers do not count as alive.
+
+    Args:
+        own_products: heading of the model's own work from its first matrix product on, as of a loss at its end.
+        checkpointing: modules that pass tensors between others keep them as checkpoints.
 
     Attributes:
         parts: in the order in which they are met.
@@ -86,19 +91,21 @@ class Meter(TorchDispatchMode):
         recomputed: most bytes that computing one checkpointed block again has left alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module, *, own_products: str | None = None, checkpointing: bool = False) -> None:
         super().__init__()
         self.forward: defaultdict[str, int] = defaultdict(int)
         self.backward: defaultdict[str, int] = defaultdict(int)
         self.least: defaultdict[str, int] = defaultdict(int)
         self.live = self.peak = self.recomputed = 0
         self.formulas = FlopCounterMode(display=False, custom_mapping=counter_formulas()).flop_registry
-        self.part_of: dict[int, str] = {}
-        self.own_products: str | None = None
+        self.own_products = own_products
+        self.part_of = headings(model)
+        if checkpointing:
+            self.part_of = {key: CHECKPOINTS if part == BETWEEN else part for key, part in self.part_of.items()}
         self.parts: dict[str, None] = {}
         self.frames: list[Frame] = []
-        self.storages: dict[int, Storage] = {}
-        self.parameters: set[int] = set()
+        self.parameters = {_key(parameter) for parameter in model.parameters()}
+        self.storages = {_key(tensor): Storage(0) for tensor in (*model.parameters(), *model.buffers())}
         # In the backward pass an operation belongs to the part in which the node that runs it was made.
         self.made_from: list[int] = []
         self.made_in: list[str] = []
@@ -107,21 +114,6 @@ class Meter(TorchDispatchMode):
         self.within: dict[Any, int] = {}
         self.before_recomputing: int | None = None
         self.is_block = False
-
-    # ---- modules
-
-    def attach(self, model: nn.Module, *, own_products: str | None = None, checkpointing: bool = False) -> None:
-        """Hook every module of a model, whose parameters and buffers do not count as alive.
-
-        ``own_products`` is the heading of the model's own work from its first matrix product on, as of a loss at its
-        end. With ``checkpointing``, modules that pass tensors between others keep them as checkpoints.
-        """
-        self.part_of, self.own_products = headings(model), own_products
-        if checkpointing:
-            self.part_of = {key: CHECKPOINTS if part == BETWEEN else part for key, part in self.part_of.items()}
-        self.parameters = {_key(parameter) for parameter in model.parameters()}
-        for tensor in (*model.parameters(), *model.buffers()):
-            self.storages[_key(tensor)] = Storage(0)
         for module in model.modules():
             module.register_forward_pre_hook(self._enter, with_kwargs=True)
             module.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
@@ -130,6 +122,8 @@ class Meter(TorchDispatchMode):
         """Do not count tensors that were there before as alive, unless they are kept."""
         for tensor in tensors:
             self.storages.setdefault(_key(tensor), Storage(tensor.untyped_storage().nbytes()))
+
+    # ---- modules
 
     @property
     def part(self) -> str:
@@ -204,7 +198,7 @@ class Meter(TorchDispatchMode):
         if key not in self.within:
             self.within[key] = self._workspace(func, args)
         out = func(*args)
-        self.peak = max(self.peak, self.live + sum(_new_bytes(out)) + self.within[key])
+        self.peak = max(self.peak, self.live + _new_bytes(out) + self.within[key])
         return out
 
     def _workspace(self, func: Any, args: tuple[Any, ...]) -> int:
@@ -218,14 +212,12 @@ class Meter(TorchDispatchMode):
         with self:
             results = OPDEFS[f"{func.namespace}::{func._opname}"]._init_fn(*narrowed)
         self.is_inside, peak, self.peak = False, self.peak, peak
-        return max(0, peak - live - sum(_new_bytes(results)))
+        return max(0, peak - live - _new_bytes(results))
 
     # ---- memory
 
     def _follow(self, func: Any, args: tuple[Any, ...], out: Any) -> None:
-        for tensor in tree_leaves(out):
-            if not isinstance(tensor, Tensor):
-                continue
+        for tensor in tensors_in(out):
             storage = tensor.untyped_storage()
             key, nbytes = storage._cdata, storage.nbytes()
             if key in self.storages:
@@ -282,6 +274,12 @@ def _signature(value: Any) -> Any:
     return (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else value
 
 
-def _new_bytes(results: Any) -> list[int]:
-    """Bytes of each of an operation's results."""
-    return [tensor.untyped_storage().nbytes() for tensor in tree_leaves(results) if isinstance(tensor, Tensor)]
+def _new_bytes(results: Any) -> int:
+    """Bytes of an operation's results."""
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors_in(results))
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """All tensors among arguments or results."""
+    leaves = (leaf.library if isinstance(leaf, RelativeSymbols) else leaf for leaf in tree_leaves(value))
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,19 +14,9 @@ from ..language_presets import LANGUAGE_PRESETS, LanguageModelConfig
 from ..seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
 from ..vision_models import VisionDualAttnTransformer, VisionTransformer
 
-CLASSES: dict[str, type[nn.Module]] = {
-    kind.__name__: kind
-    for kind in (
-        VisionTransformer,
-        VisionDualAttnTransformer,
-        TransformerLM,
-        DualAttnTransformerLM,
-        TransformerEncoder,
-        DualAttnTransformerEncoder,
-        Seq2SeqTransformer,
-        Seq2SeqDualAttnTransformer,
-    )
-}
+PLAIN = VisionTransformer, TransformerLM, TransformerEncoder, Seq2SeqTransformer
+DUAL = VisionDualAttnTransformer, DualAttnTransformerLM, DualAttnTransformerEncoder, Seq2SeqDualAttnTransformer
+CLASSES: dict[str, type[nn.Module]] = {kind.__name__: kind for kind in (*PLAIN, *DUAL)}
 """Model classes that a mapping may name."""
 
 
@@ -35,20 +25,14 @@ def resolve_model(model: Any) -> tuple[str, nn.Module]:
     if isinstance(model, nn.Module):
         return type(getattr(model, "_orig_mod", model)).__name__, model
     if isinstance(model, str):
-        builders = language_presets()
-        if model not in builders:
-            raise ValueError(f"model: expected one of {', '.join(builders)}, got {model!r}")
-        return model, builders[model]()
+        if model not in LANGUAGE_PRESETS:
+            raise ValueError(f"model: expected one of {', '.join(LANGUAGE_PRESETS)}, got {model!r}")
+        return model, LANGUAGE_PRESETS[model].build(device="meta")
     if isinstance(model, Mapping):
         return from_mapping(model)
     if hasattr(model, "build"):
         return getattr(model, "name", None) or type(model).__name__, model.build(device="meta")
     raise TypeError(f"model: expected a module, a name, a configuration or a mapping, got {type(model).__name__}")
-
-
-def language_presets() -> dict[str, Callable[[], nn.Module]]:
-    """The language models of the paper by name."""
-    return {name: lambda config=config: config.build(device="meta") for name, config in LANGUAGE_PRESETS.items()}
 
 
 def from_mapping(values: Mapping[str, Any]) -> tuple[str, nn.Module]:

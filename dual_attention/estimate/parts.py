@@ -8,58 +8,33 @@ from torch import nn
 
 from ..attention import Attention
 from ..baselines import ESBN, ContextNorm, CoRelNet, PrediNet
-from ..positional_encoding import (
-    LearnedPositionalEmbeddings,
-    RelativePositionalEncoding,
-    RotaryPositionalEncoding,
-    SinusoidalPositionalEncoding,
-)
-from ..relational_attention import RelationalAttention
-from ..relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
-from ..symbol_retrieval import (
-    PositionalSymbolRetriever,
-    PositionRelativeSymbolRetriever,
-    PositionRelativeSymbolRetriever2D,
-    RelationalSymbolicAttention,
-    SymbolicAttention,
-)
 from ..transformer_blocks import FeedForwardBlock, RMSNorm
-from ..vision_models import VisionDualAttnTransformer, VisionTransformer
+from ..vision_models import VisionModel
 
-Kinds = tuple[type[nn.Module], ...]
-
-WHOLE: dict[str, Kinds] = {
-    "self-attention": (Attention,),
-    "relational attention": (
-        RelationalAttention,
-        RelationalCrossAttention,
-        DisentangledRelationalCrossAttention,
-    ),
-    "symbols": (
-        SymbolicAttention,
-        RelationalSymbolicAttention,
-        PositionalSymbolRetriever,
-        PositionRelativeSymbolRetriever,
-        PositionRelativeSymbolRetriever2D,
-    ),
-    "feed-forward": (FeedForwardBlock,),
-    "norms": (nn.LayerNorm, RMSNorm),
-    "residual stream": (nn.Dropout,),
-    "embeddings": (
-        nn.Embedding,
-        SinusoidalPositionalEncoding,
-        LearnedPositionalEmbeddings,
-        RotaryPositionalEncoding,
-        RelativePositionalEncoding,
-    ),
-    "relations": (PrediNet,),
+PART_OF_FILE = {
+    "dual_attention.attention": "self-attention",
+    "dual_attention.relational_attention": "relational attention",
+    "dual_attention.relational_cross_attention": "relational attention",
+    "dual_attention.symbol_retrieval": "symbols",
+    "dual_attention.positional_encoding": "embeddings",
 }
-"""Modules that are one part together with all their submodules."""
+"""Files whose modules, and what is derived from them, are one part together with all their submodules."""
 
-OWN: dict[str, Kinds] = {
-    "norms": (ContextNorm,),
-    "relations": (CoRelNet,),
-    "controller": (nn.LSTMCell, ESBN),
+WHOLE: dict[type[nn.Module], str] = {
+    FeedForwardBlock: "feed-forward",
+    nn.LayerNorm: "norms",
+    RMSNorm: "norms",
+    nn.Dropout: "residual stream",
+    nn.Embedding: "embeddings",
+    PrediNet: "relations",
+}
+"""Other modules that are so."""
+
+OWN: dict[type[nn.Module], str] = {
+    ContextNorm: "norms",
+    CoRelNet: "relations",
+    nn.LSTMCell: "controller",
+    ESBN: "controller",
 }
 """Modules whose own work is a part, while their submodules have headings of their own."""
 
@@ -72,42 +47,45 @@ LOSS = "loss"
 RECOMPUTED = "recomputed block"
 
 
-def heading(module: nn.Module, name: str) -> str:
-    """Heading of a module of this name in its model that lies in no other part."""
-    for headings in (WHOLE, OWN):
-        for part, kinds in headings.items():
-            if isinstance(module, kinds):
-                return part
-    if isinstance(module, nn.Linear):
-        if any(level in OUTPUT_NAMES for level in name.split(".")):
-            return "output"
-        return "embeddings" if "embed" in name else "linear maps"
-    return BETWEEN if _is_container(module) else type(module).__name__
-
-
-def _is_container(module: nn.Module) -> bool:
-    """Whether a module multiplies no matrices itself: blocks and models of the library, PyTorch's activations."""
-    place = type(module).__module__
-    if place.startswith("torch.nn."):
-        return not module._parameters
-    return place.startswith("dual_attention.") and not place.startswith("dual_attention.mechanisms.")
-
-
 def headings(model: nn.Module) -> dict[int, str]:
     """Heading of every module by its identity; a shared module has that of its first place."""
     found: dict[int, str] = {}
 
-    def visit(module: nn.Module, name: str, part: str | None) -> None:
+    def visit(module: nn.Module, name: str, whole: str | None) -> None:
         if id(module) in found:
             return
-        found[id(module)] = heading(module, name) if part is None else part
-        is_whole = any(isinstance(module, kinds) for kinds in WHOLE.values())
-        inherited = found[id(module)] if part is not None or is_whole else None
+        whole = whole or _whole(module)
+        found[id(module)] = whole or _own(module, name)
         for key, child in module.named_children():
-            visit(child, f"{name}.{key}" if name else key, inherited)
+            visit(child, f"{name}.{key}" if name else key, whole)
 
     visit(model, "", None)
     return found
+
+
+def _whole(module: nn.Module) -> str | None:
+    """The part that a module is together with its submodules."""
+    for kind in type(module).__mro__:
+        if part := WHOLE.get(kind) or PART_OF_FILE.get(kind.__module__):
+            return part
+    return None
+
+
+def _own(module: nn.Module, name: str) -> str:
+    """Heading of a module of this name in its model that lies in no other part."""
+    for kind in type(module).__mro__:
+        if kind in OWN:
+            return OWN[kind]
+    if isinstance(module, nn.Linear):
+        if any(level in OUTPUT_NAMES for level in name.split(".")):
+            return "output"
+        return "embeddings" if "embed" in name else "linear maps"
+    place = type(module).__module__
+    if place.startswith("torch.nn."):  # activations multiply no matrices, and neither do our blocks and models
+        is_container = not module._parameters
+    else:
+        is_container = place.startswith("dual_attention.") and not place.startswith("dual_attention.mechanisms.")
+    return BETWEEN if is_container else type(module).__name__
 
 
 def attends_to_context(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -124,9 +102,8 @@ def parameter_counts(model: nn.Module, part_of: dict[int, str]) -> dict[str, tup
     counts: dict[str, tuple[int, int]] = {}
     seen: set[int] = set()
     for module in model.modules():
-        part = part_of[id(module)]
-        if isinstance(module, VisionTransformer | VisionDualAttnTransformer):
-            part = "embeddings"  # the class token and positions
+        # An image classifier's own parameters are the class token and positions.
+        part = "embeddings" if isinstance(module, VisionModel) else part_of[id(module)]
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in seen:
                 seen.add(id(parameter))

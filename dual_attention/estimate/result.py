@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from .units import aligned, count, dtype_name, flops, nbytes, rows
+from .units import aligned, count, dtype_name, flops, nbytes
 
 Device = Literal["cpu", "cuda"]
 
@@ -230,7 +230,7 @@ def report(estimate: Estimate) -> str:
     if e.checkpointing and e.training:
         passes += " with checkpointed blocks"
     title = f"{e.model}: {e.batch:,} x {e.length:,} tokens{context}, {passes}, {precision}, {e.device}"
-    return "\n".join([title, "", *parts_table(e), "", *rows(figures(e)), "", *EXCLUDED, *e.notes])
+    return "\n".join([title, "", *parts_table(e), "", *aligned(figures(e)), "", *EXCLUDED, *e.notes])
 
 
 def parts_table(e: Estimate) -> list[str]:
@@ -240,7 +240,7 @@ def parts_table(e: Estimate) -> list[str]:
     for part in (*e.parts, total):
         passes = [flops(number / e.tokens) for number in (part.forward_flops, part.backward_flops)]
         table.append([part.name, count(part.parameters), *passes, nbytes(part.activation_bytes)])
-    return aligned([line if e.training else line[:3] for line in table])
+    return aligned([line if e.training else line[:3] for line in table], right=range(1, 5))
 
 
 def figures(e: Estimate) -> list[tuple[str, str]]:

@@ -4,64 +4,113 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from .. import relational_attention as layers
-from ..functional import RelativeSymbols
 from ..transformer_blocks import Block
-from .inputs import Example
-from .meter import Kept, Meter
+from .inputs import Example, Sizes, example
+from .meter import Kept, Meter, tensors_in
 from .parts import parameter_counts
 
 Implementation = Literal["auto", "dense", "linear", "triton"]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One run; ``parameters`` are numbers of them and of those that learn, by part."""
+    """One run of ``model``, a copy; ``parameters`` are numbers of them and of those that learn, by part."""
 
+    model: nn.Module
+    call: Example
     meter: Meter
     kept: Kept
     parameters: dict[str, tuple[int, int]]
 
 
-def on_fake_tensors(function: Callable[[], Result]) -> Result:
-    """Call a function under a ``FakeTensorMode``.
+@dataclass(frozen=True)
+class Run:
+    """A run on fake tensors; attributes as :func:`.estimate` takes them."""
 
-    It has a thread of its own, whose settings (gradients, autocast) are the defaults, and whose workspaces, which
-    operations keep between calls, end with it.
-    """
+    module: nn.Module
+    sizes: Sizes
+    dtype: torch.dtype
+    impl: Implementation
+    checkpointing: bool
+    fused_loss: bool | None
+    inputs: Any
 
-    def call() -> Result:
+    def trace(self, *, training: bool) -> Trace:
+        """Run a copy of the module, forward and if ``training`` backward.
+
+        It has a thread of its own, whose settings (gradients, autocast) are the defaults, and whose workspaces, which
+        operations keep between calls, end with it.
+        """
+        try:
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(self._trace, training).result()
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise ValueError(f"model: its forward pass depends on the values of tensors ({error.func})") from error
+        except UnsupportedOperatorException as error:
+            raise ValueError(
+                f"model: {error.func} has no rule for the shapes of its results (register_fake)"
+            ) from error
+
+    def _trace(self, training: bool) -> Trace:
+        again = self.checkpointing and training
         with FakeTensorMode(allow_non_fake_inputs=True):
-            return function()
+            model = fake_copy(self.module, self.sizes, training=training, checkpointing=again)
+            call = example(model, self.sizes, self.inputs)
+            if self.fused_loss and call.fused_loss is None:
+                raise ValueError(f"fused_loss: {type(self.module).__name__} has none")
+            own_products = None
+            if training and call.fused_loss is not None and self.fused_loss is not False:
+                arguments = {**call.kwargs, **call.fused_loss}
+                call, own_products = replace(call, kwargs=arguments, loss=lambda output: output.loss), "output"
+            meter = Meter(model, own_products=own_products, checkpointing=again)
+            kept = self._measure(model, call, meter, training=training)
+            return Trace(model, call, meter, kept, parameter_counts(model, meter.part_of))
 
-    try:
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(call).result()
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise ValueError(f"model: its forward pass depends on the values of tensors ({error.func})") from error
-    except UnsupportedOperatorException as error:
-        raise ValueError(f"model: {error.func} has no rule for the shapes of its results (register_fake)") from error
+    def _measure(self, model: nn.Module, call: Example, meter: Meter, *, training: bool) -> Kept:
+        """Let the meter see the call, under autocast if products have another dtype than the parameters."""
+        meter.ignore(tensors_in((call.args, call.kwargs)))
+        if training:
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.grad = torch.empty_like(parameter)
+                    meter.ignore([parameter.grad])
+        autocast = nullcontext()
+        if self.sizes.dtype != self.dtype and any(p.is_floating_point() for p in model.parameters()):
+            autocast = torch.autocast(self.sizes.device, dtype=self.dtype)
+        hooks = torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor)
+        with _implementation(self.impl), meter:
+            with autocast, torch.set_grad_enabled(training), hooks:
+                output = model(*call.args, **call.kwargs)
+                if not training:
+                    return Kept()
+                roots = output if call.loss is None else call.loss(output)
+                del output
+                roots = [tensor for tensor in tensors_in(roots) if tensor.requires_grad]
+                kept = meter.kept(leave_out=roots)
+            meter.is_backward = True
+            if roots:
+                torch.autograd.backward(roots, [torch.ones_like(tensor) for tensor in roots])
+        return kept
 
 
-def fake_copy(model: nn.Module, dtype: torch.dtype, device: str, *, training: bool, checkpointing: bool) -> nn.Module:
+def fake_copy(model: nn.Module, sizes: Sizes, *, training: bool, checkpointing: bool) -> nn.Module:
     """A copy with fake parameters and buffers; what is shared stays shared, and no hooks of the owner are left.
 
     With ``checkpointing``, models that can checkpoint their steps do so; otherwise every block of the library.
@@ -69,11 +118,9 @@ def fake_copy(model: nn.Module, dtype: torch.dtype, device: str, *, training: bo
     model = getattr(model, "_orig_mod", model)  # compiled
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
-        kind = dtype if parameter.is_floating_point() else parameter.dtype
-        like = torch.empty_strided(parameter.shape, parameter.stride(), dtype=kind, device=device)
-        memo[id(parameter)] = nn.Parameter(like, requires_grad=parameter.requires_grad)
+        memo[id(parameter)] = nn.Parameter(sizes.like(parameter), requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
-        memo[id(buffer)] = torch.empty_strided(buffer.shape, buffer.stride(), dtype=buffer.dtype, device=device)
+        memo[id(buffer)] = sizes.like(buffer, buffer.dtype)
     copied = copy.deepcopy(model, memo).train(training)
     can = [module for module in copied.modules() if isinstance(getattr(module, "gradient_checkpointing", None), bool)]
     for module in can:
@@ -84,38 +131,6 @@ def fake_copy(model: nn.Module, dtype: torch.dtype, device: str, *, training: bo
         if checkpointing and not can and isinstance(module, Block):
             module.__dict__["forward"] = functools.partial(checkpoint, module.forward, use_reentrant=False)
     return copied
-
-
-def trace(
-    model: nn.Module, call: Example, dtype: torch.dtype, impl: Implementation, *, training: bool, checkpointing: bool
-) -> Trace:
-    """Run a model from :func:`fake_copy`, forward and if ``training`` backward, in ``dtype`` under autocast."""
-    meter = Meter()
-    meter.attach(model, own_products="output" if call.fuses_loss else None, checkpointing=checkpointing)
-    meter.ignore(_tensors_in((call.args, call.kwargs)))
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if training:
-        for parameter in parameters:
-            parameter.grad = torch.empty_like(parameter)
-            meter.ignore([parameter.grad])
-    stored = next((p for p in model.parameters() if p.is_floating_point()), None)
-    autocast = nullcontext()
-    if stored is not None and stored.dtype != dtype:
-        autocast = torch.autocast(stored.device.type, dtype=dtype)
-    hooks = torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor)
-    with _implementation(impl), meter:
-        with autocast, torch.set_grad_enabled(training), hooks:
-            output = model(*call.args, **call.kwargs)
-            if not training:
-                return Trace(meter, Kept(), parameter_counts(model, meter.part_of))
-            roots = output if call.loss is None else call.loss(output)
-            del output
-            roots = [tensor for tensor in _tensors_in(roots) if tensor.requires_grad]
-            kept = meter.kept(leave_out=roots)
-        meter.is_backward = True
-        if roots:
-            torch.autograd.backward(roots, [torch.ones_like(tensor) for tensor in roots])
-    return Trace(meter, kept, parameter_counts(model, meter.part_of))
 
 
 @contextmanager
@@ -130,9 +145,3 @@ def _implementation(impl: Implementation) -> Iterator[None]:
         yield
     finally:
         layers.relational_attention = operation
-
-
-def _tensors_in(value: Any) -> list[Tensor]:
-    """All tensors among arguments or results."""
-    leaves = (leaf.library if isinstance(leaf, RelativeSymbols) else leaf for leaf in tree_leaves(value))
-    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import torch
 
@@ -19,19 +19,13 @@ DTYPES = {
 """Dtypes by name."""
 
 
-def rows(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Names and texts in two columns."""
-    width = max(len(name) for name, _ in pairs)
-    return [f"{name:{width}}  {said}" for name, said in pairs]
-
-
-def aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """The first column to the left, the others to the right."""
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+def aligned(table: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Lines of a table whose columns have one width; those of the numbers in ``right`` end at the same place."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
-    for line in table:
-        cells = [f"{line[0]:{widths[0]}}", *(f"{cell:>{w}}" for cell, w in zip(line[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells))
+    for row in table:
+        cells = [f"{cell:{'>' if i in right else '<'}{widths[i]}}" for i, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
     return lines
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._words import suggestion
+
 if TYPE_CHECKING:
     from ..training.experiment import AnyExperiment
     from ..training.run_folder import RunFolder
@@ -60,7 +62,8 @@ EXPERIMENTS: dict[str, Entry] = {
 def experiment_named(name: str) -> AnyExperiment:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
-        raise ValueError(f"experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
+        hint = suggestion(str(name), EXPERIMENTS)
+        raise ValueError(f"experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}{hint}")
     return EXPERIMENTS[name].load()
 
 

@@ -8,9 +8,14 @@ from typing import Literal
 from .._layers.config import SymbolRetrieval
 from .._layers.options import RelationalOptions, SymbolOptions
 from .._models.config import DepthConfig
-from ..training.configs import check, check_integers
+from ..training.configs import WIDEST, check, check_inside, check_integers
 
 ActivationName = Literal["relu", "gelu", "silu", "swiglu"]
+
+MOST_LAYERS = 1000
+"""Blocks of a model."""
+LONGEST = 1 << 24
+"""Tokens that a language model sees, and tokens of its vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +55,16 @@ class ModelKeys(DepthConfig, NamedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes = ("d_model", "n_layers", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
-        check_integers(self, "model", *sizes)
+        check_inside("model.name", self.name, "output.folder")  # run folders have it in their names
+        check_integers(self, "model", "n_layers", most=MOST_LAYERS)
+        sizes = ("d_model", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
+        check_integers(self, "model", *sizes, most=WIDEST)
         check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
         self.check_heads()
 
     def check_heads(self) -> None:
         """Raise ``ValueError`` unless there are heads and the width is a multiple of them."""
-        check_integers(self, "model", "n_heads_sa", "n_heads_ra", least=0)
+        check_integers(self, "model", "n_heads_sa", "n_heads_ra", least=0, most=WIDEST)
         heads = self.n_heads_sa + self.n_heads_ra
         check(heads >= 1, "model.n_heads_sa + model.n_heads_ra", "at least 1", heads)
         check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)

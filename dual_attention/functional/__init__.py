@@ -4,11 +4,10 @@ from . import reference
 from .activations import ACTIVATIONS, activation_function
 from .alignments.common import Alignment
 from .alignments.elementwise import masked_activation, sigmoid_alignment
-from .alignments.hard import hard_alignment, reinforce_loss
+from .alignments.hard import bernoulli_subset, hard_alignment, reinforce_loss
 from .alignments.local import local_window, log_gaussian, monotonic_centre, predicted_position
 from .alignments.soft import masked_softmax, uniform_alignment
 from .alignments.sparse import entmax, sparsemax
-from .alignments.subset import bernoulli_subset
 from .attention import attention
 from .combination import combine, masked_mean
 from .losses import cross_entropy, linear_cross_entropy

@@ -5,6 +5,9 @@ Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,6 +16,7 @@ from . import reference
 from .checks import (
     check_axes,
     check_dropout,
+    check_floating,
     check_key_heads,
     check_same_device,
     check_same_dtype,
@@ -20,6 +24,7 @@ from .checks import (
     is_autocast,
     is_open,
 )
+from .derivatives import differentiable_again, needs_plain
 from .masks import MaskPattern, block_of, pattern_and_bias
 from .padding import zero_padding
 
@@ -53,6 +58,9 @@ def attention(
         dropout: rate on the weights.
         need_weights: also return the weights, which needs them to be built.
 
+    Derivatives by ``torch.func``, forward and second ones go through plain operations, which build all weights. While
+    weights are dropped, a fused kernel may have no second one.
+
     Returns:
         Attended values ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None. Rows with nothing
         to attend are zero.
@@ -63,20 +71,42 @@ def attention(
     """
     check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
     check_same_device(q=q, k=k, v=v, bias=bias)
-    if not is_autocast(q):  # which casts them to one type
+    if is_autocast(q):  # which casts them to one type
+        check_floating("q", q)
+    else:
         check_same_dtype(q=q, k=k, v=v)
     check_dropout("dropout", dropout)
-    (batch, heads, n, width), (groups, m) = q.shape, k.shape[1:3]
+    (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
     check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
     check_key_heads(heads, groups)
     mask, bias = pattern_and_bias(mask, bias, q=q, m=m)
     k, v = zero_padding(mask, k, v)
-    if need_weights:
-        return reference.attention(q, k, v, scale=scale, mask=mask.dense(q.device), bias=bias, dropout=dropout)
-
-    value_width = v.shape[-1]
+    if need_weights or needs_plain(q, k, v, bias):
+        whole = mask.dense(q.device)
+        out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
+        return out, weights if need_weights else None
+    value_width = v.shape[3]
     if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
+    out = _attend(q, k, v, mask, bias, scale, dropout)
+    if not dropout:  # which would draw others
+        out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
+    return out[..., :value_width], None
+
+
+def _plain(
+    pattern: tuple[Any, ...], scale: float, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
+) -> tuple[Tensor]:
+    """Attended values by plain operations; the pattern comes by its parts, without what it has built."""
+    mask = MaskPattern(*pattern).dense(q.device)
+    return (reference.attention(q, k, v, scale=scale, mask=mask, bias=bias)[0],)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: MaskPattern, bias: Tensor | None, scale: float, dropout: float
+) -> Tensor:
+    """Attention by the library's kernels, a block of receivers at a time if there are many pairs."""
+    n, m = q.shape[2], k.shape[2]
     if mask.only_causal and bias is None:
         out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
@@ -95,7 +125,7 @@ def attention(
             opened = _opened(mask.block(rows, columns, q.device), part_bias)
             outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, part_bias, scale, dropout))
         out = torch.cat(outs, dim=2)
-    return out[..., :value_width], None
+    return out
 
 
 def _fused(
@@ -121,7 +151,7 @@ def _fused(
         dropout_p=dropout,
         is_causal=is_causal,
         scale=scale,
-        enable_gqa=k.shape[1] != q.shape[1],
+        enable_gqa=bool(k.shape[1] != q.shape[1]),  # a trace compares sizes into tensors
     )
     return out if nothing is None else out.masked_fill(nothing, 0.0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -11,22 +13,67 @@ from torch import Tensor
 def is_readable(x: Tensor) -> bool:
     """Whether the values of ``x`` can be looked at without waiting for a device or breaking a graph.
 
-    True for plain tensors on the CPU, unless they are being compiled or exported. Shapes and dtypes may be checked
-    anywhere; where values may not, the operation itself must fail on a wrong one, as lookups do.
+    True for plain tensors on the CPU, unless they are being compiled, exported or mapped over by ``torch.func``. Shapes
+    and dtypes may be checked anywhere; where values may not, the operation itself must fail on a wrong one, as lookups
+    do.
     """
-    return not torch.compiler.is_compiling() and x.device.type == "cpu" and type(x) is Tensor
+    return not torch.compiler.is_compiling() and x.device.type == "cpu" and type(x) is Tensor and not in_transform()
+
+
+def in_transform() -> bool:
+    """Whether a transform of ``torch.func``, such as ``vmap`` or ``jvp``, is at work."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def check_tensor(name: str, x: Any) -> None:
+    """Raise ``TypeError`` unless ``x`` is a tensor that holds all of its numbers, not a list or a sparse one."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.layout != torch.strided:
+        raise TypeError(f"{name}: expected a dense tensor, got one of layout {x.layout}")
+
+
+def check_floating(name: str, x: Any) -> None:
+    """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
+    check_tensor(name, x)
+    if not x.is_floating_point():
+        raise TypeError(f"{name}: expected a floating-point tensor, got dtype {x.dtype}")
+
+
+def check_rows(name: str, x: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``x`` is a floating-point tensor ``(..., length, width)``."""
+    check_floating(name, x)
+    if x.dim() < 2:
+        raise ValueError(f"{name}: expected shape (..., length, width), got {tuple(x.shape)}")
+
+
+def is_number(x: Any) -> bool:
+    """Whether ``x`` is a real number, as which booleans do not count."""
+    return isinstance(x, Real) and not isinstance(x, bool)
+
+
+def check_finite(**numbers: float) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for the first that is not a finite number."""
+    for name, number in numbers.items():
+        if not is_number(number):
+            raise TypeError(f"{name}: expected a number, got {number!r}")
+        if not math.isfinite(number):
+            raise ValueError(f"{name}: expected a finite number, got {number}")
 
 
 def check_dropout(name: str, rate: float) -> float:
-    """The rate itself; ``ValueError`` outside [0, 1)."""
+    """The rate itself; ``TypeError`` unless it is a number, ``ValueError`` outside [0, 1)."""
+    if not is_number(rate):
+        raise TypeError(f"{name}: expected a rate in [0, 1), got {rate!r}")
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"{name}: expected a rate in [0, 1), got {rate}")
     return rate
 
 
 def check_axes(**tensors: tuple[Tensor, int]) -> None:
-    """Raise ``ValueError`` for the first tensor without the number of axes given beside it."""
+    """Raise ``TypeError`` or ``ValueError`` for the first that is no tensor with the number of axes beside it."""
     for name, (tensor, axes) in tensors.items():
+        check_tensor(name, tensor)
         if tensor.dim() != axes:
             raise ValueError(f"{name}: expected {axes} axes, got shape {tuple(tensor.shape)}")
 
@@ -37,6 +84,7 @@ def check_same_device(**tensors: Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is None:
             continue
+        check_tensor(name, tensor)
         if device is None:
             first, device = name, tensor.device
         elif tensor.device != device:
@@ -44,8 +92,9 @@ def check_same_device(**tensors: Tensor | None) -> None:
 
 
 def check_same_dtype(**tensors: Tensor) -> None:
-    """Raise ``TypeError`` for the first tensor of another type than the first."""
+    """Raise ``TypeError`` for the first tensor of another type than the first, which must be floating point."""
     first, like = next(iter(tensors.items()))
+    check_floating(first, like)
     dtype = like.dtype
     for name, tensor in tensors.items():
         if tensor.dtype != dtype:
@@ -76,6 +125,18 @@ def is_autocast(x: Tensor) -> bool:
     """Whether autocast casts products of tensors like ``x`` to one type."""
     kind = x.device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def is_exporting() -> bool:
+    """Whether ``torch.export`` is at work, for ONNX or not."""
+    exporting = getattr(torch.compiler, "is_exporting", None)  # since torch 2.7
+    return exporting is not None and exporting()
+
+
+def leaves_pytorch() -> bool:
+    """Whether a program is being made for a place where operations of this library are not known: ONNX, or a trace."""
+    tracing = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+    return tracing or (is_exporting() and torch.onnx.is_in_onnx_export())
 
 
 def is_open(*lengths: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .checks import check_floating
 from .masks import require_boolean
 
 
@@ -24,6 +25,10 @@ def combine(weights: Tensor, values: Tensor, *, multidim: bool = False, pairwise
     Raises:
         ValueError: if the shapes do not fit.
     """
+    for name, x, axes in (("weights", weights, 2 + multidim), ("values", values, 2 + pairwise)):
+        check_floating(name, x)
+        if x.dim() < axes:
+            raise ValueError(f"{name}: expected at least {axes} axes, got shape {tuple(x.shape)}")
     queries = weights.shape[-3:-2] if multidim else weights.shape[-2:-1]
     keys = weights.shape[-2] if multidim else weights.shape[-1]
     expected: tuple[int, ...] = (*queries, keys) if pairwise else (keys,)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import is_autocast, is_readable
+from .checks import check_floating, check_same_device, check_tensor, is_autocast, is_readable
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -37,6 +37,10 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int = -1, re
         TypeError: if targets are not integers.
         ValueError: if shapes disagree, or a target on the CPU is out of range.
     """
+    check_floating("logits", logits)
+    if not logits.dim():
+        raise ValueError("logits: expected shape (..., V), got ()")
+    check_same_device(logits=logits, targets=targets)
     targets = _check_targets(targets, logits.shape[:-1], logits.shape[-1], ignore_index)
     wide = torch.promote_types(logits.dtype, torch.float32)
     losses = F.cross_entropy(
@@ -72,7 +76,9 @@ def linear_cross_entropy(
         TypeError: also if dtypes differ outside autocast.
         ValueError: also if ``chunk_size`` is not positive.
     """
-    if weight.dim() != 2 or hidden.shape[-1] != weight.shape[1]:
+    check_floating("hidden", hidden)
+    check_floating("weight", weight)
+    if weight.dim() != 2 or not hidden.dim() or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"weight: expected shape (vocabulary, {hidden.shape[-1]}) for hidden states of shape "
             f"{tuple(hidden.shape)}, got {tuple(weight.shape)}"
@@ -101,7 +107,8 @@ def _matmul_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.
 
 
 def _check_targets(targets: Tensor, shape: torch.Size, vocabulary: int, ignore_index: int) -> Tensor:
-    if targets.is_floating_point() or targets.dtype == torch.bool:
+    check_tensor("targets", targets)
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
         raise TypeError(f"targets: expected integers, got dtype {targets.dtype}")
     if targets.shape != shape:
         raise ValueError(f"targets: expected shape {tuple(shape)}, one for each prediction, got {tuple(targets.shape)}")
@@ -200,8 +207,9 @@ def mean_squared_error(predictions: Tensor, targets: Tensor, scored: Tensor | No
         TypeError: if targets are not floating point.
         ValueError: if shapes disagree.
     """
-    if not targets.is_floating_point():
-        raise TypeError(f"targets: expected floating-point numbers, got dtype {targets.dtype}")
+    check_same_device(predictions=predictions, targets=targets, scored=scored)
+    for name, x in (("predictions", predictions), ("targets", targets)):
+        check_floating(name, x)
     if targets.shape != predictions.shape:
         raise ValueError(f"targets: expected shape {tuple(predictions.shape)}, got {tuple(targets.shape)}")
     wide = torch.promote_types(predictions.dtype, torch.float32)

@@ -34,7 +34,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from .checks import check_same_device
+from .checks import check_broadcast, check_same_device, check_tensor
 
 Segments = Tensor | tuple[Tensor, Tensor]
 """Sequences packed into one: their numbers, of receivers and senders alike or of each."""
@@ -65,14 +65,11 @@ def directional_mask(
     Raises:
         ValueError: for another direction.
     """
-    everything = torch.ones(length, length, dtype=torch.bool, device=device)
-    if direction == "forward":
-        return everything.tril(-1)
-    if direction == "backward":
-        return everything.triu(1)
-    if direction == "both":
-        return everything.tril(-1) | everything.triu(1)
-    raise ValueError(f"direction: expected 'forward', 'backward' or 'both', got {direction!r}")
+    earlier = torch.ones(length, length, dtype=torch.bool, device=device).tril(-1)
+    masks = {"forward": earlier, "backward": earlier.T, "both": earlier | earlier.T}
+    if direction not in masks:
+        raise ValueError(f"direction: expected 'forward', 'backward' or 'both', got {direction!r}")
+    return masks[direction]
 
 
 def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
@@ -88,6 +85,7 @@ def padding_mask(lengths: Tensor, max_length: int | None = None) -> Tensor:
     Raises:
         ValueError: if ``lengths`` is not a vector of integers, or one of them exceeds ``max_length``.
     """
+    check_tensor("lengths", lengths)
     if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise ValueError(
             f"lengths: expected a vector of integers, got shape {tuple(lengths.shape)} of dtype {lengths.dtype}"
@@ -137,10 +135,11 @@ class MaskPattern:
 
     def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
         """The result of ``build``, kept under ``key`` for later calls."""
+        # Compilers merge what is computed twice, graphs hold no memory of calls, and to look up a size would fix it.
+        if torch.compiler.is_compiling():
+            return build()
         if key in self._built:
             return self._built[key]
-        if torch.compiler.is_compiling():  # compilers merge what is computed twice, and graphs hold no memory of calls
-            return build()
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):  # a later backward pass could not save a tensor of inference mode
                 built = build()
@@ -286,20 +285,24 @@ def mask_pattern(
     given = mask = None
     if isinstance(attn_mask, MaskPattern):
         given = attn_mask
-        _check_pattern(given, n, m, offset, adds_order=is_causal or window is not None)
+        _check_pair_sizes("attn_mask", given, n, m)
+        needed = is_causal or window is not None or offset
+        if needed and given.offset != offset and given.ordered:
+            raise ValueError(
+                f"attn_mask: expected a pattern with offset={offset}, the number of earlier senders, got "
+                f"offset={given.offset}"
+            )
         if padding_mask is None and segments is None and window is None and is_causal <= given.causal:
             return given
     elif attn_mask is not None:
-        mask = _as_four_dimensional("attn_mask", attn_mask, (batch, heads, n, m))
+        mask = _checked_mask("attn_mask", attn_mask, (batch, heads, n, m))
     if padding_mask is not None:
         require_boolean("padding_mask", padding_mask)
         if tuple(padding_mask.shape) != (batch, m):
             raise ValueError(
                 f"padding_mask: expected shape (batch, senders) = {(batch, m)}, got {tuple(padding_mask.shape)}"
             )
-    if window is not None and (isinstance(window, float) or window < 1):
-        raise ValueError(f"window: expected at least one position, a whole number, got {window}")
-    _check_order(n, m, offset, is_causal=is_causal, window=window is not None)
+    _check_order(is_causal, window, n, m, offset)
     receivers = senders = None
     if segments is not None:
         receivers, senders = _checked_segments(segments, batch, n, m)
@@ -315,25 +318,19 @@ def mask_pattern(
     return given.narrow(causal=is_causal, window=window, offset=offset)
 
 
-def _check_pattern(pattern: MaskPattern, n: int, m: int, offset: int, *, adds_order: bool) -> None:
-    """Raise ``ValueError`` for a pattern of other sizes, or one whose order is not that of the call."""
+def _check_pair_sizes(name: str, pattern: MaskPattern, n: int, m: int) -> None:
     if (pattern.n, pattern.m) != (n, m):
-        raise ValueError(f"attn_mask: expected a pattern of (N, M) = {(n, m)}, got one of {(pattern.n, pattern.m)}")
-    if (adds_order or offset) and pattern.offset != offset and pattern.ordered:
+        raise ValueError(f"{name}: expected a pattern of (N, M) = {(n, m)}, got one of {(pattern.n, pattern.m)}")
+
+
+def _check_order(is_causal: bool, window: int | None, n: int, m: int, offset: int) -> None:
+    if window is not None and (isinstance(window, float) or window < 1):
+        raise ValueError(f"window: expected at least one position, a whole number, got {window}")
+    if (is_causal or window is not None) and offset + n != m:
         raise ValueError(
-            f"attn_mask: expected a pattern with offset={offset}, the number of earlier senders, got "
-            f"offset={pattern.offset}"
+            f"{'is_causal' if is_causal else 'window'}: needs as many receivers as senders, got {n} receivers and "
+            f"{m - offset} senders" + (f" after {offset} earlier ones" if offset else "")
         )
-
-
-def _check_order(n: int, m: int, offset: int, **wanted: bool) -> None:
-    """Raise ``ValueError`` for the first argument wanted, unless the receivers are the last N senders."""
-    for name, is_wanted in wanted.items():
-        if is_wanted and offset + n != m:
-            raise ValueError(
-                f"{name}: needs as many receivers as senders, got {n} receivers and {m - offset} senders"
-                + (f" after {offset} earlier ones" if offset else "")
-            )
 
 
 def _checked_segments(segments: Segments, batch: int, n: int, m: int) -> tuple[Tensor, Tensor]:
@@ -351,31 +348,6 @@ def _checked_segments(segments: Segments, batch: int, n: int, m: int) -> tuple[T
     return both
 
 
-def _as_pattern(mask: Tensor | MaskPattern | None, q: Tensor, m: int) -> MaskPattern:
-    """The argument ``mask`` of an operation, checked, as a pattern."""
-    batch, heads, n, _ = q.shape
-    shape = (batch, heads, n, m)
-    if not isinstance(mask, MaskPattern):
-        check_same_device(q=q, mask=mask)
-        return MaskPattern(n, m, None if mask is None else _as_four_dimensional("mask", mask, shape))
-    if (mask.n, mask.m) != (n, m):
-        raise ValueError(f"mask: expected a pattern of (N, M) = {(n, m)}, got one of {(mask.n, mask.m)}")
-    if mask.attn_mask is not None:
-        check_same_device(q=q, attn_mask=mask.attn_mask)
-        _as_four_dimensional("attn_mask", mask.attn_mask, shape)
-    if mask.padding is not None:
-        require_boolean("padding_mask", mask.padding)
-    for name, part, length in (
-        ("padding_mask", mask.padding, m),
-        ("segments", mask.receiver_segments, n),
-        ("segments", mask.sender_segments, m),
-    ):
-        check_same_device(**{"q": q, name: part})
-        if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
-            raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
-    return mask
-
-
 def pattern_and_bias(
     mask: Tensor | MaskPattern | None, bias: Tensor | None, *, q: Tensor, m: int
 ) -> tuple[MaskPattern, Tensor | None]:
@@ -383,9 +355,26 @@ def pattern_and_bias(
 
     The mask comes as a pattern; the bias with four dimensions, in the type of the queries.
     """
-    pattern, (batch, heads, n, _) = _as_pattern(mask, q, m), q.shape
+    batch, heads, n, _ = q.shape
+    shape = (batch, heads, n, m)
+    if isinstance(mask, MaskPattern):
+        _check_pair_sizes("mask", mask, n, m)
+        if mask.attn_mask is not None:
+            _checked_mask("attn_mask", mask.attn_mask, shape, q)
+        if mask.padding is not None:
+            require_boolean("padding_mask", mask.padding)
+        for name, part, length in (
+            ("padding_mask", mask.padding, m),
+            ("segments", mask.receiver_segments, n),
+            ("segments", mask.sender_segments, m),
+        ):
+            check_same_device(**{"q": q, name: part})
+            if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
+                raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
+    else:
+        mask = MaskPattern(n, m, None if mask is None else _checked_mask("mask", mask, shape, q))
     bias = check_bias(bias, batch=batch, heads=heads, n=n, m=m, name="bias")
-    return pattern, None if bias is None else bias.to(q.dtype)
+    return mask, None if bias is None else bias.to(q.dtype)
 
 
 def combine_masks(
@@ -416,6 +405,7 @@ def check_bias(
     """An additive attention bias, checked, with four dimensions, broadcastable to ``(B, H, N, M)``."""
     if bias is None:
         return None
+    check_tensor(name, bias)
     if not bias.is_floating_point():
         masks = name.replace("bias", "mask")
         raise TypeError(f"{name}: expected a floating-point tensor, got dtype {bias.dtype} (masks are `{masks}`)")
@@ -434,8 +424,16 @@ def require_boolean(name: str, mask: Tensor) -> None:
         )
 
 
-def _as_four_dimensional(name: str, mask: Tensor, shape: tuple[int, int, int, int]) -> Tensor:
+def check_mask(name: str, mask: Tensor, like: Tensor) -> None:
+    """Raise ``TypeError`` unless ``mask`` is boolean, ``ValueError`` unless it broadcasts to another tensor."""
     require_boolean(name, mask)
+    check_broadcast(name, mask, like)
+
+
+def _checked_mask(name: str, mask: Tensor, shape: tuple[int, int, int, int], q: Tensor | None = None) -> Tensor:
+    """A boolean mask with four dimensions, on the device of the queries."""
+    require_boolean(name, mask)
+    check_same_device(**{"q": q, name: mask})
     return _broadcastable(name, mask, shape)
 
 

@@ -15,8 +15,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from .checks import check_broadcast
-from .masks import require_boolean
+from .masks import check_mask, require_boolean
 
 Supervision = Literal["cross_entropy", "mse"]
 
@@ -35,7 +34,7 @@ def attention_correctness(weights: Tensor, region: Tensor) -> Tensor:
         TypeError: if ``region`` is not boolean. ValueError: if shapes do not fit, or a weight is negative.
     """
     _require_weights(weights)
-    _require_mask("region", region, weights)
+    check_mask("region", region, weights)
     return weights.masked_fill(~region, 0.0).sum(-1)
 
 
@@ -174,7 +173,7 @@ def doubly_stochastic_penalty(weights: Tensor, key_mask: Tensor | None = None) -
     """
     shortfall = 1 - weights.sum(-2)
     if key_mask is not None:
-        _require_mask("key_mask", key_mask, shortfall)
+        check_mask("key_mask", key_mask, shortfall)
         shortfall = shortfall.masked_fill(~key_mask, 0.0)
     return shortfall.square().sum(-1)
 
@@ -224,14 +223,9 @@ def _require_shape(name: str, x: Tensor, weights: Tensor) -> None:
         raise ValueError(f"{name}: expected the weights' shape {tuple(weights.shape)}, got {tuple(x.shape)}")
 
 
-def _require_mask(name: str, mask: Tensor, like: Tensor) -> None:
-    require_boolean(name, mask)
-    check_broadcast(name, mask, like)
-
-
 def _counted(mask: Tensor | None, weights: Tensor) -> Tensor:
     """The mask in the shape of the weights; by default everything counts."""
     if mask is None:
         return torch.ones_like(weights, dtype=torch.bool)
-    _require_mask("mask", mask, weights)
+    check_mask("mask", mask, weights)
     return mask.expand(weights.shape)

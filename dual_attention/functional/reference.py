@@ -25,12 +25,30 @@ def repeat_heads(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
+def inner_products(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """Scaled inner products of all pairs, ``(..., N, D)`` and ``(..., M, D)`` to ``(..., N, M)``.
+
+    Math: scale <q_i, k_j>
+
+    A factor below one comes first: in float16 the product of long vectors overflows long before the scaled one does.
+    """
+    if abs(scale) < 1.0:
+        return (scale * q) @ k.transpose(-2, -1)
+    products = q @ k.transpose(-2, -1)
+    return products if scale == 1.0 else scale * products
+
+
 def without_hidden(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     """The mask, less the pairs that a bias of minus infinity hides."""
     if bias is None:
         return mask
     allowed = bias != -torch.inf
     return allowed if mask is None else mask & allowed
+
+
+def seen_by_a_head(mask: Tensor | None) -> Tensor | None:
+    """The pairs that at least one head may attend, ``(B, H, N, M) -> (B, 1, N, M)``."""
+    return mask if mask is None or mask.shape[1] == 1 else mask.any(dim=1, keepdim=True)
 
 
 def softmax_over_senders(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -55,7 +73,7 @@ def attention_weights(
     Returns:
         ``(B, H, N, M)``.
     """
-    scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+    scores = inner_products(q, repeat_heads(k, q.shape[1]), scale)
     if bias is not None:
         scores = scores + bias
     return softmax_over_senders(scores, without_hidden(mask, bias))
@@ -98,25 +116,16 @@ def relations(
     Args:
         u: relation queries, ``(B, N, R, p)``; w: relation keys, ``(B, M, R, p)``.
         activation: elementwise function or its name; ``"softmax"`` normalises over the senders.
-        mask: used by ``"softmax"`` only, which would otherwise let masked senders show through its normaliser;
-            broadcastable to ``(B, 1, N, M)``, since relations are shared by all heads.
-        bias: of the attention scores, broadcastable to ``(B, H, N, M)``; used by ``"softmax"`` only, which leaves out
-            the senders that minus infinity hides from every head.
+        mask, bias: of the attention scores, broadcastable to ``(B, H, N, M)``; used by ``"softmax"`` only, since hidden
+            senders would otherwise show through its normaliser. All heads share the relations, so it leaves out the
+            senders that are hidden from every head, by the mask or by minus infinity.
 
     Returns:
         ``(B, N, M, R)``.
-
-    Raises:
-        ValueError: for ``"softmax"`` with a mask that differs between heads.
     """
-    scores = scale * torch.einsum("bnrp,bmrp->brnm", u, w)
+    scores = inner_products(u.transpose(1, 2), w.transpose(1, 2), scale)
     if activation == "softmax":
-        if mask is not None and mask.shape[1] != 1:
-            raise ValueError("attn_mask: relations under softmax are shared by all heads, so the mask must be as well")
-        if bias is not None:
-            allowed = (bias != -torch.inf).any(dim=1, keepdim=True)
-            mask = allowed if mask is None else mask & allowed
-        values = softmax_over_senders(scores, mask)
+        values = softmax_over_senders(scores, seen_by_a_head(without_hidden(mask, bias)))
     else:
         values = activation_function(activation)(scores)
     return values.permute(0, 2, 3, 1)
@@ -211,7 +220,7 @@ def activated_scores(
     """Weights of RCA, ``(B, H, N, M)``; under an elementwise activation those of masked pairs are zero."""
     if activation == "softmax":
         return attention_weights(q, k, scale=scale, mask=mask, bias=bias)
-    scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+    scores = inner_products(q, repeat_heads(k, q.shape[1]), scale)
     if bias is not None:
         # Not every activation of minus infinity has a gradient.
         scores = (scores + bias).masked_fill(bias == -torch.inf, 0.0)
@@ -259,7 +268,7 @@ def relations_of_heads(
     bias: Tensor | None = None,
 ) -> Tensor:
     """Relations of disentangled RCA, ``(B, H, N, M)``; mask and bias as in :func:`relations`, but for each head."""
-    scores = scale * (q @ repeat_heads(k, q.shape[1]).transpose(-2, -1))
+    scores = inner_products(q, repeat_heads(k, q.shape[1]), scale)
     if activation != "softmax":
         return activation_function(activation)(scores)
     return softmax_over_senders(scores, without_hidden(mask, bias))

@@ -28,6 +28,7 @@ from .checks import (
     check_shapes,
     is_open,
 )
+from .derivatives import needs_plain
 from .masks import MaskPattern, block_of, pattern_and_bias
 from .padding import zero_padding
 from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
@@ -117,7 +118,12 @@ def disentangled_relational_cross_attention(
         return F.dropout(alpha * r, dropout), alpha, r
 
     attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
-    return (attended, weights, relations) if need_weights else (attended, None, None)
+    if not need_weights:
+        return attended, None, None
+    if mask.padding is not None:  # what was summed has zeros for padded senders
+        how = {"scale": scale, "activation": rel_activation, "mask": mask.dense(q.device), "bias": bias}
+        relations = reference.relations_of_heads(q_rel, k_rel, **how)
+    return attended, weights, relations
 
 
 def _checked(
@@ -165,7 +171,8 @@ def _attend(
         (symbols,) = zero_padding(pattern, symbols)
     table, n, m = symbol_table(symbols), queries[0].shape[2], keys[0].shape[2]
     symbol_per_pair = has_symbol_per_pair(symbols, n, m)
-    if need_weights or is_open(n, m) or n * m <= LARGEST_WHOLE:
+    few = is_open(n, m) or n * m <= LARGEST_WHOLE
+    if need_weights or few or needs_plain(*queries, *keys, table, bias):
         weights, *maps = weigh(*queries, *keys, mask=pattern.dense(table.device), bias=bias)
         return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), *maps
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .checks import check_finite, check_floating, check_rows, check_same_device
+
 
 def rotary_tables(
     dim: int, length: int, *, theta: float = 10000.0, device: torch.device | str | None = None
@@ -22,6 +24,9 @@ def rotary_tables(
     Returns:
         ``(cos, sin)``, each float32 of shape ``(L, D / 2)``.
     """
+    check_finite(theta=theta)
+    if theta <= 0:
+        raise ValueError(f"theta: expected a positive number, got {theta}")
     if dim % 2:
         raise ValueError(f"dim: rotary embedding turns pairs of features, so expected an even width, got {dim}")
     frequencies = theta ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
@@ -43,6 +48,10 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
     Raises:
         ValueError: if the tables are too short or of the wrong width.
     """
+    check_rows("x", x)
+    check_same_device(x=x, freqs_cos=cos, freqs_sin=sin)
+    for name, table in (("freqs_cos", cos), ("freqs_sin", sin)):
+        check_floating(name, table)
     length, dim = x.shape[-2:]
     stop = offset + length
     for_each = cos.dim() == 3 and cos.shape[0] == x.shape[0]  # a table for each example

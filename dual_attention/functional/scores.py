@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .activations import Activation
+from .checks import check_floating, check_same_dtype, is_autocast
+from .reference import inner_products
 
 
 def dot_score(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
@@ -31,7 +33,8 @@ def dot_score(q: Tensor, k: Tensor, *, scale: float | None = None) -> Tensor:
         ValueError: if the widths differ.
     """
     width = _one_width(q, k)
-    return (q * (1 / math.sqrt(width) if scale is None else scale)) @ k.transpose(-2, -1)
+    _check_types(q=q, k=k)
+    return inner_products(q, k, 1 / math.sqrt(width) if scale is None else scale)
 
 
 def additive_score(
@@ -139,6 +142,7 @@ def general_score(
     if query_bias is not None:
         mapped = mapped + (query_bias.unsqueeze(-2) if not multidim else query_bias[..., None, None, :])
     _one_width(mapped, k, "weight")
+    _check_types(q=mapped, k=k)
     scores = mapped @ k.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias[..., None, None]
@@ -182,7 +186,8 @@ def unit_vectors(q: Tensor, k: Tensor, eps: float | None = None) -> tuple[Tensor
     """Both divided by their lengths, of at least ``eps``, in float32 or better; see :func:`cosine_score`."""
     if eps is None:
         eps = 1e-3 if torch.float16 in (q.dtype, k.dtype) else 1e-6
-    return F.normalize(q.to(_wide(q)), dim=-1, eps=eps), F.normalize(k.to(_wide(k)), dim=-1, eps=eps)
+    wide = _wide(q, k)
+    return F.normalize(q.to(wide), dim=-1, eps=eps), F.normalize(k.to(wide), dim=-1, eps=eps)
 
 
 def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float | Tensor = 1.0) -> Tensor:
@@ -199,7 +204,7 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
         ``(..., L, S)``, of float16 and bfloat16 in float32, which holds squares that float16 does not.
     """
     _one_width(q, k)
-    q, k = q.to(_wide(q)), k.to(_wide(k))
+    q, k = q.to(_wide(q, k)), k.to(_wide(q, k))
     if squared:
         norms = q.square().sum(-1)[..., :, None] + k.square().sum(-1)[..., None, :]
         return -beta * (norms - 2 * q @ k.transpose(-2, -1)).clamp_min(0.0)
@@ -219,6 +224,7 @@ def trilinear_score(q: Tensor, k: Tensor, weight: Tensor) -> Tensor:
         ValueError: if a width does not fit.
     """
     width = _one_width(q, k)
+    _check_types(q=q, k=k, weight=weight)
     if weight.shape[-1] != 3 * width:
         raise ValueError(f"weight: expected a width of 3 d = {3 * width}, got shape {tuple(weight.shape)}")
     of_k, of_q, of_both = weight.unsqueeze(-2).split(width, dim=-1)
@@ -269,11 +275,27 @@ def location_features(weights: Tensor, kernel: Tensor) -> Tensor:
     return features.transpose(1, 2).reshape(*weights.shape, len(kernel))
 
 
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
+def _wide(q: Tensor, k: Tensor) -> torch.dtype:
+    return torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.float32)
+
+
+def _check_vectors(**tensors: Tensor) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless all are floating point and have a last axis."""
+    for name, x in tensors.items():
+        check_floating(name, x)
+        if not x.dim():
+            raise ValueError(f"{name}: expected shape (..., width), got a single number")
+
+
+def _check_types(**tensors: Tensor) -> None:
+    """Check vectors, and raise ``TypeError`` unless products can be taken of them: they are of one type."""
+    _check_vectors(**tensors)
+    if not any(map(is_autocast, tensors.values())):
+        check_same_dtype(**tensors)
 
 
 def _one_width(q: Tensor, k: Tensor, name: str = "k") -> int:
+    _check_vectors(q=q, **{name: k})
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"{name}: expected query and key of one width for this score, got q of shape {tuple(q.shape)} "
@@ -283,6 +305,7 @@ def _one_width(q: Tensor, k: Tensor, name: str = "k") -> int:
 
 
 def _project(name: str, x: Tensor, weight: Tensor) -> Tensor:
+    _check_types(**{name: x, "weight": weight})
     if x.shape[-1] != weight.shape[-1]:
         raise ValueError(
             f"{name}: expected width {weight.shape[-1]} for a weight of shape {tuple(weight.shape)}, "

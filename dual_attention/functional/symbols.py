@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .checks import check_same_device, is_readable
+from .checks import check_floating, check_same_device, check_tensor, is_readable
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class RelativeSymbols:
     index: Tensor
 
     def __post_init__(self) -> None:
+        check_floating("library", self.library)
+        check_tensor("index", self.index)
         if self.library.dim() < 2:
             raise ValueError(f"library: expected shape (rows, symbol width), got {tuple(self.library.shape)}")
         if self.index.dim() != 2 or self.index.is_floating_point() or self.index.dtype == torch.bool:
@@ -59,6 +61,7 @@ class RelativeSymbols:
     @classmethod
     def from_dense(cls, symbols: Tensor) -> RelativeSymbols:
         """Wrap symbols given for every pair, shape ``(N, M, d)``: every pair has a row of its own."""
+        check_tensor("symbols", symbols)
         if symbols.dim() != 3:
             raise ValueError(
                 f"symbols: expected position-relative symbols of shape (receivers, senders, width), "
@@ -90,6 +93,7 @@ class OffsetSymbols(RelativeSymbols):
     offset: int
 
     def __init__(self, library: Tensor, receivers: int, senders: int, offset: int = 0) -> None:
+        check_floating("library", library)
         if library.dim() < 2 or library.shape[0] % 2 == 0:
             raise ValueError(f"library: expected shape (2 P + 1, symbol width), got {tuple(library.shape)}")
         object.__setattr__(self, "library", library)

@@ -5,14 +5,14 @@ Shapes: B batch, L tokens of the prompt, T new tokens.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._layers.calls import takes
 from ._checks import check_ending, check_integer, check_left_padding, check_prompts
 from .beams import BeamSearch, BeamSearchOutput, search_beams
 from .context import CausalLM, LanguageModelDecoder
@@ -58,23 +58,7 @@ class Continuation:
         return decode(decoder, idx, self.max_new_tokens, sampling, **options)
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _takes(options: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """Give a function the signature of a class whose fields are its arguments, for callers, editors and checkers."""
-
-    def declare(function: Callable[..., R]) -> Callable[P, R]:
-        returned = inspect.signature(function).return_annotation
-        signature = inspect.signature(options).replace(return_annotation=returned)
-        function.__signature__ = signature
-        return function
-
-    return declare
-
-
-@_takes(Continuation)
+@takes(Continuation)
 def generate(*args: Any, **kwargs: Any) -> Tensor:
     """Continue prompts, token by token, until each row has ended or ``max_new_tokens`` have come.
 
@@ -118,7 +102,7 @@ def generate(*args: Any, **kwargs: Any) -> Tensor:
         return torch.cat([continuation.idx.long(), *(token[:, None] for token in tokens)], dim=1)
 
 
-@_takes(Continuation)
+@takes(Continuation)
 def generate_stream(*args: Any, **kwargs: Any) -> Iterator[Tensor]:
     """Yield the new tokens one by one, as soon as each is chosen.
 
@@ -150,10 +134,8 @@ def beam_search(
     """Likely continuations of prompts, found by beam search; see :mod:`dual_attention.generation.beams`.
 
     Args:
-        num_beams: hypotheses kept for each row.
-        num_return: R, hypotheses returned for each row.
-        length_penalty: power of the length, counting only new tokens, that divides the log-probability of a hypothesis.
-        early_stopping: end a row as soon as ``num_beams`` hypotheses have ended, though live ones might surpass them.
+        num_beams, num_return, length_penalty, early_stopping: as :class:`~dual_attention.generation.beams.BeamSearch`;
+            the length counts only new tokens.
         model, idx, max_new_tokens, stop_tokens, pad_token, padding_mask, use_cache, window_stride: as
             :func:`generate`; ``pad_token`` fills what comes after a stop token.
 

@@ -111,22 +111,19 @@ class GeneratesTargets:
         Raises:
             TypeError, ValueError: if an argument is wrong, or if the model does not predict tokens from those before.
         """
-        if check_integer("num_beams", num_beams, low=1) > 1:
-            if (temperature, top_k, top_p, min_p, repetition_penalty) != (0, None, None, None, 1) or logits_processors:
-                raise ValueError(
-                    "temperature, top_k, top_p, min_p, repetition_penalty, logits_processors: beam search samples "
-                    f"nothing; leave them out, or give num_beams=1, got {num_beams}"
-                )
-            search = BeamSearch(num_beams, 1, length_penalty, False, *check_ending(stop_token, pad_token, self.out_dim))
-            with evaluating(self):
-                decoder, prefix = self._token_decoder(
-                    source, max_new_tokens, start_token, source_padding_mask, use_cache
-                )
-                return search_beams(decoder, prefix, max_new_tokens, search).tokens[:, 0]
+        samples = (temperature, top_k, top_p, min_p, repetition_penalty) != (0, None, None, None, 1)
+        if check_integer("num_beams", num_beams, low=1) > 1 and (samples or logits_processors):
+            raise ValueError(
+                "temperature, top_k, top_p, min_p, repetition_penalty, logits_processors: beam search samples "
+                f"nothing; leave them out, or give num_beams=1, got {num_beams}"
+            )
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, logits_processors)
         stops, pad = check_ending(stop_token, pad_token, self.out_dim)
+        search = BeamSearch(num_beams, 1, length_penalty, False, stops, pad)
         with evaluating(self):
             decoder, prefix = self._token_decoder(source, max_new_tokens, start_token, source_padding_mask, use_cache)
+            if num_beams > 1:
+                return search_beams(decoder, prefix, max_new_tokens, search).tokens[:, 0]
             draws = random_generator(generator, seed, prefix.device)
             columns = list(
                 decode(decoder, prefix, max_new_tokens, sampling, generator=draws, stop_tokens=stops, pad_token=pad)
@@ -151,10 +148,8 @@ class GeneratesTargets:
         """Likely targets of each source, best first; see :mod:`dual_attention.generation.beams`.
 
         Args:
-            num_beams: hypotheses kept for each source.
-            num_return: R, hypotheses returned for each source.
-            length_penalty: power of the length that divides the log-probability of a hypothesis.
-            early_stopping: end a source's search when ``num_beams`` hypotheses have ended.
+            num_beams, num_return, length_penalty, early_stopping: as
+                :class:`~dual_attention.generation.beams.BeamSearch`.
             source, max_new_tokens, start_token, stop_token, pad_token, source_padding_mask, use_cache: as
                 :meth:`generate`.
 

@@ -6,9 +6,12 @@ All come with the extra ``hf``, and each is imported when a name that needs it i
 ============================================  ==============================================================
 :class:`DualAttnTransformerLM_HFHub`,         language models in the published package's format
 :class:`TransformerLM_HFHub`
-:class:`DualAttnForCausalLM`                  a language model for transformers
+:class:`DualAttnForCausalLM`,                 language models for transformers
+:class:`DualAttnLMForSequenceClassification`,
+:class:`DualAttnModel`
 :class:`DualAttnForMaskedLM`,                 encoders for transformers
-:class:`DualAttnForSequenceClassification`
+:class:`DualAttnForSequenceClassification`,
+:class:`DualAttnEncoderModel`
 :class:`DualAttnForImageClassification`       a vision model for transformers
 :class:`DualAttnConfig`,                      their configurations
 :class:`DualAttnEncoderConfig`,
@@ -19,8 +22,8 @@ All come with the extra ``hf``, and each is imported when a name that needs it i
 :func:`load_model`
 ============================================  ==============================================================
 
-As soon as a name that needs transformers is used, its Auto classes (``AutoModelForCausalLM``, ...) know these models;
-without such a name, :func:`register_auto_classes` tells them.
+From this import on, the Auto classes of transformers (``AutoModelForCausalLM``, ...) know these models, whichever of
+the two is imported first.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .._extras import require
+from .registration import register_when_imported
 
 if TYPE_CHECKING:
     from .auto import register_auto_classes
@@ -36,8 +40,9 @@ if TYPE_CHECKING:
     from .causal_lm import DualAttnCausalLMOutput, DualAttnForCausalLM
     from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
     from .convert import convert_checkpoint, to_hub, to_transformers, to_transformers_state_dict
-    from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
+    from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
     from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
+    from .language import DualAttnLMForSequenceClassification, DualAttnModel, DualAttnModelOutput
     from .loading import LoadedLanguageModel, LoadedModel, load_language_model, load_model
     from .vision import DualAttnForImageClassification
     from .weights import read_weights, to_language_state_dict
@@ -52,7 +57,8 @@ _HOMES = {
     "cache": ("DualAttnCache",),
     "causal_lm": ("DualAttnCausalLMOutput", "DualAttnForCausalLM"),
     "configuration": ("DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig"),
-    "encoders": ("DualAttnForMaskedLM", "DualAttnForSequenceClassification"),
+    "encoders": ("DualAttnEncoderModel", "DualAttnForMaskedLM", "DualAttnForSequenceClassification"),
+    "language": ("DualAttnLMForSequenceClassification", "DualAttnModel", "DualAttnModelOutput"),
     "vision": ("DualAttnForImageClassification",),
 }
 _FOLDERS = ("loading", "weights")  # these read folders with only safetensors
@@ -64,9 +70,13 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
     "HubLanguageModel",
     "DualAttnForCausalLM",
     "DualAttnCausalLMOutput",
+    "DualAttnLMForSequenceClassification",
+    "DualAttnModel",
+    "DualAttnModelOutput",
     "DualAttnCache",
     "DualAttnForMaskedLM",
     "DualAttnForSequenceClassification",
+    "DualAttnEncoderModel",
     "DualAttnForImageClassification",
     "DualAttnConfig",
     "DualAttnEncoderConfig",
@@ -93,7 +103,6 @@ def __getattr__(name: str) -> Any:
                 require("huggingface_hub", extra="hf")
             if home not in _LIGHT:
                 require("transformers", extra="hf")
-                importlib.import_module(".auto", __name__).register_auto_classes()
             value = getattr(importlib.import_module(f".{home}", __name__), name)
             globals()[name] = value
             return value
@@ -102,3 +111,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+register_when_imported()

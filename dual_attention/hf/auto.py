@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from transformers import (
-    AutoConfig,
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
     AutoModelForMaskedLM,
@@ -12,20 +14,29 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .causal_lm import DualAttnForCausalLM
-from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
-from .encoders import DualAttnForMaskedLM, DualAttnForSequenceClassification
+from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig, register_configurations
+from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
+from .language import DualAttnLMForSequenceClassification, DualAttnModel
 from .vision import DualAttnForImageClassification
 
-__all__ = ["register_auto_classes"]
+__all__ = ["register_auto_classes", "register_models"]
 
 
 def register_auto_classes() -> None:
     """Let ``AutoConfig``, ``AutoModelForCausalLM`` and the others know the models of this library."""
-    for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
-        AutoConfig.register(config.model_type, config, exist_ok=True)
+    register_configurations()
+    register_models()
+
+
+@cache
+def register_models() -> None:
+    """Let the Auto classes of models know those of this library, once."""
     for auto, config, model in (
+        (AutoModel, DualAttnConfig, DualAttnModel),
+        (AutoModel, DualAttnEncoderConfig, DualAttnEncoderModel),
         (AutoModelForCausalLM, DualAttnConfig, DualAttnForCausalLM),
         (AutoModelForMaskedLM, DualAttnEncoderConfig, DualAttnForMaskedLM),
+        (AutoModelForSequenceClassification, DualAttnConfig, DualAttnLMForSequenceClassification),
         (AutoModelForSequenceClassification, DualAttnEncoderConfig, DualAttnForSequenceClassification),
         (AutoModelForImageClassification, DualAttnVisionConfig, DualAttnForImageClassification),
     ):

@@ -113,7 +113,7 @@ def cache_in(past: Cache, new: Callable[[], CacheGroup] | None = None) -> CacheG
         if past.offloading:
             what += " that offloads layers"
         elif any(layer.is_initialized for layer in layers):
-            what += " with tokens of another model"
+            what += " with tokens of another model, or with a learned prefix (prompt tuning and LoRA need none)"
         else:
             layer = DualAttnCacheLayer(new())
             past.layers[:], past.layer_class_to_replicate = [layer], None

@@ -21,9 +21,10 @@ from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
 from ..vision_models import VisionDualAttnTransformer, VisionTransformer
-from .remote import WritesLoader
+from .registration import register_when_imported
+from .remote import WritesLoader, auto_map
 
-__all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig"]
+__all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig", "register_configurations"]
 
 Kind = Literal["dat", "transformer"]
 
@@ -40,6 +41,8 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
     """
 
     classes: ClassVar[Mapping[str, type[nn.Module]]] = {}
+    auto_classes: ClassVar[Mapping[str, str]] = {}
+    """Auto class of transformers -> name in this room of what it makes of such a configuration."""
 
     model: Kind = "dat"
 
@@ -53,9 +56,20 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if self.model not in ("dat", "transformer"):
             raise ValueError(f"model: expected 'dat' or 'transformer', got {self.model!r}")
+        if self.auto_classes:  # whoever has a configuration may ask an Auto class for its model
+            from .auto import register_models
+
+            register_models()
+        heads = kwargs.pop("num_attention_heads", None)  # to_dict tells it
         super().__post_init__(**kwargs)
+        self.auto_map = {**auto_map(self.auto_classes), **(getattr(self, "auto_map", None) or {})}
         if self.model == "dat" and self.classes:
             self._fill_in()
+        if heads is not None and self.classes and heads != self.num_attention_heads:
+            raise ValueError(
+                f"num_attention_heads: follows from n_heads, or n_heads_sa and n_heads_ra, expected "
+                f"{self.num_attention_heads}, got {heads}"
+            )
 
     if TYPE_CHECKING:
 
@@ -89,8 +103,10 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
         return self.classes[self.model](**self.arguments())
 
     def to_dict(self) -> dict[str, Any]:
-        """As transformers has it, without arguments of the other class."""
+        """As transformers has it, without arguments of the other class; with ``num_attention_heads``."""
         output = super().to_dict()
+        if self.classes:
+            output["num_attention_heads"] = self.num_attention_heads
         used = set(self._names(self.model))
         for kind in self.classes:
             for name in set(self._names(kind)) - used:
@@ -144,6 +160,7 @@ class DualAttnConfig(
         use_cache: return a cache where it can be of use: without gradients.
         skip_logits_in_training: return no logits when labels are given in training mode; the loss is then computed
             without holding all of them, which saves memory with large vocabularies.
+        bos_token_id, eos_token_id, pad_token_id: tokens that begin and end a text, and that fill a row.
 
     Raises:
         TypeError, ValueError: if an argument has a wrong type or is missing.
@@ -151,6 +168,12 @@ class DualAttnConfig(
 
     model_type = "dual_attn"
     classes: ClassVar[Mapping[str, type[nn.Module]]] = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}
+    auto_classes: ClassVar[Mapping[str, str]] = {
+        "AutoConfig": "DualAttnConfig",
+        "AutoModel": "DualAttnModel",
+        "AutoModelForCausalLM": "DualAttnForCausalLM",
+        "AutoModelForSequenceClassification": "DualAttnLMForSequenceClassification",
+    }
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
         **_SIZES,
@@ -160,6 +183,9 @@ class DualAttnConfig(
 
     use_cache: bool = True
     skip_logits_in_training: bool = False
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
 
     if TYPE_CHECKING:
 
@@ -213,12 +239,19 @@ class DualAttnEncoderConfig(
         head_activation: in the head of masked language modelling.
         classifier_pool: classify the first real token (``"cls"``) or the mean of the real tokens (``"mean"``).
         classifier_dropout: rate on what is classified; by default ``dropout_rate``.
+        pad_token_id: token that fills a row.
     """
 
     model_type = "dual_attn_encoder"
     classes: ClassVar[Mapping[str, type[nn.Module]]] = {
         "dat": DualAttnTransformerEncoder,
         "transformer": TransformerEncoder,
+    }
+    auto_classes: ClassVar[Mapping[str, str]] = {
+        "AutoConfig": "DualAttnEncoderConfig",
+        "AutoModel": "DualAttnEncoderModel",
+        "AutoModelForMaskedLM": "DualAttnForMaskedLM",
+        "AutoModelForSequenceClassification": "DualAttnForSequenceClassification",
     }
     attribute_map: ClassVar[dict[str, str]] = {
         **_SIZES,
@@ -231,6 +264,7 @@ class DualAttnEncoderConfig(
     head_activation: str = "gelu"
     classifier_pool: str = "cls"
     classifier_dropout: float | None = None
+    pad_token_id: int | None = None
 
     if TYPE_CHECKING:
 
@@ -275,6 +309,10 @@ class DualAttnVisionConfig(
         "dat": VisionDualAttnTransformer,
         "transformer": VisionTransformer,
     }
+    auto_classes: ClassVar[Mapping[str, str]] = {
+        "AutoConfig": "DualAttnVisionConfig",
+        "AutoModelForImageClassification": "DualAttnForImageClassification",
+    }
     attribute_map: ClassVar[dict[str, str]] = dict(_SIZES)
 
     if TYPE_CHECKING:
@@ -297,3 +335,14 @@ class DualAttnVisionConfig(
     def num_channels(self) -> int:
         """Channels of the images."""
         return self.image_shape[0]
+
+
+def register_configurations() -> None:
+    """Let ``AutoConfig`` know the configurations of this library."""
+    from transformers import AutoConfig
+
+    for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+
+
+register_when_imported()  # again, for an AutoConfig that came in the course of this import

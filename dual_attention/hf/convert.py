@@ -29,12 +29,7 @@ from .weights import PREFIX, to_language_state_dict
 if TYPE_CHECKING:
     from .causal_lm import DualAttnForCausalLM
 
-__all__ = [
-    "convert_checkpoint",
-    "to_hub",
-    "to_transformers",
-    "to_transformers_state_dict",
-]
+__all__ = ["convert_checkpoint", "to_hub", "to_transformers", "to_transformers_state_dict"]
 
 Format = Literal["hub", "transformers"]
 

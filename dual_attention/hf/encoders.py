@@ -8,20 +8,20 @@ from __future__ import annotations
 from typing import Any, cast
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from .._models.encoder import EncoderModel
 from .._models.encoder_heads import pooled
 from .._models.weights import init_weights
 from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from .configuration import DualAttnEncoderConfig
-from .modeling import OwnsModel, output_of, padding_mask_from, token_ids, traced_fields
+from .modeling import OwnsModel, one_input, output_of, padding_mask_from, traced_fields
 
-__all__ = ["DualAttnForMaskedLM", "DualAttnForSequenceClassification"]
+__all__ = ["DualAttnEncoderModel", "DualAttnForMaskedLM", "DualAttnForSequenceClassification"]
 
 
 class _Encoder(OwnsModel):
-    """An encoder with a head, as ``model``; the encoder itself is ``model.encoder``."""
+    """An encoder, with or without a head; the encoder itself is ``model.encoder``."""
 
     config: DualAttnEncoderConfig  # pyright: ignore[reportIncompatibleVariableOverride]
     config_class = DualAttnEncoderConfig
@@ -35,18 +35,36 @@ class _Encoder(OwnsModel):
         init_weights(self.model)
         self._body.init_weights()  # with scaled projections into the residual stream
 
+    @property
+    def backbone(self) -> DualAttnEncoderModel:
+        """The same model without its head, of the same parameters; transformers' ``base_model``."""
+        if isinstance(self, DualAttnEncoderModel):
+            return self
+        found = self.__dict__.get("_backbone")
+        if found is None or found.model.encoder is not self._body or found.config is not self.config:
+            found = DualAttnEncoderModel(self.config, _only_encoder(self._body))
+            self.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
+        found.training = self.training
+        return found
+
     def _encode(
-        self, x: Tensor, mask: Tensor | None, types: Tensor | None, *outputs: bool | None
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """Input of the head, and attention weights and hidden states as far as these two outputs are requested."""
+        self,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        mask: Tensor | None,
+        types: Tensor | None,
+        *outputs: bool | None,
+    ) -> tuple[Tensor, Tensor | None, dict[str, Any]]:
+        """Input of the head, padding, and attention weights and hidden states as far as these two are requested."""
+        mask = padding_mask_from(mask, one_input(input_ids, inputs_embeds))
         if types is not None and not self._body.n_token_types and not bool(types.any()):
             types = None  # tokenizers give zeros to any model
         maps, states, traced = self._traced(*outputs)
-        inputs = {"padding_mask": mask, "token_types": types}
+        inputs = {"padding_mask": mask, "token_types": types, "embeddings": inputs_embeds}
         if not traced:
-            return self._body(x, **inputs), {}
-        trace = self._body.trace(x, **inputs)
-        return trace.hidden, traced_fields(trace, maps, states)
+            return self._body(input_ids, **inputs), mask, {}
+        trace = self._body.trace(input_ids, **inputs)
+        return trace.hidden, mask, traced_fields(trace, maps, states)
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embedding."""
@@ -56,6 +74,54 @@ class _Encoder(OwnsModel):
         """Replace the token embedding."""
         self._body.token_embedder = cast(nn.Embedding, value)
         self._body.vocab_size = self._body.token_embedder.num_embeddings
+
+
+def _only_encoder(encoder: EncoderModel) -> nn.ModuleDict:
+    return nn.ModuleDict({"encoder": encoder})  # so that its parameters have the names that they have below a head
+
+
+class DualAttnEncoderModel(_Encoder):
+    """An encoder without a head: the base of the others, and what ``AutoModel`` loads.
+
+    The encoder itself is ``model.encoder``. Of a model with a head it is the attribute ``backbone``.
+    """
+
+    default_auto_class = "AutoModel"
+    _keys_to_ignore_on_load_unexpected: Any = (r"^model\.(?!encoder\.)",)
+
+    def _build(self) -> nn.Module:
+        return _only_encoder(cast(EncoderModel, self.config.build()))
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutput | tuple[Any, ...]:
+        """Represent each token in the light of all tokens of its sequence.
+
+        Args:
+            input_ids: integers ``(B, L)``.
+            attention_mask: ``(B, L)``; 1 = a real token.
+            token_type_ids: integers ``(B, L)`` below ``n_token_types``.
+            inputs_embeds: vectors ``(B, L, d)`` instead of ``input_ids``.
+            output_attentions, output_hidden_states: return attention weights, sensory heads first, and hidden states.
+            return_dict: False returns a tuple.
+
+        Returns:
+            The last hidden state ``(B, L, d)``.
+
+        Raises:
+            TypeError, ValueError: as :meth:`TransformerEncoder.forward
+                <dual_attention.encoder_models.TransformerEncoder.forward>`.
+        """
+        outputs = output_attentions, output_hidden_states
+        hidden, _, more = self._encode(input_ids, inputs_embeds, attention_mask, token_type_ids, *outputs)
+        return output_of(BaseModelOutput(last_hidden_state=hidden, **more), return_dict, self.config)
 
 
 class DualAttnForMaskedLM(_Encoder):
@@ -87,24 +153,15 @@ class DualAttnForMaskedLM(_Encoder):
 
         Args:
             input_ids: integers ``(B, L)``, some of them masked.
-            attention_mask: ``(B, L)``; 1 = a real token.
-            token_type_ids: integers ``(B, L)`` below ``n_token_types``.
-            inputs_embeds: not taken.
             labels: ``(B, L)``, the token that belongs at each place, -100 where none is to be predicted.
-            output_attentions, output_hidden_states: return attention weights, sensory heads first, and hidden states.
-            return_dict: False returns a tuple.
             num_items_in_batch: divisor of the summed loss, instead of the number of scored labels.
+            others: as :meth:`DualAttnEncoderModel.forward`, whose errors it has, too.
 
         Returns:
             Logits ``(B, L, V)``, and with labels the loss.
-
-        Raises:
-            TypeError, ValueError: as :meth:`TransformerEncoder.forward
-                <dual_attention.encoder_models.TransformerEncoder.forward>`.
         """
-        x = token_ids(input_ids, inputs_embeds)
-        mask = padding_mask_from(attention_mask, x)
-        hidden, more = self._encode(x, mask, token_type_ids, output_attentions, output_hidden_states)
+        outputs = output_attentions, output_hidden_states
+        hidden, _, more = self._encode(input_ids, inputs_embeds, attention_mask, token_type_ids, *outputs)
         logits = self.model.logits(hidden)
         loss = None
         if labels is not None:
@@ -156,14 +213,13 @@ class DualAttnForSequenceClassification(_Encoder):
             labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
                 numbers, floating point ``(B,)`` or ``(B, C)``.
             input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states,
-            return_dict: as :meth:`DualAttnForMaskedLM.forward`, whose errors it has, too.
+            return_dict: as :meth:`DualAttnEncoderModel.forward`, whose errors it has, too.
 
         Returns:
             Logits ``(B, C)``, and with labels the mean loss.
         """
-        x = token_ids(input_ids, inputs_embeds)
-        mask = padding_mask_from(attention_mask, x)
-        hidden, more = self._encode(x, mask, token_type_ids, output_attentions, output_hidden_states)
+        outputs = output_attentions, output_hidden_states
+        hidden, mask, more = self._encode(input_ids, inputs_embeds, attention_mask, token_type_ids, *outputs)
         logits = self.model.classifier(self.model.dropout(pooled(hidden, mask, self.model.pool)))
         loss = None
         if labels is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from .._extras import require
+from .._files import first_line, read_json_object
 
 __all__ = ["CONFIG", "CheckpointFiles"]
 
@@ -44,18 +44,11 @@ class CheckpointFiles:
         ):
             raise FileNotFoundError(f"{self.name}: expected the folder of a checkpoint or a name on the hub")
 
-    def find(self, filename: str) -> Path | None:
+    def find(self, filename: str, *, needed: bool = True) -> Path | None:
         """The path of a file on this machine, or None if the checkpoint has no such file.
 
-        An ``OSError`` says whether the hub has no such checkpoint or cannot be reached.
+        An ``OSError`` says whether the hub has no such checkpoint or, for a file that is needed, cannot be reached.
         """
-        return self._find(filename, needed=True)
-
-    def find_cached(self, filename: str) -> Path | None:
-        """As :meth:`find`, but also None if the hub cannot be reached."""
-        return self._find(filename, needed=False)
-
-    def _find(self, filename: str, *, needed: bool) -> Path | None:
         if self.folder is not None:
             path = self.folder / filename
             return path if path.is_file() else None
@@ -105,13 +98,9 @@ class CheckpointFiles:
         endpoint = self._download.get("endpoint")
         url = hub.hf_hub_url(self.name, filename, revision=self._download.get("revision"), endpoint=endpoint)
         chosen = constants.HF_HUB_ETAG_TIMEOUT != constants.DEFAULT_ETAG_TIMEOUT
+        timeout = constants.HF_HUB_ETAG_TIMEOUT if chosen else REACHED_WITHIN
         try:
-            hub.get_hf_file_metadata(
-                url,
-                token=self._download.get("token"),
-                timeout=constants.HF_HUB_ETAG_TIMEOUT if chosen else REACHED_WITHIN,
-                endpoint=endpoint,
-            )
+            hub.get_hf_file_metadata(url, token=self._download.get("token"), timeout=timeout, endpoint=endpoint)
         except (errors.HfHubHTTPError, errors.LocalTokenNotFoundError):
             pass  # an answer of the hub, or an error that hf_hub_download will have as well
         except Exception as error:  # of the network
@@ -124,15 +113,4 @@ class CheckpointFiles:
         path = self.find(CONFIG)
         if path is None:
             raise FileNotFoundError(f"{self.name}: has no {CONFIG}")
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path}: is not JSON ({error})") from error
-        if not isinstance(config, dict):
-            raise ValueError(f"{path}: expected a JSON object, got {type(config).__name__}")
-        return config
-
-
-def first_line(error: Exception) -> str:
-    """The beginning of a message that may be long, or the name of an error without one."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        return read_json_object(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -17,8 +16,9 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
+from .._layers.options import parameters_of
 from ..language_models import DualAttnTransformerLM, TransformerLM
-from ..language_presets import LanguageModelConfig
+from ..language_presets import LanguageModelConfig, as_json
 from .files import CheckpointFiles
 from .weights import checkpoint_weights, filled
 
@@ -58,17 +58,12 @@ class HubLanguageModel(
         """
         given: dict[str, Any] = dict(cast(Any, self._hub_mixin_config) or {})
         written: dict[str, Any] = {}
-        for name, parameter in inspect.signature(type(self).__init__).parameters.items():
-            if name in ("self", "device", "dtype"):
-                continue
+        for name, parameter in parameters_of(type(self).__init__).items():
             value = given.get(name, parameter.default)
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and value == parameter.default:
-                continue
-            try:
-                written[name] = json.loads(json.dumps(value))
-            except TypeError as error:
-                raise TypeError(f"{name}: cannot be written as JSON ({error}), got {value!r}") from error
-        return written
+            ours = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            if name not in ("self", "device", "dtype") and not (ours and value == parameter.default):
+                written[name] = value
+        return as_json(written)
 
     @property
     def language_config(self) -> LanguageModelConfig:

@@ -70,7 +70,8 @@ def load_language_model(
     """
     files = CheckpointFiles(name_or_path, **download)
     config = language_config(files.config(), source=files.name)
-    return LoadedLanguageModel(_fill(config.build("meta", dtype), files, device)[0], config)
+    model = empty_language_model(config, source=files.name, dtype=dtype)
+    return LoadedLanguageModel(_fill(model, files, device)[0], config)
 
 
 def load_model(
@@ -98,7 +99,7 @@ def model_from_config(
     """The configuration that a ``config.json`` holds, and its model on the meta device; errors name the ``source``."""
     if saved.get("model_type") in (None, LANGUAGE_MODEL):
         config = language_config(saved, source=source)
-        return config, config.build("meta", dtype)
+        return config, empty_language_model(config, source=source, dtype=dtype)
     kind = _class_for_transformers(saved, source)
     try:
         config = kind.config_class.from_dict(dict(saved))
@@ -140,5 +141,15 @@ def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelCo
         values = {name: value for name, value in saved.items() if name in names}
     try:
         return LanguageModelConfig.from_dict(values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{source}: config.json is not that of a language model ({error})") from error
+
+
+def empty_language_model(
+    config: LanguageModelConfig, *, source: str, dtype: torch.dtype | None = None
+) -> LanguageModel:
+    """The language model of a configuration, on the meta device; errors name the ``source``."""
+    try:
+        return config.build("meta", dtype)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{source}: config.json is not that of a language model ({error})") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,14 +12,13 @@ from transformers import PreTrainedModel
 from transformers.initialization import guard_torch_init_functions
 
 from ..dual_attention import DualAttentionOutput
-from ..functional.rotary import rotary_tables
-from ..positional_encoding import RotaryPositionalEncoding, sinusoidal_table
+from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
 from .configuration import ModelConfig
 from .remote import WritesLoader
 from .weights import shared_names
 
-__all__ = ["OwnsModel", "padding_mask_from", "relations_of", "token_ids", "traced_fields"]
+__all__ = ["OwnsModel", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
 
 class OwnsModel(WritesLoader, PreTrainedModel):
@@ -34,7 +34,7 @@ class OwnsModel(WritesLoader, PreTrainedModel):
 
     config: ModelConfig
     config_class = ModelConfig
-    base_model_prefix = "model"
+    base_model_prefix = "backbone"  # not "model", which is no model of transformers
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     default_auto_class = "AutoModel"
@@ -44,6 +44,7 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         self._no_split_modules = {"EncoderBlock", "DualAttnEncoderBlock"}
         self._skip_keys_device_placement = {"past_key_values"}
         self.model: Any = self._build() if model is None else model
+        self._add_head()
         self._drawn = not any(parameter.is_meta for parameter in self.model.parameters())
         # Of a tensor with several names safetensors keeps one; loading ties the others to it. An embedding comes first,
         # since it is the embedding that is resized.
@@ -52,13 +53,37 @@ class OwnsModel(WritesLoader, PreTrainedModel):
             kept, *others = sorted(names, key=lambda name: "embedder" not in name)
             self._tied_weights_keys |= {f"model.{name}": f"model.{kept}" for name in others}
         self.post_init()
+        # Under accelerate's init_empty_weights a name that is assigned gets a parameter of its own: tie past that.
+        for other, kept in self._tied_weights_keys.items():
+            parent, _, name = other.rpartition(".")
+            if name in self.get_submodule(parent)._parameters:
+                self.get_submodule(parent)._parameters[name] = self.get_parameter(kept)
 
     def _build(self) -> nn.Module:
         return self.config.build()
 
+    def _add_head(self) -> None:
+        """Add the modules beside ``model``, with freshly drawn weights."""
+
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Name of a tied parameter -> the one it is tied to; not only embeddings, and whatever the config says."""
         return dict(self._tied_weights_keys or {})
+
+    def mark_tied_weights_as_initialized(self, loading_info: Any) -> None:
+        """Called while a checkpoint is loaded: a tensor that it has under none of its names is missing, and is drawn.
+
+        transformers marks tied parameters as loaded, and then takes those that are marked for present. Here all names
+        of a tensor may be one parameter, so that none would be missing.
+        """
+        names: dict[str, list[str]] = {}
+        for other, kept in self.all_tied_weights_keys.items():
+            names.setdefault(kept, [kept]).append(other)
+        absent = {name for group in names.values() if loading_info.missing_keys.issuperset(group) for name in group}
+        super().mark_tied_weights_as_initialized(loading_info)
+        for name in absent:
+            parameter: Any = self.get_parameter(name)
+            parameter._is_hf_initialized = False
+        loading_info.missing_keys |= absent
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
@@ -67,7 +92,9 @@ class OwnsModel(WritesLoader, PreTrainedModel):
             return
         with guard_torch_init_functions():
             self._draw()
-        fill_tables(self.model)
+        for module in self.model.modules():  # tables are in no state dict, so loading gives them no values
+            if isinstance(module, RotaryPositionalEncoding | PositionalSymbolRetriever):
+                module.fill_tables()
 
     def _draw(self) -> None:
         self.model.init_weights()
@@ -82,12 +109,8 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         maps = bool(self.config.output_attentions if output_attentions is None else output_attentions)
         states = bool(self.config.output_hidden_states if output_hidden_states is None else output_hidden_states)
         traced = maps or states or self.eager
-        if (
-            traced
-            and self.training
-            and torch.is_grad_enabled()
-            and getattr(self._body, "gradient_checkpointing", False)
-        ):
+        checkpointed = getattr(self._body, "gradient_checkpointing", False)
+        if traced and checkpointed and self.training and torch.is_grad_enabled():
             raise ValueError(
                 "gradient checkpointing keeps no attention weights or hidden states: in training it needs "
                 "attn_implementation='sdpa', output_attentions=False and output_hidden_states=False"
@@ -100,34 +123,43 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         return self.model
 
 
-def token_ids(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """The token ids; a ``ValueError`` if embeddings are given, or neither."""
-    if inputs_embeds is not None:
-        raise ValueError("inputs_embeds: this model takes only token ids, as input_ids")
-    if input_ids is None:
-        raise ValueError("input_ids: expected token ids, got None")
-    return input_ids
+def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    """The token ids ``(B, N)`` or the embeddings ``(B, N, d)``; a ``ValueError`` if there are both or neither."""
+    if (input_ids is None) == (inputs_embeds is None):
+        got = "neither" if input_ids is None else "both"
+        raise ValueError(f"input_ids, inputs_embeds: expected one of them, got {got}")
+    tokens = inputs_embeds if input_ids is None else input_ids
+    assert tokens is not None
+    dims = 3 if input_ids is None else 2
+    if tokens.dim() != dims:
+        name, axes = ("inputs_embeds", "batch, length, width") if dims == 3 else ("input_ids", "batch, length")
+        raise ValueError(f"{name}: expected shape ({axes}), got {tuple(tokens.shape)}")
+    return tokens
 
 
-@torch.no_grad()
-def fill_tables(model: nn.Module) -> None:
-    """Compute the tables that no state dict holds, which loading leaves without values."""
-    for module in model.modules():
-        if isinstance(module, RotaryPositionalEncoding):
-            device = module.freqs_cos.device
-            tables = rotary_tables(module.dim, module.max_len, theta=module.theta, device=device)
-            module.freqs_cos, module.freqs_sin = tables
-        elif isinstance(module, PositionalSymbolRetriever) and module.sinusoidal:
-            module.get_buffer("sinusoids").copy_(sinusoidal_table(module.max_length, module.symbol_dim))
-
-
-def padding_mask_from(attention_mask: Tensor | None, x: Tensor | None, earlier: int = 0) -> Tensor | None:
-    """Padding mask of this library, boolean ``(B, t + N)``, for tokens ``(B, N)`` after t earlier ones; None if nothing
-    is padding.
+@contextmanager
+def fetched(module: nn.Module) -> Iterator[None]:
+    """Have the parameters of a module itself within, although another method than its ``forward`` is called: those that
+    accelerate offloads are there only during that.
     """
-    if attention_mask is None or x is None:
+    hook = getattr(module, "_hf_hook", None)
+    if hook is None:
+        yield
+        return
+    hook.pre_forward(module)
+    try:
+        yield
+    finally:
+        hook.post_forward(module, None)
+
+
+def padding_mask_from(attention_mask: Tensor | None, x: Tensor, earlier: int = 0) -> Tensor | None:
+    """Padding mask of this library, boolean ``(B, t + N)``, for tokens ``(B, N, ...)`` after t earlier ones; None if
+    nothing is padding.
+    """
+    if attention_mask is None:
         return None
-    expected = (x.shape[0], earlier + x.shape[-1])
+    expected = (x.shape[0], earlier + x.shape[1])
     if tuple(attention_mask.shape) != expected:
         raise ValueError(
             f"attention_mask: expected shape (batch, length) = {expected}, 1 = a real token, "

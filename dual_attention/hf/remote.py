@@ -1,4 +1,4 @@
-"""Checkpoints that tell the Auto classes of transformers where their code is.
+"""Checkpoints that tell the Auto classes of transformers, and readers, where their code is.
 
 transformers copies the file that defines a class beside its checkpoint, if the class is registered for that. These
 classes are more than one file; what is written instead imports them from this package, which must be installed.
@@ -7,10 +7,11 @@ classes are more than one file; what is written instead imports them from this p
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-__all__ = ["WritesLoader"]
+__all__ = ["WritesLoader", "auto_map"]
 
 _FILE = "dual_attention_loader"
 
@@ -21,18 +22,49 @@ from dual_attention.hf import {names}
 __all__ = [{quoted}]
 '''
 
+_README = """---
+library_name: transformers
+tags:
+- dual-attention
+---
+
+# {name}
+
+This folder holds a `{name}` of the package `dual_attention` for transformers. With the package installed
+(`pip install "dual-attention[hf]"`), either of these loads it:
+
+```python
+import dual_attention.hf  # tells transformers about such models
+from transformers import {auto}
+
+model = {auto}.from_pretrained("path/to/this/folder")
+```
+
+```python
+from transformers import {auto}
+
+model = {auto}.from_pretrained("path/to/this/folder", trust_remote_code=True)
+```
+"""
+
+
+def auto_map(names: Mapping[str, str]) -> dict[str, str]:
+    """The entry of ``config.json`` that tells where the class for each Auto class is."""
+    return {auto: f"{_FILE}.{name}" for auto, name in names.items()}
+
 
 class WritesLoader:
-    """A config or model whose ``save_pretrained`` can write what ``trust_remote_code=True`` needs."""
+    """A config or model whose ``save_pretrained`` writes what ``trust_remote_code=True`` needs, and a README."""
 
     _loaded_by: ClassVar[str | None] = None
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = None) -> None:
-        """Let checkpoints name this class for an Auto class, so that it is found without importing this package first.
+        """Let checkpoints name this class for an Auto class, instead of the one that they name for it otherwise.
 
-        Whoever loads them needs this package, and ``trust_remote_code=True``. The Auto class, or its name, is by
-        default ``"AutoConfig"`` for configs, and for models the one that fits; an unknown one is a ``ValueError``.
+        Whoever loads them without importing this package first needs it installed, and ``trust_remote_code=True``. The
+        Auto class, or its name, is by default ``"AutoConfig"`` for configs, and for models the one that fits; an
+        unknown one is a ``ValueError``.
         """
         import transformers
 
@@ -43,14 +75,22 @@ class WritesLoader:
         cls._loaded_by = name
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
-        """As the method of transformers, with what :meth:`register_for_auto_class` asks for."""
+        """As the method of transformers; with the files that say how to load the folder, unless it is told already."""
         config: Any = getattr(self, "config", self)
-        classes = {type(part)._loaded_by: type(part).__name__ for part in (config, self) if type(part)._loaded_by}
-        if classes:
-            known = getattr(config, "auto_map", None) or {}  # a config is saved by itself, and with its model
-            config.auto_map = {**known, **{name: f"{_FILE}.{value}" for name, value in classes.items()}}
-            names = sorted({value.rpartition(".")[2] for value in config.auto_map.values()})
-            text = _LOADER.format(names=", ".join(names), quoted=", ".join(f'"{name}"' for name in names))
-            Path(save_directory).mkdir(parents=True, exist_ok=True)
-            Path(save_directory, f"{_FILE}.py").write_text(text, encoding="utf-8")
+        registered = {type(part)._loaded_by: type(part).__name__ for part in (config, self) if type(part)._loaded_by}
+        names: dict[Any, str] = {**config.auto_classes, **registered}
+        config.auto_map = {**(getattr(config, "auto_map", None) or {}), **auto_map(names)}
+        folder = Path(save_directory)
+        if not folder.is_file():  # about which transformers has something to say
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_loader(folder, sorted(set(names.values())))
+            if self is not config and not (folder / "README.md").exists():
+                kind = type(self)
+                auto = getattr(kind, "default_auto_class", "AutoModel")
+                (folder / "README.md").write_text(_README.format(name=kind.__name__, auto=auto), encoding="utf-8")
         return super().save_pretrained(save_directory, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _write_loader(folder: Path, names: list[str]) -> None:
+    text = _LOADER.format(names=", ".join(names), quoted=", ".join(f'"{name}"' for name in names))
+    (folder / f"{_FILE}.py").write_text(text, encoding="utf-8")

@@ -7,9 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_outputs import ImageClassifierOutput
 
+from .._models.vision import PROJECTION
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
-from .modeling import OwnsModel, output_of, traced_fields
+from .modeling import OwnsModel, fetched, output_of, traced_fields
 
 __all__ = ["DualAttnForImageClassification"]
 
@@ -64,10 +65,21 @@ class DualAttnForImageClassification(OwnsModel):
             ValueError: if the images have another shape than the model takes.
         """
         maps, states, traced = self._traced(output_attentions, output_hidden_states)
-        trace = self.model.trace(pixel_values) if traced else None
+        trace = None
+        if traced:
+            with fetched(self.model):
+                trace = self.model.trace(pixel_values)
         logits = self.model(pixel_values) if trace is None else trace.scores
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         output = ImageClassifierOutput(loss=loss, logits=logits, **traced_fields(trace, maps, states))
         return output_of(output, return_dict, self.config)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The projection of patches, through which images enter the residual stream."""
+        return self.model.to_patch_embedding[PROJECTION]
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the projection of patches."""
+        self.model.to_patch_embedding[PROJECTION] = value

@@ -7,7 +7,6 @@ retriever of all layers is that of the first, and with symmetric relations ``wk_
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from .._extras import require
-from .files import CheckpointFiles, first_line
+from .._files import first_line, read_json
+from .files import CheckpointFiles
 
 __all__ = [
     "Weights",
@@ -69,25 +69,39 @@ def to_language_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor
 def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights:
     """The weights of a checkpoint, from safetensors if it has them; errors and ``meta`` as :func:`read_weights`."""
     for name in _FILES:
-        path = files.find_cached(name)
+        path = files.find(name, needed=False)
         if path is None:
             continue
         if not name.endswith(".index.json"):
             return read_weights(path, meta=meta)
-        try:
-            shards = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: is no index of files of weights ({type(error).__name__}: {error})") from error
+        listed = _read_index(path)
+        shards = sorted(set(listed.values()))
         parts = [read_weights(shard, meta=meta) for shard in map(files.find, shards) if shard is not None]
         if len(parts) < len(shards):
             raise FileNotFoundError(f"{files.name}: {name} names {len(shards)} files, only {len(parts)} are there")
-        return Weights(
+        weights = Weights(
             {name: tensor for part in parts for name, tensor in part.tensors.items()},
             {name: kept for part in parts for name, kept in part.aliases.items()},
             tuple(file for part in parts for file in part.files),
         )
+        lost = [name for name in map(clean_name, listed) if name not in weights.tensors and name not in weights.aliases]
+        if lost:
+            raise ValueError(f"{path}: names tensors that the files do not hold: {_listed(lost)}")
+        return weights
     files.find(_FILES[0])  # says so if it is the hub that cannot be reached
     raise FileNotFoundError(f"{files.name}: has no weights, neither of {', '.join(_FILES)}")
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    """The file that has each tensor, of files beside the index only."""
+    index = read_json(path)
+    listed = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(listed, dict) or not listed:
+        raise ValueError(f"{path}: is no index of files of weights (it has no weight_map, the file of each tensor)")
+    for shard in listed.values():
+        if not isinstance(shard, str) or not shard.endswith((".safetensors", ".bin")) or Path(shard).name != shard:
+            raise ValueError(f"{path}: weight_map: expected names of files beside it, got {shard!r}")
+    return listed
 
 
 def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
@@ -118,7 +132,7 @@ def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
             f"{path}: refused, since it holds more than data ({', '.join(unsafe[:3])}): to read it would run code. "
             "Convert it where it comes from, with safetensors or torch.save(model.state_dict(), ...)"
         ) from error
-    except (RuntimeError, EOFError) as error:
+    except Exception as error:  # bytes may be anything, and so may be what reading them raises
         raise ValueError(f"{path}: cannot be read by torch.load ({first_line(error)})") from error
     tensors = _state_dict_in(saved)
     if tensors is None:
@@ -154,6 +168,9 @@ _DTYPES = {
     "BF16": torch.bfloat16,
     "I64": torch.int64,
     "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
     "BOOL": torch.bool,
 }
 
@@ -182,10 +199,20 @@ def _state_dict_in(saved: Any) -> Mapping[str, Tensor] | None:
 
 def shared_names(model: nn.Module) -> list[list[str]]:
     """Names in the state dict of a model, grouped by tensor."""
-    groups: dict[int, list[str]] = {}
+    groups: dict[Any, list[str]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        groups.setdefault(id(tensor), []).append(name)
+        groups.setdefault(_identity(tensor), []).append(name)
     return list(groups.values())
+
+
+def _identity(tensor: Tensor) -> Any:
+    """Key that all names of one tensor have in common.
+
+    accelerate's ``init_empty_weights`` gives each name a parameter of its own on the meta device, of one storage.
+    """
+    if not tensor.is_meta:
+        return id(tensor)
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: bool = True) -> dict[str, Tensor]:
@@ -222,17 +249,43 @@ def _share(tensors: dict[str, Tensor], groups: list[list[str]]) -> list[str]:
 
 
 def _misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, strict: bool) -> list[str]:
-    """Lists of missing, unexpected and misshapen tensors; without ``strict`` only of the last."""
+    """Lists of tensors that are missing, unexpected, or of another shape, kind of numbers or range.
+
+    Without ``strict`` those that are missing or unexpected are left out.
+    """
+    common = [(name, tensors[name], parameter) for name, parameter in wanted.items() if name in tensors]
+    halves = {tensor.dtype for tensor in tensors.values()} & {torch.float16, torch.bfloat16}
     misfits = {
         "missing": [name for name in wanted if strict and name not in tensors],
         "unexpected": [name for name in tensors if strict and name not in wanted],
         "of another shape": [
-            f"{name} {tuple(tensors[name].shape)}, expected {tuple(parameter.shape)}"
-            for name, parameter in wanted.items()
-            if name in tensors and tensors[name].shape != parameter.shape
+            f"{name} {tuple(tensor.shape)}, expected {tuple(parameter.shape)}"
+            for name, tensor, parameter in common
+            if tensor.shape != parameter.shape
         ],
+        "of another dtype": [
+            f"{name} {tensor.dtype}, expected {parameter.dtype}"
+            for name, tensor, parameter in common
+            if _kind(tensor) != _kind(parameter)
+        ],
+        "of different dtypes of 16 bits, which one file does not have": sorted(map(str, halves)) * (len(halves) > 1),
+        "NaN or infinite": [name for name, tensor, parameter in common if not _usable(tensor, parameter)],
     }
     return [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
+
+
+def _kind(tensor: Tensor) -> tuple[torch.layout, str]:
+    """Kind of a tensor's numbers, within which they may be converted."""
+    if tensor.dtype == torch.bool:
+        return tensor.layout, "bool"
+    return tensor.layout, "floating" if tensor.is_floating_point() else "complex" if tensor.is_complex() else "integer"
+
+
+def _usable(tensor: Tensor, parameter: Tensor) -> bool:
+    """Whether a parameter is finite and a buffer, such as one of masks, not NaN, as far as they are read."""
+    if tensor.is_meta or not tensor.is_floating_point() or tensor.layout != torch.strided:
+        return True
+    return bool(tensor.isfinite().all() if isinstance(parameter, nn.Parameter) else not tensor.isnan().any())
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

@@ -36,6 +36,8 @@ from .architectures.coattention import (
     MultiGrainedCoAttention,
     MultiGrainedOutput,
     ParallelCoAttention,
+    RotatoryAttention,
+    RotatoryOutput,
 )
 from .architectures.directional import (
     DirectionalSelfAttention,
@@ -55,7 +57,6 @@ from .architectures.hierarchical import (
 from .architectures.hops import GRUUpdate, LinearUpdate, MultiHop, MultiHopOutput, replace, residual
 from .architectures.location_aware import LocationAwareAttention, LocationAwareOutput
 from .architectures.parts import ScoreFactory
-from .architectures.rotatory import RotatoryAttention, RotatoryOutput
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import (
     FeatureMessage,
@@ -75,7 +76,9 @@ from .scores import (
     Additive,
     BiasedGeneral,
     BoundedAdditive,
+    Cosine,
     Dot,
+    Euclidean,
     General,
     KeyOnly,
     Location,
@@ -84,7 +87,6 @@ from .scores import (
     Trilinear,
 )
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, Select, Selection, SubsetSampler
-from .similarities import Cosine, Euclidean
 
 __all__ = [
     "ActivatedGeneral",

@@ -9,13 +9,13 @@ from .._layers.inputs import check_positive
 
 
 def matrix(heads: int | None, *shape: int) -> nn.Parameter:
-    """Xavier-uniform matrices ``(heads, ..., out, in)``, each drawn by itself; a vector is one row."""
-    check_positive(**({} if heads is None else {"heads": heads}))
-    weight = torch.empty((*(() if heads is None else (heads,)), *shape))
-    last = weight[..., None, :] if len(shape) == 1 else weight
-    for each in last.reshape(-1, *last.shape[-2:]):  # a view, since the tensor is new and contiguous
+    """Xavier-uniform matrices ``(heads, ..., out, in)``, each drawn separately; a vector counts as one row."""
+    check_positive(heads=1 if heads is None else heads)
+    parameter = zeros(heads, *shape)
+    rows = 1 if len(shape) == 1 else shape[-2]
+    for each in parameter.data.view(-1, rows, shape[-1]):
         nn.init.xavier_uniform_(each)
-    return nn.Parameter(weight)
+    return parameter
 
 
 def zeros(heads: int | None, *shape: int) -> nn.Parameter:

@@ -1,4 +1,4 @@
-"""Alignments as modules, which know whether they are training: over :mod:`dual_attention.functional.alignments`."""
+"""Alignments as modules over :mod:`dual_attention.functional.alignments`, which know whether they are training."""
 
 from __future__ import annotations
 
@@ -8,22 +8,15 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ..functional import (
-    Alignment,
-    entmax,
-    hard_alignment,
-    masked_activation,
-    masked_softmax,
-    sigmoid_alignment,
-    sparsemax,
-    uniform_alignment,
-)
+from .. import functional
+from ..functional import Alignment
 from ..functional.activations import Activation, activation_function, activation_name
+from ..functional.alignments.common import require_rate
 from ..functional.alignments.hard import Estimator
 
 
 class Align(nn.Module, ABC):
-    """Turns scores into weights. Subclasses implement ``forward(scores, mask, *, bias, dim)``; masked keys get zero.
+    """Map from scores to weights, zero where masked. Subclasses implement ``forward(scores, mask, *, bias, dim)``.
 
     Args:
         temperature: positive; divides the scores.
@@ -31,8 +24,7 @@ class Align(nn.Module, ABC):
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature: expected a positive number, got {temperature}")
+        require_rate("temperature", temperature)
         self.temperature = temperature
 
     @abstractmethod
@@ -51,18 +43,18 @@ class Softmax(Align):
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        return Alignment(masked_softmax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+        return Alignment(functional.masked_softmax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
 
 
 class Uniform(Align):
-    """The same weight for every key that may be attended, the ablation of alignment, see :func:`.uniform_alignment`."""
+    """The same weight for every visible key, an ablation of alignment, see :func:`.uniform_alignment`."""
 
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
         if bias is not None:
             scores = scores.masked_fill(bias == -torch.inf, -torch.inf)
-        return Alignment(uniform_alignment(scores, mask, dim=dim))
+        return Alignment(functional.uniform_alignment(scores, mask, dim=dim))
 
 
 class Sparsemax(Align):
@@ -71,15 +63,15 @@ class Sparsemax(Align):
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        return Alignment(sparsemax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
+        return Alignment(functional.sparsemax(scores, mask, bias=bias, temperature=self.temperature, dim=dim))
 
 
 class Entmax(Align):
     """alpha-entmax, see :func:`.entmax`.
 
     Args:
-        alpha: at least 1; strictly between 1 and 2, and the first value, if it is learned.
-        learned: learn it within (1, 2), as Correia et al. 2019 (arXiv 1909.00015).
+        alpha: at least 1; if it is learned, its first value, strictly between 1 and 2.
+        learned: learn alpha within (1, 2), as in Correia et al. 2019 (arXiv 1909.00015).
         heads: with ``learned``, number of heads with an alpha of their own; scores are then ``(B, heads, L, S)``.
         temperature: positive; divides the scores.
 
@@ -108,21 +100,21 @@ class Entmax(Align):
             alpha = 1 + torch.sigmoid(self.raw_alpha)
             if alpha.dim() and dim == -2:  # scores of features have one more axis
                 alpha = alpha.unsqueeze(-1)
-        return Alignment(entmax(scores, mask, alpha=alpha, bias=bias, temperature=self.temperature, dim=dim))
+        return Alignment(functional.entmax(scores, mask, alpha=alpha, bias=bias, temperature=self.temperature, dim=dim))
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}, learned={self.raw_alpha is not None}"
 
 
 class Hard(Align):
-    """Attend to one key, see :func:`.hard_alignment`.
+    """Attention to one key, see :func:`.hard_alignment`.
 
     Args:
-        estimator: while training; how the choice is made, and how it is learned.
+        estimator: how the key is chosen while training, and how the choice is learned.
         evaluation: ``"argmax"`` is deterministic, ``"sample"`` draws, ``"expected"`` is the soft alignment.
         tau: relaxation temperature of the Gumbel estimators.
         temperature: positive; divides the scores.
-        generator: of the draws.
+        generator: source of the draws.
     """
 
     def __init__(
@@ -149,7 +141,7 @@ class Hard(Align):
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        return hard_alignment(
+        return functional.hard_alignment(
             scores,
             mask,
             estimator=self.estimator if self.training else self.evaluation,
@@ -168,7 +160,7 @@ class Sigmoid(Align):
     """Sigmoid attention, see :func:`.sigmoid_alignment`.
 
     Args:
-        shift: added to the scores; by default -log of the number of keys that may be attended.
+        shift: added to the scores; by default -log of the number of visible keys.
         temperature: positive; divides the scores.
     """
 
@@ -179,7 +171,9 @@ class Sigmoid(Align):
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        weights = sigmoid_alignment(scores, mask, shift=self.shift, bias=bias, temperature=self.temperature, dim=dim)
+        weights = functional.sigmoid_alignment(
+            scores, mask, shift=self.shift, bias=bias, temperature=self.temperature, dim=dim
+        )
         return Alignment(weights)
 
     def extra_repr(self) -> str:
@@ -204,7 +198,7 @@ class Elementwise(Align):
     def forward(
         self, scores: Tensor, mask: Tensor | None = None, *, bias: Tensor | None = None, dim: int = -1
     ) -> Alignment:
-        weights = masked_activation(scores, mask, self.activation, bias=bias, temperature=self.temperature)
+        weights = functional.masked_activation(scores, mask, self.activation, bias=bias, temperature=self.temperature)
         return Alignment(weights)
 
     def extra_repr(self) -> str:

@@ -1,11 +1,11 @@
-"""The general module on the library's fused operations: the dot product under softmax.
+"""General attention on the library's fused operations: the dot product under softmax.
 
 Shapes: as in :mod:`.general`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,10 +21,11 @@ class AttentionInputs(NamedTuple):
     """Inputs of :meth:`.GeneralAttention.attend`.
 
     Attributes:
-        query, key: as of :meth:`.GeneralAttention.forward`; a score that takes no query has None.
+        query, key: as in :meth:`.GeneralAttention.forward`; the query is None for a score that takes none.
         messages: of the keys, or of pairs.
-        mask, bias: broadcastable to ``(..., L, S)``, without an axis for features; the mask of heads may be a
+        mask, bias: broadcastable to ``(..., L, S)``, without an axis of features; the mask of heads may be a
             :class:`~dual_attention.functional.MaskPattern`, which is never built whole for long sequences.
+        gain: factor of the weights, see :class:`.Selection`; fused operations have none.
     """
 
     query: Tensor | None
@@ -32,25 +33,25 @@ class AttentionInputs(NamedTuple):
     messages: Messages
     mask: Tensor | MaskPattern | None = None
     bias: Tensor | None = None
+    gain: Tensor | None = None
 
 
 def fused_context(score: Score, align: Align, inputs: AttentionInputs, dropout: float) -> Tensor | None:
-    """Context ``(..., L, d_v)`` without weights, or None where fused operations do not compute this."""
-    query, key, messages, mask, bias = inputs
+    """Context ``(..., L, d_v)`` from fused operations, or None where they do not compute this attention."""
+    query, key, messages, *_ = inputs
     if type(score) is not Dot or type(align) is not Softmax or query is None or query.shape[-1] != key.shape[-1]:
         return None
     scale = score.scale_of(query.shape[-1]) / align.temperature
     if isinstance(messages, RelationalMessages):
         return _relational(scale, query, messages, inputs, dropout)
-    if not isinstance(messages, SharedValues) or not query.dtype == key.dtype == messages.dtype:
+    if not isinstance(messages, SharedValues) or not query.dtype == key.dtype == messages.values.dtype:
         return None
     try:
         lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (query, key, messages.values)))
     except RuntimeError:
         return None
     q, k, v = (_of_heads(x.expand(*lead, *x.shape[-2:]), len(lead)) for x in (query, key, messages.values))
-    mask = _of_scores(mask, lead) if isinstance(mask, Tensor) else mask
-    bias = None if bias is None else _of_scores(bias, lead)
+    mask, bias = _of_scores(inputs.mask, lead), _of_scores(inputs.bias, lead)
     context, _ = attention(q, k, v, scale=scale, mask=mask, bias=bias, dropout=dropout)
     return context.reshape(*lead, *context.shape[-2:])
 
@@ -60,7 +61,7 @@ def _relational(
 ) -> Tensor | None:
     if messages.scale is None or query.dim() != (4 if messages.has_heads else 3):
         return None
-    lead, mask, bias = query.shape[:-2], inputs.mask, inputs.bias
+    lead = query.shape[:-2]
     heads, head_dim, _ = messages.w_r.shape
     symbols = messages.symbols
     if symbols is None:
@@ -75,8 +76,8 @@ def _relational(
         scale=scale,
         rel_scale=messages.scale,
         rel_activation=messages.relation.activation,
-        mask=_of_scores(mask, lead) if isinstance(mask, Tensor) else mask,
-        bias=None if bias is None else _of_scores(bias, lead),
+        mask=_of_scores(inputs.mask, lead),
+        bias=_of_scores(inputs.bias, lead),
         dropout=dropout,
     ).output
     return output if messages.has_heads else output.squeeze(1)
@@ -89,8 +90,10 @@ def _of_heads(x: Tensor, n_lead: int) -> Tensor:
     return x.flatten(0, -3)[:, None] if n_lead > 2 else x[(None,) * (1 - n_lead)][:, None]
 
 
-def _of_scores(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """A mask or bias that broadcasts to ``(*lead, L, S)``, with two leading axes."""
+def _of_scores(x: Any, lead: tuple[int, ...]) -> Any:
+    """A mask or bias that broadcasts to ``(*lead, L, S)``, with two leading axes; a pattern or None as it is."""
+    if not isinstance(x, Tensor):
+        return x
     x = x.reshape((1,) * (len(lead) + 2 - x.dim()) + tuple(x.shape))
     if len(lead) > 2:
         x = x.expand(*lead, *x.shape[-2:])

@@ -13,9 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .._layers.inputs import check_dropout
+from .._layers.inputs import check_dropout, check_like
 from ..functional import Alignment
-from ..functional.masks import MaskPattern, require_boolean
+from ..functional.checks import check_tensor, in_transform
+from ..functional.masks import MaskPattern, causal_mask, require_boolean
+from ..functional.reference import without_hidden
 from .alignments import Align, Hard, Softmax
 from .fused import AttentionInputs, fused_context
 from .messages import Message, ValueMessage
@@ -26,7 +28,7 @@ LARGEST_DENSE = 256 * 256
 """Pairs (queries times keys) up to which scores are built at once; beyond, a block of queries at a time."""
 
 BLOCK = 128
-"""Queries in such a block."""
+"""Queries in a block."""
 
 
 class GeneralAttentionOutput(NamedTuple):
@@ -34,8 +36,8 @@ class GeneralAttentionOutput(NamedTuple):
 
     Attributes:
         context: ``(..., L, d_v)``, in the type of the values; zero for a query with nothing to attend.
-        weights: ``(..., L, S)``, or with a score of features ``(..., L, S, d_v)``, before dropout, or None.
-        log_prob, entropy: of keys that were drawn, see :class:`.Alignment`; None if none were.
+        weights: before dropout, ``(..., L, S)`` or with a score of features ``(..., L, S, d_v)``; or None.
+        log_prob, entropy: of drawn keys, see :class:`.Alignment`; None if none were drawn.
         selection: see :class:`.Selection`; None without one.
     """
 
@@ -51,15 +53,15 @@ class GeneralAttention(nn.Module):
 
     Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls
 
-    The dot product under softmax with shared values, or with relations that are inner products (see
-    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for. Everything else builds scores, for
-    long sequences only those of a block of queries at a time, and again in the backward pass.
+    The dot product under softmax, with shared values or with relations that are inner products (see
+    :meth:`.Score.factors`), runs on fused kernels unless weights are asked for. Everything else builds scores: for long
+    sequences only those of one block of queries at a time, and again in the backward pass.
 
     Args:
-        score: compares a query with keys.
-        align: turns scores into weights; by default :class:`Softmax`.
-        query: makes queries from the keys, where the caller gives none.
-        select: hides keys from a query before the alignment.
+        score: comparison of a query with keys.
+        align: map from scores to weights; by default :class:`Softmax`.
+        query: module that makes queries from the keys, where the caller gives none.
+        select: choice of the keys that a query may attend, before the alignment.
         message: carried under the weights; by default the values, or the keys where no values are given.
         dropout: rate on the weights while training; the rest is scaled up and not normalised again.
         block: queries in a block; by default all up to 256 x 256 pairs, 128 beyond.
@@ -77,13 +79,8 @@ class GeneralAttention(nn.Module):
         block: int | None = None,
     ) -> None:
         super().__init__()
-        parts: dict[str, tuple[object, type]] = {
-            "score": (score, Score),
-            "align": (align, Align),
-            "select": (select, Select),
-            "message": (message, Message),
-        }
-        for name, (part, kind) in parts.items():
+        kinds = {"score": Score, "align": Align, "select": Select, "message": Message}
+        for (name, kind), part in zip(kinds.items(), (score, align, select, message), strict=True):
             if not isinstance(part, kind) and (part is not None or name == "score"):
                 raise TypeError(f"{name}: expected a {kind.__name__}, got {part!r}")
         if block is not None and block < 1:
@@ -118,8 +115,7 @@ class GeneralAttention(nn.Module):
             query: ``(..., L, d_q)``; None where queries are made from the keys, or the score takes none.
             key: ``(..., S, d_k)``; None means the query: self-attention.
             value: for the message; shared values are ``(..., S, d_v)``, and None means the key.
-            attn_mask: boolean, ``(L, S)`` or with the scores' axes and broadcastable to ``(..., L, S)``; True = may be
-                attended.
+            attn_mask: boolean ``(L, S)``, or as the scores ``(..., L, S)`` with axes full or 1; True = may be attended.
             padding_mask: boolean ``(..., S)``, with the key's leading axes (or 1); True = a real key.
             is_causal: query i sees keys j <= i; needs L = S.
             attn_bias: floating point, of shapes as ``attn_mask``, added to the scores; minus infinity masks.
@@ -142,9 +138,13 @@ class GeneralAttention(nn.Module):
         if key is None:
             raise ValueError("key: expected keys, or a query that is the key as well; got neither")
         for name, x in (("key", key), ("query", query)):
-            if x is not None and (x.dim() < 2 or not x.is_floating_point()):
+            if x is None:
+                continue
+            check_tensor(name, x)
+            if x.dim() < 2 or not x.is_floating_point():
                 received = f"shape {tuple(x.shape)} of dtype {x.dtype}"
                 raise ValueError(f"{name}: expected floating-point vectors (..., length, width), got {received}")
+            check_like(name, x, self.score)
         if self.score.n_queries is not None:
             return None, key
         if self.query is not None:
@@ -154,7 +154,7 @@ class GeneralAttention(nn.Module):
         return self.score.require_query(query), key
 
     def scores_shape(self, query: Tensor | None, key: Tensor) -> tuple[int, ...]:
-        """``(..., L, S)``, whether or not there is a score for each feature."""
+        """``(..., L, S)``, without the axis of a score of features."""
         if query is None:
             return (*key.shape[:-2], self.score.n_queries or 1, key.shape[-2])
         try:
@@ -168,26 +168,25 @@ class GeneralAttention(nn.Module):
     def attend(
         self, inputs: AttentionInputs, *, padding_mask: Tensor | None = None, need_weights: bool = False
     ) -> GeneralAttentionOutput:
-        """Attend as :meth:`forward` does once it has queries, keys, messages and one mask.
+        """Attend as :meth:`forward`, given queries, keys, messages and one mask.
 
         Args:
             padding_mask: ``(..., S)``, for the selection.
         """
         query, key = inputs.query, inputs.key
-        selection = gain = None
+        selection = None
         if self.select is not None and query is not None:
             selection = self.select(query, key, padding_mask)
-            gain = selection.gain
             inputs = _with_selection(inputs, selection)
         n, m = self.scores_shape(query, key)[-2:]
 
-        if gain is None and not need_weights and self.block is None and m and n:
+        if inputs.gain is None and not need_weights and self.block is None and m and n:
             context = fused_context(self.score, self.align, inputs, self.dropout if self.training else 0.0)
             if context is not None:
                 return GeneralAttentionOutput(context, selection=selection)
 
         def receive(rows: slice) -> GeneralAttentionOutput:
-            return self._block(inputs, gain, rows, need_weights)
+            return self._block(inputs, rows, need_weights)
 
         size = self.block or (n if n * m <= LARGEST_DENSE else BLOCK)
         received = receive(slice(0, n)) if query is None or size >= n else self._in_blocks(receive, n, size)
@@ -196,9 +195,9 @@ class GeneralAttention(nn.Module):
     def _in_blocks(
         self, receive: Callable[[slice], GeneralAttentionOutput], n: int, size: int
     ) -> GeneralAttentionOutput:
-        """Results for n queries, ``size`` of them at a time; scores are computed again in the backward pass."""
+        """Output for n queries, ``size`` of them at a time; scores are computed again in the backward pass."""
         rows = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or in_transform():  # which takes no checkpoints
             return self.join([receive(part) for part in rows])
         if isinstance(self.align, Hard) and self.align.generator is not None:
             raise ValueError(
@@ -207,11 +206,9 @@ class GeneralAttention(nn.Module):
             )
         return self.join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
-    def _block(
-        self, inputs: AttentionInputs, gain: Tensor | None, rows: slice, need_weights: bool
-    ) -> GeneralAttentionOutput:
-        """Results for some queries."""
-        query, key, messages, mask, bias = inputs
+    def _block(self, inputs: AttentionInputs, rows: slice, need_weights: bool) -> GeneralAttentionOutput:
+        """Output for some queries."""
+        query, key, messages, mask, bias, gain = inputs
         multidim = self.score.multidim
         if isinstance(mask, MaskPattern):
             mask = mask.block(rows, slice(0, key.shape[-2]), key.device)
@@ -223,7 +220,7 @@ class GeneralAttention(nn.Module):
         aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
         dropped = F.dropout(weights, self.dropout, self.training)
-        context = messages.receive(dropped, rows, multidim=multidim, mask=mask)
+        context = messages.receive(dropped, rows, multidim=multidim, mask=without_hidden(mask, by_rows[1]))
         return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)
 
     def join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:
@@ -239,29 +236,33 @@ class GeneralAttention(nn.Module):
 
 
 def _with_selection(inputs: AttentionInputs, selection: Selection) -> AttentionInputs:
-    """Inputs with the mask and bias of a selection too."""
+    """Inputs with the mask, bias and gain of a selection added."""
     mask, bias = inputs.mask, inputs.bias
     if isinstance(mask, MaskPattern):
         mask = mask.dense(inputs.key.device)
     if selection.bias is not None:
         bias = selection.bias if bias is None else bias + selection.bias
-    return inputs._replace(mask=selection.mask if mask is None else mask & selection.mask, bias=bias)
+    mask = selection.mask if mask is None else mask & selection.mask
+    return inputs._replace(mask=mask, bias=bias, gain=selection.gain)
 
 
 def _rows(x: Tensor | None, rows: slice) -> Tensor | None:
     return x if x is None or x.dim() < 2 or x.shape[-2] == 1 else x[..., rows, :]
 
 
+def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
+    return x.dim() == len(shape) and all(have in (1, want) for have, want in zip(x.shape, shape, strict=True))
+
+
 def check_scores_like(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """The mask or bias itself, if it is ``(L, S)``, or has the scores' axes and broadcasts to them."""
+    """The mask or bias itself; an error unless it is ``(L, S)``, or has the scores' axes and broadcasts to them."""
     if x is None:
         return None
     if name == "attn_mask":
         require_boolean(name, x)
     elif not x.is_floating_point():
         raise TypeError(f"{name}: expected a floating-point tensor, got dtype {x.dtype} (masks are `attn_mask`)")
-    wanted = shape[-2:] if x.dim() == 2 else shape
-    if len(wanted) != x.dim() or any(have not in (1, want) for have, want in zip(x.shape, wanted, strict=True)):
+    if not _broadcasts(x, shape[-2:] if x.dim() == 2 else shape):
         raise ValueError(
             f"{name}: expected shape (L, S) = {shape[-2:]} or broadcastable to {shape}, got {tuple(x.shape)}"
         )
@@ -269,19 +270,14 @@ def check_scores_like(name: str, x: Tensor | None, shape: tuple[int, ...]) -> Te
 
 
 def resolve_mask(
-    attn_mask: Tensor | None,
-    padding_mask: Tensor | None,
-    is_causal: bool,
-    shape: tuple[int, ...],
-    device: torch.device,
+    attn_mask: Tensor | None, padding_mask: Tensor | None, is_causal: bool, shape: tuple[int, ...], device: torch.device
 ) -> Tensor | None:
-    """One mask from all, broadcastable to scores of ``shape = (..., L, S)``; None if there are none."""
+    """One mask of all, broadcastable to scores of ``shape = (..., L, S)``; None if there are none."""
     mask = check_scores_like("attn_mask", attn_mask, shape)
     if padding_mask is not None:
         require_boolean("padding_mask", padding_mask)
         wanted = (*shape[:-2], shape[-1])
-        fits = padding_mask.dim() == len(wanted) and padding_mask.shape[-1] == wanted[-1]
-        if not fits or any(have not in (1, want) for have, want in zip(padding_mask.shape, wanted, strict=True)):
+        if padding_mask.shape[-1:] != wanted[-1:] or not _broadcasts(padding_mask, wanted):
             raise ValueError(f"padding_mask: expected shape {wanted}, got {tuple(padding_mask.shape)}")
         padding = padding_mask.unsqueeze(-2)
         mask = padding if mask is None else mask & padding
@@ -289,6 +285,6 @@ def resolve_mask(
         n, m = shape[-2:]
         if n != m:
             raise ValueError(f"is_causal: needs as many queries as keys, got {n} and {m}")
-        order = torch.ones(n, m, dtype=torch.bool, device=device).tril()
+        order = causal_mask(n, device=device)
         mask = order if mask is None else mask & order
     return mask

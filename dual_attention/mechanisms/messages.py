@@ -1,7 +1,7 @@
 """Messages, which the weights carry from a key to a query.
 
-A message module looks at query, key and value as the caller gave them, and returns :class:`Messages`, which a mechanism
-sums under its weights, a block of queries at a time. The kind of a value follows from its type, never from its shape.
+A message module makes :class:`Messages` of query, key and value as the caller gave them; a mechanism sums these under
+its weights, a block of queries at a time. The kind of a value follows from its type, never from its shape.
 
 Shapes: B batch, H heads, G key/value heads, L queries, S keys.
 """
@@ -12,24 +12,19 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from .._layers.heads import split_heads
 from .._layers.inputs import check_positive, check_sequence
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
+from ..functional.checks import check_tensor
 from ..functional.reference import repeat_heads
 from ..functional.relational.relative_symbols import attend_to_symbols
 
 
 class Messages(ABC):
-    """Messages to be summed under the weights. Subclasses implement :meth:`receive` and :attr:`dtype`."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype:
-        """Dtype of the messages and of their sum."""
+    """Messages to be summed under the weights. Subclasses implement :meth:`receive`."""
 
     @abstractmethod
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -37,11 +32,11 @@ class Messages(ABC):
 
         Args:
             weights: ``(..., rows, S)``; with ``multidim`` ``(..., rows, S, d_v)``.
-            rows: the queries.
+            rows: these queries.
             mask: the keys that they may attend, boolean, broadcastable to ``(..., rows, S)``.
 
         Returns:
-            ``(..., rows, d_v)``.
+            ``(..., rows, d_v)``, in the type of the messages.
         """
 
 
@@ -50,10 +45,6 @@ class SharedValues(Messages):
     """One value for each key, ``(..., S, d_v)``."""
 
     values: Tensor
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.values.dtype
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
         return combine(weights, self.values, multidim=multidim)
@@ -65,43 +56,35 @@ class PairwiseValues(Messages):
 
     values: Tensor
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.values.dtype
-
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
         return combine(weights, self.values[..., rows, :, :], multidim=multidim, pairwise=True)
 
 
 @dataclass(frozen=True)
 class RelativeValues(Messages):
-    """Values of pairs that are rows of a library, ``(K, H, d_v)``, such as relative symbols; for weights of heads."""
+    """Values of pairs from the rows of a library ``(K, H, d_v)``, such as relative symbols; for weights of heads."""
 
     values: RelativeSymbols
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.values.library.dtype
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
         here = rows_of(self.values, rows)
         if multidim:
             return combine(weights, here.dense().permute(2, 0, 1, 3), multidim=True, pairwise=True)
-        return attend_to_symbols(weights.to(self.dtype), here)
+        return attend_to_symbols(weights.to(here.library.dtype), here)
 
 
 class Message(nn.Module, ABC):
-    """Makes messages. Subclasses implement ``forward(query, key, value)``.
+    """Module that makes messages. Subclasses implement ``forward(query, key, value)``.
 
     Attributes:
-        heads: number of heads that the messages have, or None for messages without an axis of heads.
+        heads: number of heads of the messages; None for messages without an axis of heads.
     """
 
     heads: int | None = None
 
     @abstractmethod
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> Messages:
-        """The messages of the keys, or of pairs."""
+        """Messages of the keys, or of pairs."""
 
 
 class ValueMessage(Message):
@@ -112,7 +95,7 @@ class ValueMessage(Message):
 
 
 class PairwiseMessage(Message):
-    """Values given for every pair: ``(..., L, S, d_v)``."""
+    """The value given for each pair: ``(..., L, S, d_v)``."""
 
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> PairwiseValues:
         if not isinstance(value, Tensor) or value.dim() < 3 or value.shape[-2] != key.shape[-2]:
@@ -122,7 +105,7 @@ class PairwiseMessage(Message):
 
 
 class FeatureMessage(Message):
-    """Projected values for each head: the message of sensory attention, and with symbols as values that of RCA.
+    """Values projected for each head: the message of sensory attention, and with symbols as values that of RCA.
 
     Math: v^h_s = v_s W_v^h
 
@@ -133,7 +116,7 @@ class FeatureMessage(Message):
         d_value: width of the values (of the keys, where no value is given).
         heads: H.
         head_dim: width of a head.
-        n_kv_heads: heads that values have, each serving ``heads / n_kv_heads``; by default ``heads``.
+        n_kv_heads: heads of the projected values, each serving ``heads / n_kv_heads``; by default ``heads``.
         bias: in the projection.
     """
 
@@ -154,7 +137,7 @@ class FeatureMessage(Message):
             projected = project_symbols(self.wv, value, self.n_kv_heads, batch=batch, n=n, m=m, relative=True)
         else:
             value = _shared_value(key, value)
-            check_sequence("value", value, self.wv.in_features)
+            check_sequence("value", value, self.wv.in_features, layer=self.wv)
             projected = split_heads(self.wv(value), self.n_kv_heads)
         repeated = repeat_symbols(projected, self.heads or 1)
         return RelativeValues(repeated) if isinstance(repeated, RelativeSymbols) else SharedValues(repeated)
@@ -174,8 +157,7 @@ def repeat_symbols(symbols: Symbols, heads: int) -> Symbols:
 
 def _shared_value(key: Tensor, value: Any) -> Tensor:
     value = key if value is None else value
-    if not isinstance(value, Tensor):
-        raise TypeError(f"value: expected a tensor, got {type(value).__name__}")
-    if value.shape[-2] != key.shape[-2]:
+    check_tensor("value", value)
+    if value.dim() < 2 or value.shape[-2] != key.shape[-2]:
         raise ValueError(f"value: expected as many as keys, {key.shape[-2]}, got shape {tuple(value.shape)}")
     return value

@@ -21,14 +21,13 @@ from .messages import FeatureMessage, Message, ValueMessage
 
 
 class MultiHead(nn.Module):
-    """Heads of a :class:`GeneralAttention`, each with its own projections to compare and its own messages.
+    """Heads of a :class:`GeneralAttention`, each with its own projections of queries and keys and its own messages.
 
     Math: c^h = attend(x W_q^h, y W_k^h, messages^h),  output = concat_h(c^h * gate(x W_g^h)) W_o
 
     Args:
-        attention: of a head. Its score and alignment see ``(B, H, L, d_k)``; parameters that heads do not share
-            have an axis of heads (``heads=`` of the scores). A message of its own sees the inputs as they are
-            and has heads.
+        attention: of a head. Its score sees ``(B, H, L, d_k)``; parameters that heads do not share have an axis of
+            heads (``heads=`` of the scores). A message other than the default has heads itself and sees the inputs.
         d_model: width of the queries' inputs.
         n_heads: H.
         d_key: width of the keys' inputs; by default ``d_model``.
@@ -38,10 +37,10 @@ class MultiHead(nn.Module):
         n_kv_heads: heads of keys and values, each serving ``H / n_kv_heads`` (grouped queries); by default H.
         qk_norm: RMS norms of each head's queries and keys, with learned gains shared by heads.
         gate: activation of an output gate, computed from the query, on each feature of each head (sigmoid: Qiu et al.
-            2025, arXiv 2505.06708). With ``"identity"`` it computes what Hadamard relations compute, which makes gated
-            attention a control for relations. None for no gate.
+            2025, arXiv 2505.06708). With ``"identity"`` it computes the same as Hadamard relations, so gated attention
+            is a control for relations. None for no gate.
         bias: in the projections of keys and values.
-        out_proj: mix heads by ``W_o``; without it they are only concatenated.
+        out_proj: mix heads by ``W_o``; otherwise only concatenate them.
         d_out: width of the output; by default ``H d_h``.
         out_dropout: rate on the output.
     """
@@ -100,7 +99,7 @@ class MultiHead(nn.Module):
 
     @property
     def message(self) -> Message:
-        """Message that the heads carry."""
+        """Message of the heads."""
         return self.attention.message if self.features is None else self.features
 
     def forward(
@@ -121,20 +120,17 @@ class MultiHead(nn.Module):
             query: ``(B, L, d)``; None for a score that takes none.
             key: ``(B, S, d_key)``; None means the query: self-attention.
             value: for the message: values ``(B, S, d_value)`` (None means the key), or symbols.
-            attn_mask, is_causal, attn_bias: as :meth:`.GeneralAttention.forward`, for scores ``(B, H, L, S)``.
             padding_mask: boolean ``(B, S)``; True = a real key.
-            need_weights: also return the weights ``(B, H, L, S)`` (with a score of features ``(B, H, L, S, d_h)``).
+            others: as :meth:`.GeneralAttention.forward`, with scores ``(B, H, L, S)``; errors too.
 
         Returns:
-            :class:`GeneralAttentionOutput` with a context of ``(B, L, d_out)``.
-
-        Raises:
-            TypeError, ValueError: if arguments are missing, shapes do not fit or a mask is not boolean.
+            :class:`GeneralAttentionOutput` with a context ``(B, L, d_out)`` and, if asked for, weights ``(B, H, L, S)``
+            (with a score of features ``(B, H, L, S, d_h)``).
         """
         key = query if key is None else key
         if key is None:
             raise ValueError("key: expected keys, or a query that is the key as well; got neither")
-        check_sequence("key", key, self.d_key)
+        check_sequence("key", key, self.d_key, layer=self.wk)
         batch, m = key.shape[:2]
         k = repeat_heads(self.k_norm(split_heads(self.wk(key), self.n_kv_heads)), self.n_heads)
         q = self._project_queries(query, batch)
@@ -157,7 +153,7 @@ class MultiHead(nn.Module):
         if self.wq is None:
             return None
         query = self.attention.score.require_query(query)
-        check_sequence("query", query, self.d_model, batch=(batch,))
+        check_sequence("query", query, self.d_model, batch=(batch,), layer=self.wq)
         return self.q_norm(split_heads(self.wq(query), self.n_heads))
 
 

@@ -1,11 +1,12 @@
-"""Queries where the caller gives none: made from the keys, learned, or constant (survey 3.3.1)."""
+"""Queries for callers that give none: made from the keys, learned, or constant (survey 3.3.1)."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_features, check_positive
+from ..functional.checks import check_rows
 
 
 class SelfQuery(nn.Module):
@@ -20,10 +21,12 @@ class SelfQuery(nn.Module):
     def __init__(self, d: int, d_q: int | None = None, *, bias: bool = False) -> None:
         super().__init__()
         check_positive(d=d, d_q=d if d_q is None else d_q)
+        self.d = d
         self.projection = nn.Identity() if d_q is None else nn.Linear(d, d_q, bias=bias)
 
     def forward(self, key: Tensor) -> Tensor:
         """``(..., S, d) -> (..., S, d_q)``."""
+        check_features("key", key, self.d, self.projection)
         return self.projection(key)
 
 
@@ -32,7 +35,7 @@ class LearnedQuery(nn.Module):
 
     Args:
         n_queries: L.
-        d_q: their width.
+        d_q: width of the queries.
     """
 
     def __init__(self, n_queries: int, d_q: int) -> None:
@@ -41,7 +44,8 @@ class LearnedQuery(nn.Module):
         self.queries = nn.Parameter(torch.randn(n_queries, d_q) / d_q**0.5)
 
     def forward(self, key: Tensor) -> Tensor:
-        """``(..., S, d) -> (..., L, d_q)``, the same for all."""
+        """``(..., S, d) -> (..., L, d_q)``, the same for every example."""
+        check_rows("key", key)
         return self.queries.expand(*key.shape[:-2], -1, -1)
 
     def extra_repr(self) -> str:
@@ -49,7 +53,7 @@ class LearnedQuery(nn.Module):
 
 
 class ConstantQuery(nn.Module):
-    """Queries given once, which do not learn.
+    """Constant queries, which do not learn.
 
     Args:
         queries: ``(L, d_q)``; kept in the state dict.
@@ -64,5 +68,6 @@ class ConstantQuery(nn.Module):
         self.register_buffer("queries", queries.detach().clone())
 
     def forward(self, key: Tensor) -> Tensor:
-        """``(..., S, d) -> (..., L, d_q)``, the same for all."""
+        """``(..., S, d) -> (..., L, d_q)``, the same for every example."""
+        check_rows("key", key)
         return self.queries.to(key.dtype).expand(*key.shape[:-2], -1, -1)

@@ -1,8 +1,7 @@
 """Named mechanisms as compositions: the field's table of contents, one line each.
 
-All return :class:`GeneralAttention`, :class:`MultiHead` or :class:`MultiHop`, and are called as those are. Change a
-part by writing the composition. The families that one composition cannot express are classes, see
-:mod:`.architectures`.
+All return :class:`GeneralAttention`, :class:`MultiHead` or :class:`MultiHop`, and are called in the same way. To change
+a part, write the composition. Families that one composition cannot express are classes, see :mod:`.architectures`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from .general import GeneralAttention
 from .multi_head import MultiHead
 from .queries import ConstantQuery
 from .relations import Relation, RelationalMessage
-from .scores import Additive, BoundedAdditive, Dot, General, KeyOnly, Location, Product, Score
+from .scores import Additive, BoundedAdditive, Cosine, Dot, General, KeyOnly, Location, Product, Score
 from .selections import MonotonicWindow, PredictiveWindow, ReinforcedSubset, SubsetSampler
-from .similarities import Cosine
 
 __all__ = [
     "additive_attention",
@@ -83,7 +81,7 @@ def luong_local_m(d_q: int, d_k: int, half_width: int) -> GeneralAttention:
 
 
 def luong_local_p(d_q: int, d_k: int, half_width: int) -> GeneralAttention:
-    """Luong et al. 2015, local-p: general attention in a window at a predicted place, under a Gaussian."""
+    """Luong et al. 2015, local-p: general attention in a window at a predicted position, under a Gaussian."""
     return GeneralAttention(General(d_q, d_k), select=PredictiveWindow(d_q, half_width))
 
 
@@ -97,7 +95,7 @@ def content_addressing(beta: float = 1.0) -> GeneralAttention:
     return GeneralAttention(Cosine(beta, learned=True))
 
 
-# Without a query from outside
+# No query from the caller
 
 
 def attentive_pooling(d: int, d_w: int | None = None) -> GeneralAttention:
@@ -129,15 +127,15 @@ def token2token(d: int, bound: float = 5.0) -> GeneralAttention:
 def reinforced_self_attention(d: int, bound: float = 5.0) -> GeneralAttention:
     """Shen et al. 2018 (arXiv 1801.10296), ReSA: token2token attention among drawn queries and drawn keys.
 
-    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero. The whole layer of the
-    paper is :class:`.ReinforcedSelfAttention`.
+    Pass ``attn_mask=directional_mask(...)``; a query that was not drawn has a context of zero. For the layer of the
+    paper, see :class:`.ReinforcedSelfAttention`.
     """
     select = ReinforcedSubset(keys=SubsetSampler(d), queries=SubsetSampler(d))
     return GeneralAttention(BoundedAdditive(d, d, bound=bound), select=select)
 
 
 def random_synthesizer(length: int) -> GeneralAttention:
-    """Tay et al. 2020 (arXiv 2005.00743), random: scores of places that are parameters, whatever the objects.
+    """Tay et al. 2020 (arXiv 2005.00743), random: scores of positions that are parameters, whatever the objects.
 
     Call it with ``None, x`` for sequences of that length.
     """
@@ -145,7 +143,7 @@ def random_synthesizer(length: int) -> GeneralAttention:
 
 
 def dense_synthesizer(d: int, max_length: int) -> GeneralAttention:
-    """Tay et al. 2020, dense: each object scores places by itself, W_2 relu(W_1 x). Call it with ``None, x``."""
+    """Tay et al. 2020, dense: positions scored from one object, W_2 relu(W_1 x). Call it with ``None, x``."""
     return GeneralAttention(Location(d, max_length), query=nn.Sequential(nn.Linear(d, d), nn.ReLU()))
 
 
@@ -155,14 +153,14 @@ def dense_synthesizer(d: int, max_length: int) -> GeneralAttention:
 def memory_network(hops: int, align: Align | None = None) -> MultiHop:
     """Sukhbaatar et al. 2015 (arXiv 1503.08895): q + o, by dot products with two embeddings of one memory.
 
-    The paper's linear start trains with ``align=Elementwise("identity")`` at first, and with softmax from then on:
+    The paper's linear start trains with ``align=Elementwise("identity")`` first, then with softmax:
     ``memory.attentions[0].align = Softmax()``.
     """
     return MultiHop(GeneralAttention(Dot(scale=1.0), align), hops, update=residual)
 
 
 def product_hops(d_q: int, d_k: int, d_w: int, hops: int) -> MultiHop:
-    """Tran & Niederée, SIGIR 2018: a memory that starts as a mean asks by products of activated projections."""
+    """Tran & Niederée, SIGIR 2018: hops by products of activated projections, from a query that is a mean."""
     return MultiHop(GeneralAttention(Product(d_q, d_k, d_w)), hops, update=residual)
 
 
@@ -172,7 +170,7 @@ def product_hops(d_q: int, d_k: int, d_w: int, hops: int) -> MultiHop:
 def self_attention(d_model: int, n_heads: int) -> MultiHead:
     """Vaswani et al. 2017: softmax of the scaled dot product; heads carry the senders' features.
 
-    With the weights of :class:`dual_attention.attention.Attention` it is that layer.
+    With the weights of a :class:`dual_attention.attention.Attention` it computes the same.
     """
     return MultiHead(GeneralAttention(Dot()), d_model, n_heads)
 
@@ -183,9 +181,9 @@ def sigmoid_self_attention(d_model: int, n_heads: int) -> MultiHead:
 
 
 def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "sigmoid") -> MultiHead:
-    """Qiu et al. 2025 (arXiv 2505.06708): the output of a head, times a gate that the receiver sets.
+    """Qiu et al. 2025 (arXiv 2505.06708): the output of each head times a gate computed from the receiver.
 
-    The control for relational attention: it has products of receivers and senders too.
+    A control for relational attention, since it has products of receivers and senders too.
     """
     return MultiHead(GeneralAttention(Dot()), d_model, n_heads, gate=gate)
 
@@ -193,7 +191,7 @@ def gated_self_attention(d_model: int, n_heads: int, gate: str | Activation = "s
 def relational_cross_heads(d_model: int, n_heads: int, activation: str | Activation = "softmax") -> MultiHead:
     """Altabaa et al. 2024 (arXiv 2304.00195): self-attention that carries symbols. Call it with ``x, x, symbols``.
 
-    With the weights of :class:`dual_attention.relational_attention.RelationalCrossAttention` it is that layer.
+    With the weights of a :class:`dual_attention.relational_attention.RelationalCrossAttention` it computes the same.
     """
     align = Softmax() if activation == "softmax" else Elementwise(activation)
     return MultiHead(GeneralAttention(Dot(), align), d_model, n_heads)
@@ -218,19 +216,19 @@ def relational_heads(
 ) -> MultiHead:
     """Altabaa & Lafferty 2024 (arXiv 2405.16727): heads carry relations, tagged with symbols.
 
-    Call it with ``x, x, symbols``, or with ``x`` if there are none. With the defaults and the weights of
-    :class:`dual_attention.relational_attention.RelationalAttention` it is that layer, on the same kernels. Any score
-    and any alignment may select; any score may relate.
+    Call it with ``x, x, symbols``, or with ``x`` without symbols. With the defaults and the weights of a
+    :class:`dual_attention.relational_attention.RelationalAttention` it computes the same, on the same kernels. Any
+    score and any alignment may select; any score may relate.
 
     Args:
         d_model: width of objects and symbols.
         n_heads: H.
         n_relations: R; by default H.
-        score: selects; by default :class:`Dot`. Parameters of its own have ``heads=n_heads``.
-        align: by default :class:`Softmax`.
-        relation: compares; by default :class:`Dot`. Parameters of its own have ``heads=n_relations``.
+        score, align: selection of senders; by default :class:`Dot` and :class:`Softmax`. A score with parameters has
+            ``heads=n_heads``.
+        relation: score of the relations; by default :class:`Dot`. One with parameters has ``heads=n_relations``.
         rel_proj_dim, rel_activation, symmetric_rels: of the :class:`Relation`.
-        symbols: False leaves them out, see :class:`RelationalMessage`.
+        symbols: tag relations with symbols.
         relative_symbols: symbols belong to pairs, see :class:`RelationalMessage`.
         qk_norm: RMS norms of the queries and keys that select, and of those that relate if they are wider than 1.
         gate: activation of an output gate.
@@ -247,11 +245,7 @@ def relational_heads(
         qk_norm=qk_norm and (d_model // n_relations if rel_proj_dim is None else rel_proj_dim) > 1,
     )
     message = RelationalMessage(
-        relations,
-        d_model // n_heads,
-        heads=n_heads,
-        d_symbol=d_model if symbols else None,
-        relative=relative_symbols,
+        relations, d_model // n_heads, heads=n_heads, d_symbol=d_model if symbols else None, relative=relative_symbols
     )
     attention = GeneralAttention(Dot() if score is None else score, align, message=message, dropout=dropout)
     return MultiHead(attention, d_model, n_heads, qk_norm=qk_norm, gate=gate)
@@ -262,14 +256,14 @@ def hadamard_attention(d_model: int, n_heads: int, width: int | None = None, *, 
 
     Math: a^h_i = sum_j alpha^h_ij W_r^h (x_i W_q^rel * x_j W_k^rel)
 
-    A vector says where two objects agree, so relations can be distinguished without symbols. Without them it is
+    A vector says where two objects agree, so relations can be told apart without symbols. Without them it is
     self-attention under a linear gate, for which :func:`gated_self_attention` is the control.
 
     Args:
         d_model: width of objects.
         n_heads: H.
         width: of the relation; by default ``d_model``.
-        symbols: tag relations with symbols all the same.
+        symbols: tag relations with symbols.
     """
     width = d_model if width is None else width
     return relational_heads(d_model, n_heads, width, rel_proj_dim=1, symbols=symbols)

@@ -1,4 +1,4 @@
-"""Relations as scores, and the message that carries them: relational attention as a case of general attention.
+"""Relations as scores, and the message that carries them: relational attention as a form of general attention.
 
 Shapes: B batch, N receivers (queries), M senders (keys), H heads, R relations (the paper's d_r), p width of one
 relation's query and key, d_h width of a head.
@@ -17,9 +17,9 @@ from .._layers.inputs import check_positive, check_sequence
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
-from ..functional.reference import softmax_over_senders
-from ..functional.relational.dense import attend_to_relations
+from ..functional.reference import inner_products, seen_by_a_head, softmax_over_senders
 from ..functional.relational.relative_symbols import attend_to_symbols
+from ..functional.relational.whole import attend_to_relations
 from .messages import Message, Messages, repeat_symbols, rows_of
 from .scores import Dot, Score
 
@@ -29,21 +29,21 @@ class Relation(nn.Module):
 
     Math: r_ij = (act(score_l(x_i W_q,l^rel, y_j W_k,l^rel)))_l
 
-    With the dot product these are the relations of relational attention (arXiv 2405.16727, eq. 2). Those by other
-    scores that are inner products in some form, see :meth:`.Score.factors`, take the same paths. With ``proj_dim=1``
-    every relation is a product of two numbers, and r_ij = (x_i W_q) * (y_j W_k), the Hadamard product: a vector says
-    where two objects agree, not only how much.
+    With the dot product these are the relations of relational attention (arXiv 2405.16727, eq. 2). Other scores that
+    are inner products in some form, see :meth:`.Score.factors`, are computed as these. With ``proj_dim=1`` each
+    relation is a product of two numbers, and r_ij = (x_i W_q) * (y_j W_k), the Hadamard product: a vector says where
+    two objects agree, not only how much.
 
     Args:
         d_model: width of receivers.
         n_relations: R.
-        score: compares relation queries ``(B, R, N, p)`` and keys ``(B, R, M, p)``; its parameters, if any, have
+        score: of relation queries ``(B, R, N, p)`` and keys ``(B, R, M, p)``; its parameters, if any, have
             ``heads=n_relations`` or are shared. A score with features (``d_out=n_relations``) compares the undivided
             projections ``(B, N, R p)`` instead. By default :class:`Dot`.
         proj_dim: p; by default ``d_model // n_relations``, or 1.
         d_sender: width of senders; by default ``d_model``.
         symmetric: one projection for queries and keys, so that symmetric scores make symmetric relations.
-        activation: elementwise, a function or its name; ``"softmax"`` normalises over the senders that may be attended.
+        activation: elementwise, a function or its name; ``"softmax"`` normalises over the visible senders.
         qk_norm: RMS norms of relation queries and keys, each with a learned gain.
 
     Raises:
@@ -88,14 +88,14 @@ class Relation(nn.Module):
 
     def project(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``."""
-        check_sequence("query", x, self.wq.in_features)
-        check_sequence("key", y, self.wk.in_features)
+        check_sequence("query", x, self.wq.in_features, layer=self.wq)
+        check_sequence("key", y, self.wk.in_features, layer=self.wk)
         sizes = (self.n_relations, self.proj_dim)
         return self.q_norm(self.wq(x).unflatten(-1, sizes)), self.k_norm(self.wk(y).unflatten(-1, sizes))
 
     def factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float] | None:
-        """Relation queries ``(B, N, R, p')`` and keys ``(B, M, R, p')`` whose inner products, times a number, are the
-        relations before their activation; None where the score has none, see :meth:`.Score.factors`."""
+        """Relation queries ``(B, N, R, p')``, keys ``(B, M, R, p')`` and a number times which their inner products are
+        the relations before activation; None where the score has no factors, see :meth:`.Score.factors`."""
         if not self._factorises:
             return None
         factors = self.score.factors(u.transpose(1, 2), w.transpose(1, 2))
@@ -108,7 +108,7 @@ class Relation(nn.Module):
         """Relations of projected receivers and senders, ``(B, N, M, R)``.
 
         Args:
-            mask: only for ``"softmax"``, boolean, broadcastable to ``(B, 1, N, M)``.
+            mask: only for ``"softmax"``, boolean, broadcastable to ``(B, H, N, M)``; what all H heads hide is hidden.
         """
         if self.score.multidim:
             scores = self.score(u.flatten(2), w.flatten(2)).movedim(-1, 1)
@@ -119,11 +119,11 @@ class Relation(nn.Module):
         return self.activate(scores, mask)
 
     def activate(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Relations ``(B, N, M, R)`` of their scores ``(B, R, N, M)``; mask as :meth:`relate`."""
+        """Relations ``(B, N, M, R)`` from scores ``(B, R, N, M)``; mask as :meth:`relate`."""
         if self.activation != "softmax":
             return activation_function(self.activation)(scores).permute(0, 2, 3, 1)
-        if mask is not None and mask.dim() == 4 and mask.shape[1] != 1:
-            raise ValueError("attn_mask: relations under softmax are shared by all heads, so the mask must be as well")
+        if mask is not None and mask.dim() == 4:
+            mask = seen_by_a_head(mask)
         return softmax_over_senders(scores, mask).permute(0, 2, 3, 1)
 
     def forward(self, x: Tensor, y: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -139,9 +139,9 @@ class RelationalMessages(Messages):
     """Messages m^h_ij = W_r^h r_ij + W_s^h s_j, never built for all pairs.
 
     Attributes:
-        relation: compares.
+        relation: r.
         u, w: relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``.
-        scale: if relations are inner products of ``u`` and ``w``, their factor; otherwise None.
+        scale: factor of the inner products of ``u`` and ``w``, if these are the relations; otherwise None.
         w_r: ``(H, d_h, R)``.
         symbols: projected ``(B or 1, G, M, d_h)``, relative with a library ``(K, G, d_h)``, or None.
         has_heads: whether weights and messages have an axis of heads; without one, H is 1.
@@ -155,12 +155,8 @@ class RelationalMessages(Messages):
     symbols: Symbols | None
     has_heads: bool
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.u.dtype
-
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
-        alpha = (weights if self.has_heads else weights.unsqueeze(1)).to(self.dtype)
+        alpha = (weights if self.has_heads else weights.unsqueeze(1)).to(self.u.dtype)
         if mask is not None and not self.has_heads and mask.dim() == 3:
             mask = mask.unsqueeze(1)
         if multidim:
@@ -177,12 +173,12 @@ class RelationalMessages(Messages):
         return received if self.has_heads else received.squeeze(1)
 
     def relations(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
-        """Relations of some receivers and all senders, ``(B, rows, M, R)``."""
+        """Relations of some receivers with all senders, ``(B, rows, M, R)``."""
         u = self.u[:, rows]
         if self.scale is None:
-            return self.relation.relate(u, self.w, mask).to(self.dtype)
-        scores = self.scale * torch.einsum("bnrp,bmrp->brnm", u, self.w)
-        return self.relation.activate(scores, mask).to(self.dtype)
+            return self.relation.relate(u, self.w, mask).to(self.u.dtype)
+        scores = inner_products(u.transpose(1, 2), self.w.transpose(1, 2), self.scale)
+        return self.relation.activate(scores, mask).to(self.u.dtype)
 
     def dense(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
         """Messages of all pairs with some receivers, ``(B, H, rows, M, d_h)``."""
@@ -196,18 +192,18 @@ class RelationalMessages(Messages):
 
 
 class RelationalMessage(Message):
-    """The message of relational attention: the relation of two objects, and a symbol that names the sender.
+    """The message of relational attention: the relation of two objects, and a symbol that identifies the sender.
 
     Math: m^h_ij = W_r^h r(x_i, y_j) + W_s^h s_j  (arXiv 2405.16727, Algorithm 1)
 
-    The value of the mechanism is the symbols: ``(B or 1, M, d_symbol)``, or relative ones.
+    Its values are the symbols: ``(B or 1, M, d_symbol)``, or relative ones.
 
     Args:
-        relation: compares receivers and senders.
+        relation: r, of receivers and senders.
         head_dim: d_h, width of a head.
         heads: H; None for a mechanism without heads.
-        d_symbol: width of the symbols; None for messages without, which say which relation holds but not with whom.
-        n_kv_heads: heads that projected symbols have, each serving ``heads / n_kv_heads``; by default H.
+        d_symbol: width of the symbols; None for messages without symbols: a relation, but not with whom.
+        n_kv_heads: heads of the projected symbols, each serving ``heads / n_kv_heads``; by default H.
         relative: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d_symbol)``).
         bias: in the projection of symbols.
         wr_init: bound of the uniform initial ``W_r``; by default ``1 / sqrt(d_h R)``.

@@ -1,4 +1,4 @@
-"""Selections of the keys that a query may attend at all, before the alignment.
+"""Selections: the keys that a query may attend at all, chosen before the alignment.
 
 Shapes: query ``(..., L, d_q)``, key ``(..., S, d_k)``, padding mask ``(..., S)`` (True = a real key).
 """
@@ -12,16 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .. import functional
 from .._layers.inputs import check_positive
-from ..functional import (
-    bernoulli_subset,
-    local_window,
-    log_gaussian,
-    masked_mean,
-    monotonic_centre,
-    positions_from_padding,
-    predicted_position,
-)
 from ..functional.activations import Activation
 from ._parameters import matrix
 
@@ -30,12 +22,12 @@ class Selection(NamedTuple):
     """Output of a selection; all but the mask may be None.
 
     Attributes:
-        mask: boolean, broadcastable to ``(..., L, S)``: the selected keys.
+        mask: the selected keys, boolean, broadcastable to ``(..., L, S)``.
         gain: factor of the weights after the alignment, of that shape.
         bias: added to the scores before the alignment, of that shape.
-        position: real positions that were predicted, ``(..., L)``.
-        log_prob: of the draw, ``(...)``.
-        fraction: share of real keys (times that of real queries, if those are drawn too) that was selected, ``(...)``.
+        position: predicted positions, real numbers, ``(..., L)``.
+        log_prob: log-probability of the draw, ``(...)``.
+        fraction: selected share of the real keys, times that of the real queries if those are drawn too, ``(...)``.
     """
 
     mask: Tensor
@@ -51,16 +43,14 @@ class Select(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
-        """Selection of keys for each query."""
+        """Selected keys of each query."""
 
 
 def _places(key: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Positions of the keys among the real ones ``(..., S)``, and how many real ones there are ``(...)``."""
-    length = key.shape[-2]
+    """Positions of the keys among the real ones ``(..., S)``, and the number of real ones ``(...)``."""
     if padding_mask is None:
-        positions = torch.arange(length, device=key.device).expand(key.shape[:-1])
-        return positions, torch.full(key.shape[:-2], length, device=key.device)
-    return positions_from_padding(padding_mask), padding_mask.sum(-1)
+        padding_mask = torch.ones(key.shape[:-1], dtype=torch.bool, device=key.device)
+    return functional.positions_from_padding(padding_mask), padding_mask.sum(-1)
 
 
 class MonotonicWindow(Select):
@@ -70,7 +60,7 @@ class MonotonicWindow(Select):
 
     Args:
         half_width: D >= 0.
-        offset: of keys against queries.
+        offset: of the centre from the query.
     """
 
     def __init__(self, half_width: int, *, offset: int = 0) -> None:
@@ -82,15 +72,15 @@ class MonotonicWindow(Select):
 
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
         positions, lengths = _places(key, padding_mask)
-        centre = monotonic_centre(query.shape[-2], lengths, offset=self.offset)
-        return Selection(local_window(centre, positions, self.half_width))
+        centre = functional.monotonic_centre(query.shape[-2], lengths, offset=self.offset)
+        return Selection(functional.local_window(centre, positions, self.half_width))
 
     def extra_repr(self) -> str:
         return f"half_width={self.half_width}" + (f", offset={self.offset}" if self.offset else "")
 
 
 class PredictiveWindow(Select):
-    """Window of local-p: each query predicts where to look (Luong et al. 2015, eqs. 9 and 10).
+    """Window of local-p, at a position that each query predicts (Luong et al. 2015, eqs. 9 and 10).
 
     Math: p_t = n sigmoid(<v, tanh(W q_t)>),  |s - floor(p_t)| <= D,  weights times exp(-(s - p_t)^2 / (2 sigma^2))
 
@@ -100,8 +90,7 @@ class PredictiveWindow(Select):
         d_q: width of the query.
         half_width: D >= 0.
         d_p: hidden width of the prediction; by default ``d_q``.
-        gaussian: favour the middle of the window. Without it the position cannot be learned, so
-            ``trainable=False`` is needed too.
+        gaussian: favour the middle of the window. Without it no position can be learned: pass ``trainable=False``.
         sigma: of the Gaussian; by default D / 2, as in the paper.
         renormalise: make the weights sum to one, with the Gaussian as a bias of the scores; not in the paper.
         trainable: False freezes the prediction.
@@ -148,11 +137,11 @@ class PredictiveWindow(Select):
         positions, lengths = _places(key, padding_mask)
         logits = torch.tanh(query @ self.weight_p.transpose(-2, -1)) @ self.weight
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # positions are finer than half precision
-        position, centre = predicted_position(logits, lengths)
-        window = local_window(centre, positions, self.half_width)
+        position, centre = functional.predicted_position(logits, lengths)
+        window = functional.local_window(centre, positions, self.half_width)
         if not self.gaussian:
             return Selection(window, position=position)
-        log_gain = log_gaussian(position, positions, self.sigma)
+        log_gain = functional.log_gaussian(position, positions, self.sigma)
         if self.renormalise:
             return Selection(window, bias=log_gain, position=position)
         return Selection(window, gain=log_gain.exp(), position=position)
@@ -163,7 +152,7 @@ class PredictiveWindow(Select):
 
 
 class SubsetSampler(nn.Module):
-    """Draws positions of a sequence in parallel: RSS of Shen et al. 2018 (arXiv 1801.10296).
+    """Sampler that draws positions of a sequence in parallel: RSS of Shen et al. 2018 (arXiv 1801.10296).
 
     Math: u_i = [x_i; mean(x); x_i * mean(x)],  z_i ~ Bernoulli(sigmoid(<w, act(W u_i + b)> + b'))
 
@@ -171,8 +160,8 @@ class SubsetSampler(nn.Module):
         d: width of the sequence.
         d_w: hidden width; by default ``d``.
         activation: by default ELU.
-        evaluation: ``"threshold"`` takes probabilities of at least one half; ``"sample"`` draws, as while training.
-        generator: of the draws.
+        evaluation: ``"threshold"`` selects by a probability of at least one half; ``"sample"`` draws, as in training.
+        generator: source of the draws.
     """
 
     def __init__(
@@ -199,24 +188,26 @@ class SubsetSampler(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def logits(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """Of being selected: ``(..., S, d) -> (..., S)``."""
-        mean = masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
+        """Logits of being selected: ``(..., S, d) -> (..., S)``."""
+        mean = functional.masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
         return self.logit(self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))).squeeze(-1)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The subset, boolean ``(..., S)``, and its log-probability ``(...)``."""
+        """Subset, boolean ``(..., S)``, and its log-probability ``(...)``."""
         sample = self.training or self.evaluation == "sample"
-        return bernoulli_subset(self.logits(x, padding_mask), padding_mask, sample=sample, generator=self.generator)
+        return functional.bernoulli_subset(
+            self.logits(x, padding_mask), padding_mask, sample=sample, generator=self.generator
+        )
 
 
 class ReinforcedSubset(Select):
-    """Keys drawn by a learned sampler, in which any alignment then works (Shen et al. 2018, ReSA).
+    """Keys drawn by a learned sampler, for any alignment (Shen et al. 2018, ReSA).
 
     Train it with :func:`.reinforce_loss` of ``log_prob``; the paper's reward subtracts a multiple of ``fraction``.
 
     Args:
-        keys: draws the keys.
-        queries: draws queries as well, in self-attention; a query that is not drawn attends nothing.
+        keys: sampler of keys.
+        queries: sampler of queries as well, in self-attention; a query that is not drawn attends nothing.
     """
 
     def __init__(self, keys: SubsetSampler, queries: SubsetSampler | None = None) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._extras import require
+from ..generation import evaluating
 from ..relational_attention import RelationalAttention
 from ..training.plots import house_style, save_figure
 
@@ -50,14 +51,12 @@ def cell_relations(model: nn.Module, images: Tensor) -> list[Tensor]:
         captured[id(module)] = arguments[0]
 
     hooks = [layer.register_forward_pre_hook(capture) for layer in layers]
-    training = model.training
-    model.eval()
     try:
         device = next(model.parameters()).device
-        model(images.to(device, torch.float32).div_(255.0))
-        return [layer.relations(captured[id(layer)])[:, 1:, 1:].float().cpu() for layer in layers]
+        with evaluating(model):
+            model(images.to(device, torch.float32).div_(255.0))
+            return [layer.relations(captured[id(layer)])[:, 1:, 1:].float().cpu() for layer in layers]
     finally:
-        model.train(training)
         for hook in hooks:
             hook.remove()
 

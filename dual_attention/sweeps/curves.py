@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from .._extras import require
-from ..training.experiment import AnyExperiment, CurvesFigure
 from ..training.metrics import Row
-from ..training.plots import house_style, matplotlib_figure, save_figure
-from .comparison import panel_of, panels_of
+from ..training.plots import (
+    count_along,
+    draw_level,
+    house_style,
+    legend_below,
+    matplotlib_figure,
+    save_figure,
+    scale_log,
+)
+from .experiment import AnySwept, CurvesFigure
+from .results import values_by_point
 
 SPARE = ("#9467bd", "#17becf", "#bcbd22", "#e377c2", "#ff7f0e", "#5254a3", "#637939", "#843c39")
 """Colours of curves that an experiment gives none, in the order of their names."""
+
+
+FEWEST_TRIALS = 3
+"""Trials from which an interval is estimated; fewer are drawn as they are."""
 
 
 def bootstrap_interval(values: Sequence[float], *, draws: int = 2000, level: float = 0.95) -> tuple[float, float]:
@@ -27,78 +42,110 @@ def bootstrap_interval(values: Sequence[float], *, draws: int = 2000, level: flo
 
 
 def curve_points(
-    experiment: AnyExperiment, rows: Sequence[Row], measure: str, panel: str, curve: str
+    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> list[tuple[int, float, float, float]]:
-    """(horizontal axis, mean, low, high) of one curve, sorted."""
-    curve_axis, size_axis = experiment.axes[-2:]
-    values: dict[int, list[float]] = {}
-    for row in rows:
-        if panel_of(experiment, row) == panel and row[curve_axis.name] == curve and measure in row:
-            values.setdefault(int(row[size_axis.name]), []).append(float(row[measure]))
-    return [(n, sum(v) / len(v), *bootstrap_interval(v)) for n, v in sorted(values.items())]
+    """(horizontal axis, mean, low, high) of one curve, sorted; the interval is NaN where there are too few trials."""
+    values = values_by_point(experiment, rows, measure, panel, curve)
+    none = (math.nan, math.nan)
+    return [(n, fmean(v), *(bootstrap_interval(v) if len(v) >= FEWEST_TRIALS else none)) for n, v in values.items()]
 
 
-def colours_of(experiment: AnyExperiment, rows: Sequence[Row]) -> dict[str, str]:
+def colours_of(experiment: AnySwept, rows: Sequence[Row]) -> dict[str, str]:
     """A colour for each curve, in order."""
     spare = iter(SPARE * 10)
-    return {curve: experiment.colours.get(curve) or next(spare) for curve in experiment.axes[-2].ordered(rows)}
+    return {curve: experiment.colours.get(curve) or next(spare) for curve in experiment.curve_axis.ordered(rows)}
 
 
 def published_points(
-    experiment: AnyExperiment, measure: str, panel: str, curve: str, largest: float
+    experiment: AnySwept, measure: str, panel: str, curve: str, largest: float
 ) -> list[tuple[float, float]]:
     """A published curve as far as the measured ones go."""
     return [(n, value) for n, value in experiment.published(measure, panel, curve) if n <= 1.02 * largest]
 
 
-def draw_chance(axis: Any, experiment: AnyExperiment) -> None:
+def draw_chance(axis: Any, experiment: AnySwept, panel: str) -> None:
     """Draw the level that guessing reaches."""
-    if experiment.chance is not None:
-        axis.axhline(experiment.chance, color="#b0b0b0", linewidth=0.8, zorder=0)
+    level = experiment.chance_in(panel)
+    if level is not None:
+        draw_level(axis, level)
 
 
 def draw_panel(
     axis: Any,
-    experiment: AnyExperiment,
+    experiment: AnySwept,
     rows: Sequence[Row],
     measure: str,
     panel: str,
     colours: dict[str, str],
 ) -> None:
-    """Draw one panel: a line with its band for each curve, the published curve dashed."""
+    """Draw one panel: a line for each curve, with its band or, where there are too few trials for one, with these as
+    dots; the published curve dashed.
+    """
     found = {curve: curve_points(experiment, rows, measure, panel, curve) for curve in colours}
     for curve, points in found.items():
         if points:
             n, mean, low, high = zip(*points, strict=True)
             axis.plot(n, mean, color=colours[curve], marker="o", markersize=3.5, zorder=3)
             axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
+            dots = single_trials(experiment, rows, measure, panel, curve)
+            if dots:
+                axis.scatter(*zip(*dots, strict=True), color=colours[curve], s=12, alpha=0.55, linewidths=0, zorder=4)
     largest = max((n for points in found.values() for n, *_ in points), default=0)
     for curve, points in found.items():
         inside = published_points(experiment, measure, panel, curve, largest)
         if inside and points:
             dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2, "alpha": 0.85}
             axis.plot(*zip(*inside, strict=True), color=colours[curve], **dashes)
-    draw_chance(axis, experiment)
+    draw_chance(axis, experiment, panel)
     axis.set_title(panel, loc="left", fontweight="bold")
-    if experiment.log_scale:
-        axis.set_yscale("log")
+    count_along(axis)
 
 
-def draw_legend(figure: Any, experiment: AnyExperiment, colours: dict[str, str], columns: int) -> None:
+def single_trials(
+    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
+) -> list[tuple[int, float]]:
+    """The trials of the points that have several, but too few for an interval."""
+    values = values_by_point(experiment, rows, measure, panel, curve)
+    return [(n, value) for n, v in values.items() if 1 < len(v) < FEWEST_TRIALS for value in v]
+
+
+def fix_range(panels: Iterable[Any], experiment: AnySwept) -> None:
+    """Give panels the range of the experiment, so that figures compare; it begins lower if something lies below it."""
+    if experiment.y_range is None:
+        return
+    low, high = experiment.y_range
+    panels = list(panels)
+    lowest = min(axis.dataLim.y0 for axis in panels)
+    for axis in panels:
+        axis.set_ylim(low if lowest >= low else 5 * math.floor(lowest / 5), high)
+
+
+def draw_legend(figure: Any, experiment: AnySwept, colours: dict[str, str], rows: Sequence[Row]) -> None:
     """Draw curves and line styles, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
-    label = experiment.axes[-2].label
+    label = experiment.curve_axis.label
     handles = [line([], [], color=c, marker="o", markersize=4, label=label(curve)) for curve, c in colours.items()]
-    handles.append(line([], [], color="#555555", label="measured here: mean, band = 95 % bootstrap interval"))
+    handles.append(line([], [], color="#555555", label=measured_in_words(experiment, rows)))
     if experiment.compares:
         dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2}
         handles.append(line([], [], color="#555555", label="published mean", **dashes))
-    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=columns)
+    if experiment.chance is not None:
+        handles.append(line([], [], color="#606060", linewidth=1.2, linestyle=":", label="chance"))
+    legend_below(figure, handles)
 
 
-def draw_curves(experiment: AnyExperiment, rows: Sequence[Row], path: Path, what: CurvesFigure) -> None:
+def measured_in_words(experiment: AnySwept, rows: Sequence[Row]) -> str:
+    """The meaning of a line and of what is drawn around it."""
+    trials = Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows)
+    most = max(trials.values())
+    if most >= FEWEST_TRIALS:
+        return "measured here: mean,\nband = 95 % bootstrap interval"
+    return "measured here: mean, dots = trials" if most > 1 else "measured here: one trial"
+
+
+def draw_curves(experiment: AnySwept, rows: Sequence[Row], path: Path, what: CurvesFigure) -> None:
     """Draw the measures of a figure (rows of panels) against the horizontal axis, one column of panels each."""
-    panels = panels_of(experiment, rows)
+    panels = experiment.panels(rows)
     colours = colours_of(experiment, rows)
     with house_style():
         figure, axes = matplotlib_figure(
@@ -111,9 +158,12 @@ def draw_curves(experiment: AnyExperiment, rows: Sequence[Row], path: Path, what
         for line, measure in enumerate(what.measures):
             for column, panel in enumerate(panels):
                 draw_panel(axes[line][column], experiment, rows, measure, panel, colours)
-                axes[line][column].set_xlabel(experiment.axes[-1].title)
+                axes[line][column].set_xlabel(experiment.point_axis.title)
+            if experiment.log_scale:
+                scale_log(axes[line][0])
+            fix_range(axes[line], experiment)
             axes[line][0].set_ylabel(f"{experiment.y_title}\n{experiment.measures[measure]}")
         figure.suptitle(what.title, fontsize=13, x=0.01, ha="left")
         figure.tight_layout()
-        draw_legend(figure, experiment, colours, columns=2 if len(panels) < 3 else 4)
+        draw_legend(figure, experiment, colours, rows)
         save_figure(figure, path)

@@ -9,20 +9,20 @@ from typing import Any
 
 import torch
 
-from .._files import read_json
-from ..training.experiment import AnyExperiment
+from .._files import read_json_object
 from ..training.loop import Trainer
+from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder
+from .results import cell_files, named_cell
 
 EVALUATION_SHARE = 1 / 3
 """Cost of an evaluated example as a share of a trained one's: the forward pass only."""
 
 
-def timed_rate(experiment: AnyExperiment, config: Any, steps: int = 3) -> float:
+def timed_rate(experiment: AnySwept, config: Any, steps: int = 3) -> float:
     """Seconds for each example of training, from a few steps with the present number of threads."""
     problem = experiment.timing_problem(config)
-    device = next(problem.model.parameters()).device
-    trainer = Trainer(problem, config.optim, config.loop, seed=0, device=device)
+    trainer = Trainer(problem, config)
     batch = torch.arange(min(config.loop.batch_size, len(problem.train)))
     durations = []
     for _ in range(steps):
@@ -35,12 +35,13 @@ def timed_rate(experiment: AnyExperiment, config: Any, steps: int = 3) -> float:
 def rates(folder: GridFolder, grid: GridConfig, todo: Sequence[Cell]) -> dict[str, float]:
     """Seconds for each example of work, by curve: the median of finished cells, else timed on one thread."""
     experiment = folder.experiment
-    axis = curve_axis(experiment)
+    axis = experiment.curve_axis.name
     measured: dict[str, list[float]] = {}
-    for path in folder.cells.glob("*.json"):
-        result: dict[str, Any] = read_json(path)
-        cell = Cell.of(experiment.axes, result, result["seed"])
-        measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
+    for path in cell_files(folder.path):
+        with named_cell(path):
+            result = read_json_object(path)
+            cell = Cell.of(experiment.axes, result, result["seed"])
+            measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
     found = {curve: median(values) for curve, values in measured.items()}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -51,11 +52,6 @@ def rates(folder: GridFolder, grid: GridConfig, todo: Sequence[Cell]) -> dict[st
     finally:
         torch.set_num_threads(threads)
     return found
-
-
-def curve_axis(experiment: AnyExperiment) -> str:
-    """Name of the axis whose values are the curves of a figure."""
-    return experiment.axes[-2].name
 
 
 def duration_text(seconds: float) -> str:

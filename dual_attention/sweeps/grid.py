@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from .._files import read_json, write_atomically
+from .._files import write_atomically
+from .._words import printable
 from ..training.config_io import commented_yaml, read_config
-from ..training.configs import MachineConfig, OutputConfig, check_integers
-from ..training.experiment import AnyExperiment, Axis, RunConfig
+from ..training.configs import MOST_THREADS, MachineConfig, OutputConfig, RunConfig, check, check_integers, check_seed
+from ..training.lock import LOCK, locked
 from ..training.metrics import Row
-from .results import to_csv
+from .experiment import AnySwept, Axis
+from .results import cell_rows, to_csv
 
 SETTINGS = ("data", "optim", "loop", "device")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
+MOST_TRIALS = 10_000
+"""Trials of a point."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class GridConfig(ABC):
-    """A sweep: every point of a grid, from several seeds. An experiment's own adds the values of its axes."""
+    """A sweep: every point of a grid, from several seeds. An experiment's own adds tuples of values of its axes."""
 
     out: str = "runs/sweep"
     """Folder of the grid. Cells found done there are skipped, so the same command continues an interrupted grid and a
@@ -58,7 +63,16 @@ class GridConfig(ABC):
     """Keep the final weights of every cell beside its result."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "", "seeds", "workers")
+        check(self.out == printable(self.out) != "", "out", "a text to print", self.out)
+        check_integers(self, "", "seeds", most=MOST_TRIALS)
+        check_integers(self, "", "workers", most=MOST_THREADS)
+        check_seed(self, name="first_seed")
+        for about in fields(self):
+            values = getattr(self, about.name)
+            if isinstance(values, tuple):
+                check(len(values) > 0, about.name, "a list that is not empty", values)
+                if isinstance(values[0], int):
+                    check(min(values) >= 1, about.name, "integers of at least 1", values)
 
     @abstractmethod
     def points(self) -> list[dict[str, Any]]:
@@ -75,7 +89,7 @@ class GridConfig(ABC):
         return replace(config, machine=machine, output=OutputConfig(name=cell.name, tensorboard=False, progress=False))
 
 
-def cells(experiment: AnyExperiment, grid: GridConfig) -> list[Cell]:
+def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
     """All cells, one trial of everything before the next trial: an unfinished grid is a complete smaller one."""
     points = grid.points()
     seeds = range(grid.first_seed, grid.first_seed + grid.seeds)
@@ -85,7 +99,7 @@ def cells(experiment: AnyExperiment, grid: GridConfig) -> list[Cell]:
 class GridFolder:
     """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv``, ``comparison.md`` and ``figures/``."""
 
-    def __init__(self, experiment: AnyExperiment, path: str | Path) -> None:
+    def __init__(self, experiment: AnySwept, path: str | Path) -> None:
         self.experiment = experiment
         self.path = Path(path)
         self.config = self.path / "grid.yaml"
@@ -93,6 +107,23 @@ class GridFolder:
         self.comparison = self.path / "comparison.md"
         self.cells = self.path / "cells"
         self.figures = self.path / "figures"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Context in which no other process runs cells in the folder, which is made, if it is not there.
+
+        Raises:
+            FileExistsError: if there is something else at the path.
+            InUse: if another process runs cells there.
+        """
+        self._refuse_other()
+        self.path.mkdir(parents=True, exist_ok=True)
+        with locked(self.path, self.cells.name, self.figures.name):
+            yield
+
+    def _refuse_other(self) -> None:
+        if self.path.exists() and not self.config.exists() and any(p.name != LOCK for p in self.path.iterdir()):
+            raise FileExistsError(f"{self.path}: there already and no folder of a grid; give another --out")
 
     def open(self, grid: GridConfig) -> None:
         """Make the folder, or check that the cells in it were run with the same settings.
@@ -109,8 +140,7 @@ class GridFolder:
                         f"{name}: {self.path} holds cells run with {getattr(old, name)}, got "
                         f"{getattr(grid, name)}; give another --out or the same settings"
                     )
-        elif self.path.exists() and any(self.path.iterdir()):
-            raise FileExistsError(f"{self.path}: there already and no folder of a grid; give another --out")
+        self._refuse_other()
         self.cells.mkdir(parents=True, exist_ok=True)
         self.figures.mkdir(exist_ok=True)
         write_atomically(self.config, commented_yaml(replace(grid, out=str(self.path))))
@@ -127,13 +157,9 @@ class GridFolder:
         """Whether the cell has been run."""
         return self.path_of(cell).exists()
 
-    def rows(self) -> list[Row]:
-        """Results of all cells in the folder, whichever grid asked for them."""
-        return [self.experiment.row(read_json(path)) for path in sorted(self.cells.glob("*.json"))]
-
     def write_results(self) -> list[Row]:
         """Write ``results.csv`` from the cells; returns its rows."""
-        rows = self.rows()
+        rows = cell_rows(self.experiment, self.path)
         if rows:
             write_atomically(self.results, to_csv(rows))
         return rows

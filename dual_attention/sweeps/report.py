@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .._files import write_atomically
-from ..training.experiment import AnyExperiment
 from ..training.metrics import Row
 from .comparison import comparison_text
 from .curves import draw_curves
+from .experiment import AnySwept
 from .results import merge_results, to_csv
 
 
-def draw_figures(experiment: AnyExperiment, rows: Sequence[Row], folder: Path) -> None:
+def draw_figures(experiment: AnySwept, rows: Sequence[Row], folder: Path) -> None:
     """Draw every figure of the experiment into ``folder``."""
     for figure in experiment.figures:
         draw_curves(experiment, rows, folder / figure.file, figure)
@@ -21,7 +21,7 @@ def draw_figures(experiment: AnyExperiment, rows: Sequence[Row], folder: Path) -
         draw(rows, folder / name)
 
 
-def chosen_rows(experiment: AnyExperiment, rows: Sequence[Row], chosen: Mapping[str, Sequence[str]]) -> list[Row]:
+def chosen_rows(experiment: AnySwept, rows: Sequence[Row], chosen: Mapping[str, Sequence[str]]) -> list[Row]:
     """Rows with one of the ``chosen`` values of each axis named there; an empty list of values takes all."""
     names = [axis.name for axis in reversed(experiment.axes) if chosen.get(axis.name)]
     for name in names:
@@ -36,7 +36,7 @@ def chosen_rows(experiment: AnyExperiment, rows: Sequence[Row], chosen: Mapping[
 
 
 def plot_results(
-    experiment: AnyExperiment,
+    experiment: AnySwept,
     sources: Sequence[str | Path],
     out: str | Path,
     chosen: Mapping[str, Sequence[str]] | None = None,

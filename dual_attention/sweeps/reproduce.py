@@ -9,28 +9,38 @@ from typing import Any
 
 from .._extras import require
 from .._files import write_atomically
-from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted, StopOnSignal
 from .comparison import comparison_text
-from .durations import curve_axis, duration_text, rates
+from .durations import duration_text, rates
+from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder, cells
 from .report import draw_figures
 from .workers import run_cells
 
 
-def reproduce(experiment: AnyExperiment, grid: GridConfig, *, dry_run: bool = False, quiet: bool = False) -> GridFolder:
+def reproduce(experiment: AnySwept, grid: GridConfig, *, dry_run: bool = False, quiet: bool = False) -> GridFolder:
     """Run all cells of ``grid`` that are not done and draw the figures; with ``dry_run`` only list them.
 
     Raises:
         ValueError, FileExistsError: if the folder holds something else.
+        InUse: if another process runs cells in it.
         Interrupted: on Ctrl-C, after the table and figures of the finished cells have been written.
+        WorkerDied: if the process of a cell was killed.
     """
     folder = GridFolder(experiment, grid.out)
     every = cells(experiment, grid)
     if dry_run:
         list_cells(every, grid, folder)
         return folder
-    folder.open(grid)
+    with folder.locked():
+        folder.open(grid)
+        run_grid(folder, grid, every, quiet=quiet)
+    return folder
+
+
+def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, quiet: bool) -> None:
+    """Run the cells of an open folder that are not done, and write the table and figures."""
+    experiment = folder.experiment
     todo = [cell for cell in every if not folder.done(cell)]
     workers = min(worker_count(grid), max(1, len(todo)))
     if not quiet:
@@ -49,7 +59,6 @@ def reproduce(experiment: AnyExperiment, grid: GridConfig, *, dry_run: bool = Fa
                 write_atomically(folder.comparison, comparison_text(experiment, rows))
         if stop() and not all(folder.done(cell) for cell in every):
             raise Interrupted
-    return folder
 
 
 def worker_count(grid: GridConfig) -> int:
@@ -61,14 +70,13 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     """Print the cells, what is done of them, and the time that the rest will take."""
     experiment = folder.experiment
     todo = [cell for cell in every if not folder.done(cell)]
-    rate_of, curve = rates(folder, grid, todo), curve_axis(experiment)
+    rate_of, curve = rates(folder, grid, todo), experiment.curve_axis.name
     seconds = {cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) for cell in todo}
-    *groups, last = (axis.name for axis in experiment.axes)
-    panels = groups[:-1]
+    *groups, point = (axis.name for axis in experiment.axes)
     sizes: dict[str, list[Any]] = {}
     for cell in every:
-        sizes.setdefault(" ".join(str(cell[name]) for name in panels), []).append(cell[last])
-    print(f"{folder.path}: {grid.seeds} trials of each point; {experiment.axes[-1].plural}:")
+        sizes.setdefault(" ".join(str(cell[name]) for name in groups[:-1]), []).append(cell[point])
+    print(f"{folder.path}: {grid.seeds} trials of each point; {experiment.point_axis.plural}:")
     for panel, values in sizes.items():
         print(f"  {panel:{max(map(len, sizes))}}  {', '.join(f'{value:,}' for value in dict.fromkeys(values))}")
     require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
@@ -90,19 +98,20 @@ def table_of_cells(every: Sequence[Cell], seconds: dict[Cell, float], groups: Se
     found: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in every:
         found.setdefault(tuple(cell[name] for name in groups), []).append(cell)
-    order = list(found)
-    for number, key in enumerate(order):
-        left = [cell for cell in found[key] if cell in seconds]
-        first = number == 0 or order[number - 1][:-1] != key[:-1]
-        final = number == len(order) - 1 or order[number + 1][:-1] != key[:-1]
+    before = None
+    for key, group in found.items():
+        left = [cell for cell in group if cell in seconds]
+        *heads, last = key
+        if heads != before:
+            table.add_section()
         table.add_row(
-            *(key[:-1] if first else [""] * (len(key) - 1)),
-            key[-1],
-            str(len(found[key])),
-            str(len(found[key]) - len(left)),
+            *(heads if heads != before else [""] * len(heads)),
+            last,
+            str(len(group)),
+            str(len(group) - len(left)),
             duration_text(sum(seconds[cell] for cell in left)),
-            end_section=final,
         )
+        before = heads
     return table
 
 
@@ -111,30 +120,29 @@ class GridProgress:
 
     def __init__(
         self,
-        experiment: AnyExperiment,
+        experiment: AnySwept,
         every: Sequence[Cell],
         todo: Sequence[Cell],
         grid: GridConfig,
         *,
         quiet: bool = False,
     ) -> None:
+        rich = require("rich.progress", extra="train")
         self._experiment, self._grid, self._quiet = experiment, grid, quiet
-        self._task: Any = None
+        self._live = not quiet and sys.stdout.isatty()
         self._cells, self._finished = len(every), len(every) - len(todo)
         self._total = self._work(*todo)
-        self._bar: Any = None
-        if not quiet and sys.stdout.isatty():
-            rich = require("rich.progress", extra="train")
-            self._bar = rich.Progress(
-                rich.TextColumn("[bold]cells[/] {task.fields[cells]}"),
-                rich.BarColumn(),
-                rich.TimeElapsedColumn(),
-                rich.TextColumn("left"),
-                rich.TimeRemainingColumn(),
-                rich.TextColumn("{task.fields[last]}"),
-                speed_estimate_period=3600,
-            )
-            self._task = self._bar.add_task("", total=self._total, cells=self._count(), last="")
+        self._bar: Any = rich.Progress(
+            rich.TextColumn("[bold]cells[/] {task.fields[cells]}"),
+            rich.BarColumn(),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("left"),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.fields[last]}"),
+            speed_estimate_period=3600,
+            disable=not self._live,
+        )
+        self._task: Any = self._bar.add_task("", total=self._total, cells=self._count(), last="")
 
     def _work(self, *cells: Cell) -> float:
         return sum(self._experiment.work(self._grid.config(cell)) for cell in cells)
@@ -143,20 +151,17 @@ class GridProgress:
         return f"{self._finished}/{self._cells}"
 
     def __enter__(self) -> GridProgress:
-        if self._bar is not None:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
     def extend(self, more: Sequence[Cell]) -> None:
         """Add cells that are going to be run."""
         self._cells += len(more)
         self._total += self._work(*more)
-        if self._bar is not None:
-            self._bar.update(self._task, total=self._total, cells=self._count())
+        self._bar.update(self._task, total=self._total, cells=self._count())
 
     def done(self, cell: Cell, seconds: float, line: str = "") -> None:
         """Count one more cell; a ``line`` about it stays on the screen."""
@@ -164,7 +169,7 @@ class GridProgress:
         axes = zip(self._experiment.axes, cell.values, strict=True)
         words = [f"{axis.prefix}={value}" if axis.prefix else str(value) for axis, (_, value) in axes]
         text = f"{' '.join(words)} seed {cell.seed} ({seconds:.0f} s)"
-        if self._bar is not None:
+        if self._live:
             if line:
                 self._bar.console.print(line, highlight=False)
             last = "" if line else text

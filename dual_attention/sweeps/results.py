@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._files import read_json
-from ..training.experiment import AnyExperiment
+from .._files import read_json_object
 from ..training.metrics import Row
+from .experiment import AnySwept
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -23,7 +24,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def read_results(experiment: AnyExperiment, path: Path) -> list[Row]:
+def read_results(experiment: AnySwept, path: Path) -> list[Row]:
     """Rows of a results.csv; numbers as numbers."""
     texts = {axis.name for axis in experiment.axes if not axis.number}
     with open(path, newline="", encoding="utf-8") as file:
@@ -33,12 +34,41 @@ def read_results(experiment: AnyExperiment, path: Path) -> list[Row]:
         ]
 
 
-def load_results(experiment: AnyExperiment, source: str | Path) -> list[Row]:
+def cell_rows(experiment: AnySwept, folder: Path) -> list[Row]:
+    """Results of all cells in the folder of a grid, whichever grid asked for them.
+
+    Raises:
+        ValueError: naming the file, if one is damaged.
+    """
+    rows = []
+    for file in cell_files(folder):
+        with named_cell(file):
+            rows.append(experiment.row(read_json_object(file)))
+    return rows
+
+
+def cell_files(folder: Path) -> list[Path]:
+    """Files of the results of cells in the folder of a grid, sorted; an error of the system if it cannot be listed."""
+    cells = folder / "cells"
+    if not cells.exists():
+        return []
+    return sorted(path for path in cells.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
+
+
+@contextmanager
+def named_cell(file: Path) -> Iterator[None]:
+    """Context whose errors about the entries of a cell's result name its file."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"{file}: damaged, or not the result of a cell ({type(error).__name__}: {error})") from error
+
+
+def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
     """Rows of a ``results.csv``, or of the folder of a grid, finished or not."""
     path = Path(source)
     if path.is_dir():
-        rows = [experiment.row(read_json(file)) for file in sorted((path / "cells").glob("*.json"))]
-        table = path / "results.csv"
+        rows, table = cell_rows(experiment, path), path / "results.csv"
         if not rows and table.is_file():
             rows = read_results(experiment, table)
     elif path.is_file():
@@ -55,7 +85,18 @@ def load_results(experiment: AnyExperiment, source: str | Path) -> list[Row]:
     return [{key: int(value) if key in whole else value for key, value in row.items()} for row in rows]
 
 
-def merge_results(experiment: AnyExperiment, sources: Sequence[str | Path]) -> list[Row]:
+def values_by_point(
+    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
+) -> dict[int, list[float]]:
+    """Values of all trials of one curve, by the horizontal axis, sorted."""
+    values: dict[int, list[float]] = {}
+    for row in rows:
+        if experiment.panel(row) == panel and row[experiment.curve_axis.name] == curve and row.get(measure) is not None:
+            values.setdefault(int(row[experiment.point_axis.name]), []).append(float(row[measure]))
+    return dict(sorted(values.items()))
+
+
+def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[Row]:
     """All runs of the sources, each once, ordered by axes and seed."""
     merged: dict[tuple[Any, ...], Row] = {}
     for source in sources:

@@ -7,29 +7,42 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import torch
 
 from .._files import write_json
-from ..training.checkpoint import save_weights
-from ..training.experiment import AnyExperiment, RunConfig
+from ..training.configs import RunConfig
 from ..training.interrupt import Interrupted
 from ..training.loop import Trainer, never
 from ..training.run_folder import versions
-from ..training.seeding import derive_seed
+from ..training.weights_file import save_weights
+from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder
 
 _stop: Event | None = None
+_begun: SimpleQueue[tuple[int, str]] | None = None
 
 
-def start_worker(stop: Event) -> None:
-    """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent."""
-    global _stop
-    _stop = stop
+class WorkerDied(RuntimeError):
+    """The process of a cell was killed."""
+
+
+def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:
+    """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent.
+
+    Args:
+        stop: asks it to stop.
+        begun: takes its process id and the name of each cell that it begins.
+    """
+    global _stop, _begun
+    _stop, _begun = stop, begun
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -43,9 +56,7 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-def run_cell(
-    experiment: AnyExperiment, config: RunConfig, path: Path, weights: Path | None = None, *, cache: Path
-) -> float:
+def run_cell(experiment: AnySwept, config: RunConfig, path: Path, weights: Path | None = None, *, cache: Path) -> float:
     """Train and measure one cell, write its result to ``path`` and return the seconds it took.
 
     The final weights go to ``weights``, if that is not None.
@@ -57,12 +68,11 @@ def run_cell(
     stop = _stop.is_set if _stop is not None else never
     if stop():
         raise Interrupted
+    if _begun is not None:
+        _begun.put((os.getpid(), path.stem))
     prepared = experiment.prepare(config, cache=cache)
-    torch.manual_seed(derive_seed(config.seed, "dropout"))
     with prepared.arithmetic():
-        trainer = Trainer(
-            prepared.problem, config.optim, config.loop, seed=config.seed, device=prepared.device, stop=stop
-        )
+        trainer = Trainer(prepared.problem, config, stop=stop)
         result = experiment.summary(config, prepared, trainer, trainer.fit())
     if weights is not None:
         save_weights(prepared.problem.model, weights)
@@ -83,13 +93,16 @@ def run_cells(
     When ``stop()`` becomes true, the cells being run end within a step, nothing of them is kept, and no more start.
 
     Raises:
+        WorkerDied: naming the cell, if its process was killed.
         Exception: what a cell raised, after the other cells being run have been stopped.
     """
     context = multiprocessing.get_context("spawn")
-    event = context.Event()
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=(event,))
+    event, begun = context.Event(), context.SimpleQueue()
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=(event, begun))
     queue = iter(todo)
     running: dict[Future[float], Cell] = {}
+    processes: dict[int | None, BaseProcess] = {}
+    names: dict[int, str] = {}  # of the cell that each process began last
     try:
         while not stop():
             while len(running) <= workers and (cell := next(queue, None)) is not None:
@@ -98,12 +111,35 @@ def run_cells(
                 running[executor.submit(run_cell, *arguments, cache=folder.path)] = cell
             if not running:
                 return
-            for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
+            processes.update({process.pid: process for process in multiprocessing.active_children()})
+            finished = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
+            while not begun.empty():
+                names.update([begun.get()])
+            for future in finished:
                 cell = running.pop(future)
                 try:
                     yield cell, future.result()
                 except Interrupted:
                     continue
+                except BrokenProcessPool as error:
+                    executor.shutdown(wait=True, cancel_futures=True)
+                    raise WorkerDied(_death(folder, names, processes)) from error
     finally:
         event.set()
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _death(folder: GridFolder, names: Mapping[int, str], processes: Mapping[int | None, BaseProcess]) -> str:
+    """Sentence on the cells whose processes ended by themselves; the others were stopped when the first had ended."""
+    of_others = (None, 0, -signal.SIGTERM)
+    died = {name: processes[pid].exitcode for pid, name in names.items() if pid in processes}
+    died = {name: code for name, code in died.items() if code not in of_others} or dict.fromkeys(names.values())
+    cells = ", ".join(name if code is None else f"{name} ({_exit_text(code)})" for name, code in died.items())
+    return (
+        f"{folder.path}: the process of a cell was killed, perhaps for want of memory: {cells or 'before it began'}; "
+        "the same command continues the grid, fewer --workers need less memory"
+    )
+
+
+def _exit_text(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"

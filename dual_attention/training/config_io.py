@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import textwrap
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .._extras import require
+from .._words import printable, suggestion
+from .config_data import build, group_of, in_words, read_mapping, typed, types_of, unknown_key
 
 Config = TypeVar("Config")
 
@@ -20,7 +23,7 @@ def option_parser(*, prog: str, description: str) -> Any:
     """An empty jsonargparse parser that raises instead of ending the process; docstrings of fields become help."""
     jsonargparse = require("jsonargparse", extra="train")
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    return jsonargparse.ArgumentParser(prog=prog, description=description, exit_on_error=False)
+    return jsonargparse.ArgumentParser(prog=prog, description=description, exit_on_error=False, allow_abbrev=False)
 
 
 def build_parser(kind: type, *, prog: str, description: str) -> Any:
@@ -36,33 +39,114 @@ def build_parser(kind: type, *, prog: str, description: str) -> Any:
 
 def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
     """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys."""
-    namespace = parse_options(parser, arguments)
+    for path in given_files(arguments):
+        _typed_file(kind, Path(path))
+    namespace = parse_options(parser, arguments, typing.cast(Any, kind))
     names = [field.name for field in dataclasses.fields(typing.cast(Any, kind))]
     return kind(**{name: namespace[name] for name in names}), namespace
 
 
-def parse_options(parser: Any, arguments: Sequence[str]) -> Any:
-    """Parse ``arguments``, groups of keys into dataclass instances; ``ValueError`` in one line if one is wrong."""
+def given_files(arguments: Sequence[str]) -> Iterator[str]:
+    """The files of ``--config FILE`` and ``--config=FILE``."""
+    for word, following in itertools.zip_longest(arguments, arguments[1:]):
+        option, equals, value = word.partition("=")
+        if option == "--config" and (equals or following is not None):
+            yield value if equals else typing.cast(str, following)
+
+
+def parse_options(parser: Any, arguments: Sequence[str], kind: type | None = None) -> Any:
+    """Parse ``arguments``, groups of keys into dataclass instances; ``ValueError`` in one line if one is wrong.
+
+    Args:
+        kind: the dataclass whose keys are options of the parser, if there is one.
+    """
     jsonargparse = require("jsonargparse", extra="train")
+    for word in arguments:
+        if "\0" in word:
+            raise ValueError(f"expected options without zero bytes, got {printable(word)[:100]}")
     try:
         return parser.instantiate(parser.parse_args(list(arguments)))
     except jsonargparse.ArgumentError as error:
-        raise ValueError(_in_plain_words(" ".join(str(error).split()))) from error
+        raise ValueError(in_plain_words(str(error), options_of(parser, kind))) from error
 
 
-_WRONG_TYPE = re.compile(
-    r"""Parser key "([^"]+)": Expected a (?:<class '(\w+)'>|typing\.Literal\[(.*)\])\. Got value: (.*)"""
-)
+def options_of(parser: Any, kind: type | None = None) -> dict[str, Any]:
+    """The type of every option of a parser, by its name without the dashes; None where it has none."""
+    found = {
+        text.removeprefix("--"): getattr(action, "_typehint", None) or action.type
+        for action in parser._actions
+        for text in action.option_strings or [action.dest]
+        if (text.startswith("--") or not action.option_strings) and not text.endswith(".help")
+    }
+    return found if kind is None else found | dict(_keys_with_types(kind))
 
 
-def _in_plain_words(message: str) -> str:
-    """Message of jsonargparse about a value of one plain type, without the names of types; others unchanged."""
-    if found := _WRONG_TYPE.fullmatch(message):
-        key, kind, choices, value = found.groups()
-        kinds = {"int": "an integer", "float": "a number", "str": "a text", "bool": "true or false"}
-        expected = f"one of {choices}" if choices else kinds.get(kind, kind)
-        return f"{key}: expected {expected}, got {value}"
-    return message
+def _keys_with_types(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, hint in types_of(kind).items():
+        yield prefix + name, hint
+        group = group_of(hint)
+        if group is not None:
+            yield from _keys_with_types(group, f"{prefix}{name}.")
+
+
+_OF_KEY = re.compile(r"""(?:Parser key|argument) ["']?(?:--)?([\w.]+)["']?(?: element \d+)?:\s*(.*)""", re.DOTALL)
+_VALUE = re.compile(r"(?:Given value|Got value|Unable to load config):?\s*(.*?)(?:\n\s*-.*)?", re.DOTALL)
+_GROUP = re.compile(r"Group '([^']+)' does not accept option '([^']+)'")
+_OPTION = re.compile(r"Option '([^']+)' is not accepted")
+_NESTED = re.compile(r"NestedArg\(key='([^']+)', val='?(.*?)'?\)\s*$", re.DOTALL)
+_REQUIRED = re.compile(r"the following arguments are required: (.*)", re.DOTALL)
+_UNRECOGNIZED = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
+
+
+def in_plain_words(message: str, options: Mapping[str, Any]) -> str:
+    """An error of jsonargparse in one line and the words of this package; as it is where it says something else.
+
+    Args:
+        options: the type of each option, by its name.
+    """
+    text = message.strip()
+    about_key = _OF_KEY.match(text)
+    if about_key and (found := _NESTED.search(text)):  # a key of a group that may be null
+        key = f"{about_key[1]}.{found[1]}"
+        return _wrong_value(key, options[key], found[2]) if key in options else unknown_key(key, list(options))
+    if found := _GROUP.search(text):
+        return unknown_key(".".join(found.groups()), list(options))
+    if found := _OPTION.search(text):
+        return unknown_key(found[1], list(options))
+    if found := _UNRECOGNIZED.search(text):
+        return _unrecognized(found[1], options)
+    if found := _REQUIRED.search(text):
+        return f"expected also {found[1]}; --help says what it is"
+    if about_key and "expected one argument" in about_key[2]:
+        hint = options.get(about_key[1])
+        return f"{about_key[1]}: expected {in_words(hint) if hint else 'a value'}, got nothing"
+    if about_key and options.get(about_key[1]) is not None:
+        values = list(_VALUE.finditer(about_key[2]))
+        if values:
+            return _wrong_value(about_key[1], options[about_key[1]], about_key[2][values[-1].start(1) :])
+    return " ".join(text.split())
+
+
+def _wrong_value(key: str, hint: Any, value: str) -> str:
+    value = re.sub(r'^"(.*)"$', r"\1", value.strip(), flags=re.DOTALL)
+    return f"{key}: expected {in_words(hint)}, got {'null' if value == 'None' else _shortened(value)}"
+
+
+def _unrecognized(words: str, options: Mapping[str, Any]) -> str:
+    """Message about words of a command line that nothing takes."""
+    first = words.split()[0] if words.split() else words
+    name = first.partition("=")[0]
+    if not name.startswith("-"):
+        return f"expected no further word, got {_shortened(words)}"
+    hint = suggestion(name.lstrip("-"), options, separator=".")
+    return f"there is no option {printable(name)}{hint.replace('mean ', 'mean --').replace(' or ', ' or --')}" + (
+        "" if hint else "; --help lists them"
+    )
+
+
+def _shortened(text: str) -> str:
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def as_options(key: str, settings: dict[str, Any]) -> list[str]:
@@ -83,11 +167,24 @@ def check_only_resume(resume: str | None, arguments: Sequence[str]) -> None:
 
 
 def read_config(kind: type[Config], path: Path) -> Config:
-    """Read a YAML file into a ``kind``; keys that are missing take their defaults, wrong ones raise ``ValueError``."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    parser = build_parser(kind, prog=str(path), description="")
-    return parse_config(parser, kind, ["--config", str(path)])[0]
+    """Read a YAML file into a ``kind``; keys that are missing take their defaults, wrong ones raise ``ValueError``.
+
+    The file is data: see :mod:`.config_data`.
+    """
+    values = _typed_file(kind, path)
+    try:
+        return build(kind, values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _typed_file(kind: type, path: Path) -> dict[str, Any]:
+    """The keys and values of a file, checked by name and type."""
+    values = read_mapping(path)
+    try:
+        return typed(kind, values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def field_help(kind: type) -> dict[str, str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from math import inf
+from pathlib import PurePath
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
+
+from .._words import printable, suggestion
 
 
 def check(condition: bool, argument: str, expected: str, value: object) -> None:
@@ -14,13 +19,53 @@ def check(condition: bool, argument: str, expected: str, value: object) -> None:
         raise ValueError(f"{argument}: expected {expected}, got {value!r}")
 
 
-def check_integers(config: Any, group: str, *names: str, least: int = 1) -> None:
-    """Check that fields of ``config``, the group of keys ``group``, are at least ``least``, or null if they may be."""
+def check_integers(config: Any, group: str, *names: str, least: int = 1, most: int | None = None) -> None:
+    """Check that fields of ``config``, the group of keys ``group``, are at least ``least`` and, if there is such a
+    limit, at most ``most``; or null if they may be.
+    """
     for about in fields(config):
         if about.name in names:
             value = getattr(config, about.name)
-            expected = f"an integer of at least {least}{' or null' if 'None' in str(about.type) else ''}"
-            check(value is None or value >= least, f"{group}.{about.name}".lstrip("."), expected, value)
+            key, or_null = f"{group}.{about.name}".lstrip("."), " or null" if "None" in str(about.type) else ""
+            check(value is None or value >= least, key, f"an integer of at least {least}{or_null}", value)
+            if most is not None:
+                expected = f"an integer from {least} to {most:,}{or_null}"
+                check(value is None or value <= most, key, expected, value)
+
+
+def check_seed(config: Any, group: str = "", name: str = "seed") -> None:
+    """Check that a field of ``config`` is a seed that a generator takes, an integer of 64 bits, or null."""
+    seed = getattr(config, name)
+    allowed = seed is None or -(1 << 63) <= seed < 1 << 64
+    check(allowed, f"{group}.{name}".lstrip("."), "an integer of 64 bits, from -2**63 to 2**64 - 1", seed)
+
+
+def check_names(argument: str, names: Collection[str], known: Collection[str]) -> None:
+    """Check that all ``names`` are known ones."""
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{argument}: expected names among {', '.join(known)}, got {name!r}{suggestion(name, known)}"
+            )
+
+
+def check_inside(argument: str, name: str, folder: str) -> None:
+    """Check that a name is one of a folder inside of another."""
+    path = PurePath(name)
+    inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts and name == printable(name)
+    check(inside and len(name) <= 200, argument, f"the name of a folder inside {folder}", name)
+
+
+MOST_THREADS = 1024
+"""Threads of a process, and processes of a grid."""
+MOST_EXAMPLES = 10_000_000
+"""Examples of a set that is kept in memory, and of a batch."""
+MOST_STEPS = 10_000_000
+"""Steps of a training; a model of 10**12 tokens has a tenth of them."""
+MOST_EPOCHS = 1_000_000
+"""Passes through a set."""
+WIDEST = 1 << 20
+"""Width, heads, relations and symbols of a model."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +90,13 @@ class OptimConfig:
     """Largest norm of the whole gradient; null leaves gradients as they are."""
 
     def __post_init__(self) -> None:
-        check(self.lr > 0, "optim.lr", "a positive number", self.lr)
+        check(0 < self.lr < inf, "optim.lr", "a positive number", self.lr)
         check(all(0 <= beta < 1 for beta in self.betas), "optim.betas", "two numbers in [0, 1)", self.betas)
-        check(self.eps > 0, "optim.eps", "a positive number", self.eps)
-        check(self.weight_decay >= 0, "optim.weight_decay", "a number of at least 0", self.weight_decay)
-        check(self.warmup_steps >= 0, "optim.warmup_steps", "an integer of at least 0", self.warmup_steps)
-        clip = self.grad_clip
-        check(clip is None or clip > 0, "optim.grad_clip", "a positive number or null", clip)
+        check(0 < self.eps < inf, "optim.eps", "a positive number", self.eps)
+        decay, clip = self.weight_decay, self.grad_clip
+        check(0 <= decay < inf, "optim.weight_decay", "a number of at least 0", decay)
+        check_integers(self, "optim", "warmup_steps", least=0, most=MOST_STEPS)
+        check(clip is None or 0 < clip < inf, "optim.grad_clip", "a positive number or null", clip)
 
     @property
     def lowest_lr(self) -> float:
@@ -79,7 +124,8 @@ class LoopConfig:
     """Epochs between checkpoints; Ctrl-C writes one more, in the middle of an epoch. 0 writes only that one."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "loop", "epochs", "batch_size", "eval_batch_size")
+        check_integers(self, "loop", "epochs", most=MOST_EPOCHS)
+        check_integers(self, "loop", "batch_size", "eval_batch_size", most=MOST_EXAMPLES)
         check_integers(self, "loop", "eval_every", "checkpoint_every", least=0)
 
 
@@ -104,7 +150,8 @@ class StepLoopConfig:
     """Steps between checkpoints; Ctrl-C writes one more, after any step. 0 writes only that one."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "loop", "steps", "batch_size", "micro_batch_size", "eval_batch_size")
+        check_integers(self, "loop", "steps", most=MOST_STEPS)
+        check_integers(self, "loop", "batch_size", "micro_batch_size", "eval_batch_size", most=MOST_EXAMPLES)
         check_integers(self, "loop", "report_every", "eval_every", "checkpoint_every", least=0)
 
 
@@ -118,7 +165,7 @@ class MachineConfig:
     """CPU threads; null takes PyTorch's choice, one for each core."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "machine", "threads")
+        check_integers(self, "machine", "threads", most=MOST_THREADS)
 
 
 @dataclass(frozen=True)
@@ -133,3 +180,32 @@ class OutputConfig:
     """Write TensorBoard event files beside metrics.jsonl."""
     progress: bool = True
     """Show progress: a live bar on a terminal, one line an evaluation elsewhere. False prints nothing."""
+
+    def __post_init__(self) -> None:
+        for name in ("folder", "name"):
+            text = getattr(self, name)
+            check(text is None or (text != "" and text == printable(text)), f"output.{name}", "a text to print", text)
+        if self.name is not None:
+            check_inside("output.name", self.name, "output.folder")
+
+
+class RunConfig(Protocol):
+    """Keys of every run's configuration, ``experiment`` first; an experiment's own is a frozen dataclass with more.
+
+    ``experiment`` is the name of the experiment, ``run_name`` that of the run folder.
+    """
+
+    @property
+    def experiment(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def optim(self) -> OptimConfig: ...
+    @property
+    def loop(self) -> LoopConfig | StepLoopConfig: ...
+    @property
+    def machine(self) -> MachineConfig: ...
+    @property
+    def output(self) -> OutputConfig: ...
+    @property
+    def run_name(self) -> str: ...

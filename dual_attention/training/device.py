@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from .configs import MachineConfig
@@ -15,3 +17,29 @@ def prepare_device(config: MachineConfig) -> torch.device:
     if config.device == "cuda" and not available:
         raise ValueError("machine.device: cuda was asked for, but PyTorch finds no CUDA GPU here")
     return torch.device("cuda" if available and config.device != "cpu" else "cpu")
+
+
+def check_memory(argument: str, what: str, size: int, device: torch.device | str = "cpu") -> None:
+    """Raise ``ValueError`` if something cannot be held, whatever else is there.
+
+    Args:
+        what: it takes that memory, in words.
+        size: bytes.
+    """
+    held = memory_of(torch.device(device))
+    if held is not None and size > held:
+        gib = 1 << 30
+        raise ValueError(
+            f"{argument}: {what} take {size / gib:,.1f} GiB, more than the {held / gib:,.1f} GiB of this "
+            f"{'GPU' if torch.device(device).type == 'cuda' else 'machine'}"
+        )
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Bytes of memory of a device; None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None

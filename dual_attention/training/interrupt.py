@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 
 EXIT_STATUS = 130
 """Exit status of a process after Ctrl-C, as shells expect it."""
@@ -38,8 +38,6 @@ class StopOnSignal:
             raise KeyboardInterrupt
         self.stopped = True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from .checkpoint import Checkpoints, random_state, restore_random_state
-from .configs import LoopConfig, OptimConfig, StepLoopConfig
+from .configs import RunConfig
 from .interrupt import Interrupted
-from .metrics import MetricsLog, Row
+from .metrics import MetricsLog, MetricsMark, Row
 from .optim import build_optimizer, learning_rate
 from .plan import make_plan
 from .problem import Examples, LossFunction, Problem
 from .progress import Progress
+from .saved_state import check_state, optimizer_state
+from .seeding import derive_seed
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
@@ -77,11 +80,8 @@ class Trainer:
     """Trains ``problem.model`` from a seed; holds everything that a checkpoint must hold.
 
     Args:
-        problem: model, data and loss; the model is on ``device`` already.
-        optim, loop: configuration; training goes by epochs with a :class:`~.configs.LoopConfig`, by steps with a
-            :class:`~.configs.StepLoopConfig`.
-        seed: seed of the order of the examples and of dropout.
-        device: where the model is.
+        problem: model, data and loss; the model is on its device already.
+        config: its optimiser, its loop, and the seed of the order of the examples and of dropout.
         checkpoints: where checkpoints go; None writes none.
         progress: what is shown.
         stop: looked at between steps; when true, a checkpoint is written and :class:`Interrupted` raised.
@@ -89,34 +89,42 @@ class Trainer:
     Attributes:
         epoch: spans of the plan that are done, epochs or stretches of steps, see :mod:`.plan`.
         step: optimiser steps that are done.
+        metrics_mark: length and checksum of the log at the checkpoint that training continues from, None without one.
     """
 
     def __init__(
         self,
         problem: Problem,
-        optim: OptimConfig,
-        loop: LoopConfig | StepLoopConfig,
+        config: RunConfig,
         *,
-        seed: int,
-        device: torch.device,
         checkpoints: Checkpoints | None = None,
         progress: Progress | None = None,
         stop: Callable[[], bool] = never,
     ) -> None:
-        self.problem, self.optim, self.loop = problem, optim, loop
-        self.seed, self.device = seed, device
+        self.problem, self.config = problem, config
+        self.device = next(problem.model.parameters()).device
         self.checkpoints, self.stop = checkpoints, stop
         self.progress = progress or Progress()
-        self.optimizer = build_optimizer(problem.model, optim)
-        self.plan = make_plan(loop, len(problem.train), seed)
-        self.total_steps = self.plan.total_steps
+        self.optimizer = build_optimizer(problem.model, config.optim)
+        self.plan = make_plan(config.loop, len(problem.train), config.seed)
         self.epoch = self.step = 0
         self.seconds = 0.0
+        self.metrics_mark: MetricsMark | None = None
         self._running = RunningMeans()
+        self._log: MetricsLog | None = None
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint; False when there is none."""
-        state = self.checkpoints.load(self.problem.model, self.device) if self.checkpoints is not None else None
+        """Continue from the newest checkpoint; False when there is none.
+
+        Raises:
+            ValueError, FileNotFoundError: naming the file and the way out, if it is damaged or of another run; nothing
+                is changed then.
+        """
+        if self.checkpoints is None:
+            return False
+        state = self.checkpoints.load(
+            self.problem.model, lambda state: check_state(state, self.plan, self.optimizer, self.device)
+        )
         if state is None:
             return False
         self._load_state(state)
@@ -132,12 +140,14 @@ class Trainer:
             Interrupted: after a checkpoint, if ``stop()`` became true.
             Diverged: if the loss is no longer finite.
         """
-        plan = self.plan
-        self.progress.start(total_steps=self.total_steps, step=self.step, epochs=plan.spans, unit=plan.unit)
+        self._log = log
+        if self.step == 0:
+            torch.manual_seed(derive_seed(self.config.seed, "dropout"))
+        self.progress.start(self.plan, self.step)
         try:
-            while self.epoch < plan.spans:
+            while self.epoch < self.plan.spans:
                 self._train_epoch()
-                self._end_epoch(log)
+                self._end_epoch()
             self.progress.close()
             return self.evaluate(tuple(self.problem.evaluation))
         except Interrupted:
@@ -150,14 +160,8 @@ class Trainer:
         """Means over the evaluation sets ``names``, as ``{"<set>_<metric>": mean}``."""
         results = {}
         for name in names:
-            examples = self.problem.evaluation[name]
-            means = evaluate(
-                self.problem.model,
-                examples,
-                self.problem.loss,
-                batch_size=self.loop.eval_batch_size,
-                stop=self.stop,
-            )
+            examples, size = self.problem.evaluation[name], self.config.loop.eval_batch_size
+            means = evaluate(self.problem.model, examples, self.problem.loss, batch_size=size, stop=self.stop)
             results.update({f"{name}_{metric}": value for metric, value in means.items()})
         return results
 
@@ -178,7 +182,7 @@ class Trainer:
     def train_step(self, indices: Tensor) -> None:
         """One optimiser step on the examples at ``indices``; its gradient is added up over micro-batches."""
         problem = self.problem
-        rate = learning_rate(self.optim, self.step, self.total_steps)
+        rate = learning_rate(self.config.optim, self.step, self.plan.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
@@ -187,14 +191,14 @@ class Trainer:
             loss, metrics = problem.loss(problem.model, problem.train.batch(part))
             (loss if len(part) == len(indices) else loss * (len(part) / len(indices))).backward()
             means.append(({"loss": loss.detach(), **metrics}, len(part)))
-        if self.optim.grad_clip is not None:
-            nn.utils.clip_grad_norm_(problem.model.parameters(), self.optim.grad_clip)
+        if (clip := self.config.optim.grad_clip) is not None:
+            nn.utils.clip_grad_norm_(problem.model.parameters(), clip)
         self.optimizer.step()
         self.step += 1
         for values, count in means:
             self._running.add(values, count)
 
-    def _end_epoch(self, log: MetricsLog | None) -> None:
+    def _end_epoch(self) -> None:
         """Evaluate if it is time, write the row, move on to the next epoch and save if it is time.
 
         The position moves on only after the row is written: a stop during the evaluation repeats the evaluation.
@@ -207,8 +211,8 @@ class Trainer:
             row.update(self.evaluate(tuple(name for name in self.problem.watch if name in self.problem.evaluation)))
         row["seconds"] = self.seconds
         row.update(self.problem.derive(row))
-        if log is not None:
-            log.log(row)
+        if self._log is not None:
+            self._log.log(row)
         self.progress.row(row)
         self.epoch = span + 1
         self._running = RunningMeans()
@@ -217,12 +221,11 @@ class Trainer:
 
     def _check_loss(self) -> None:
         loss = self._running.means().get("loss", 0.0)
-        if not torch.isfinite(torch.tensor(loss)):
+        if not math.isfinite(loss):
             by_epochs = self.plan.unit == "epoch"
             place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
-            raise Diverged(
-                f"the loss became {loss} in {place}: try a smaller optim.lr (now {self.optim.lr}) or optim.grad_clip"
-            )
+            lr = self.config.optim.lr
+            raise Diverged(f"the loss became {loss} in {place}: try a smaller optim.lr (now {lr}) or optim.grad_clip")
 
     def _save(self) -> None:
         if self.checkpoints is None:
@@ -236,13 +239,15 @@ class Trainer:
             "count": self._running.count,
             "optimizer": self.optimizer.state_dict(),
             "random": random_state(self.device),
+            "metrics": None if self._log is None else self._log.mark(),
         }
         self.checkpoints.save(self.epoch, self.step, self.problem.model, state, unit=self.plan.unit)
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
         self._running = RunningMeans()
-        self._running.sums = {name: total.to(self.device) for name, total in state["sums"].items()}
+        self._running.sums = {name: total.detach().to(self.device) for name, total in state["sums"].items()}
         self._running.count = state["count"]
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.metrics_mark = state.get("metrics")
+        self.optimizer.load_state_dict(optimizer_state(state["optimizer"], self.optimizer))
         restore_random_state(state["random"], self.device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,25 +11,15 @@ from .configs import OptimConfig
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW over all parameters that train, as one fused kernel."""
+    """Adam or AdamW over all parameters that train, with weight decay and without, as one fused kernel."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": group, "weight_decay": config.weight_decay if decays else 0.0}
+        for decays in (True, False)
+        if (group := [parameter for parameter in trained if config.decays(parameter) is decays])
+    ]
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
-    return kind(
-        parameter_groups(model, config),
-        lr=config.lr,
-        betas=config.betas,
-        eps=config.eps,
-        fused=True,
-    )
-
-
-def parameter_groups(model: nn.Module, config: OptimConfig) -> list[dict[str, Any]]:
-    """The parameters that train, with weight decay and without; a group without parameters is left out."""
-    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            groups[config.decays(parameter)].append(parameter)
-    decay = {True: config.weight_decay, False: 0.0}
-    return [{"params": group, "weight_decay": decay[kind]} for kind, group in groups.items() if group]
+    return kind(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:

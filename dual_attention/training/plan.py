@@ -18,6 +18,11 @@ from .seeding import epoch_order
 class Plan(ABC):
     """Steps of a training, divided into spans; both count from 0.
 
+    Args:
+        loop: its configuration.
+        ends: for each span, the steps that are done after it.
+        done: for each span, the epochs or steps that are done after it, by which evaluations and checkpoints are due.
+
     Attributes:
         unit: name of a span, in rows and names of checkpoints.
         spans, total_steps: how many there are.
@@ -25,16 +30,15 @@ class Plan(ABC):
     """
 
     unit: str
-    spans: int
-    total_steps: int
     micro_batch_size: int | None = None
 
-    def __init__(self, loop: LoopConfig | StepLoopConfig) -> None:
-        self.loop = loop
+    def __init__(self, loop: LoopConfig | StepLoopConfig, ends: Sequence[int], done: Sequence[int]) -> None:
+        self.loop, self.spans, self.total_steps = loop, len(ends), ends[-1]
+        self._ends, self._done = ends, done
 
-    @abstractmethod
     def first_step(self, span: int) -> int:
         """The first step of a span."""
+        return 0 if span == 0 else self._ends[span - 1]
 
     @abstractmethod
     def batches(self, span: int) -> Sequence[Tensor]:
@@ -50,11 +54,7 @@ class Plan(ABC):
 
     def _due(self, span: int, every: int) -> bool:
         """Whether something that happens every so often, and at last, happens now; never, if ``every`` is 0."""
-        return bool(every) and (self._done(span) % every == 0 or span == self.spans - 1)
-
-    @abstractmethod
-    def _done(self, span: int) -> int:
-        """Epochs, or steps, that are done after the span."""
+        return bool(every) and (self._done[span] % every == 0 or span == self.spans - 1)
 
 
 class EpochPlan(Plan):
@@ -63,20 +63,12 @@ class EpochPlan(Plan):
     unit = "epoch"
 
     def __init__(self, loop: LoopConfig, n: int, seed: int) -> None:
-        super().__init__(loop)
+        steps, epochs = -(-n // loop.batch_size), range(1, loop.epochs + 1)
+        super().__init__(loop, [epoch * steps for epoch in epochs], epochs)
         self.n, self.seed = n, seed
-        self.spans = loop.epochs
-        self.steps_per_epoch = -(-n // loop.batch_size)
-        self.total_steps = loop.epochs * self.steps_per_epoch
-
-    def first_step(self, span: int) -> int:
-        return span * self.steps_per_epoch
 
     def batches(self, span: int) -> Sequence[Tensor]:
         return epoch_order(self.n, self.seed, span).split(self.loop.batch_size)
-
-    def _done(self, span: int) -> int:
-        return span + 1
 
 
 class StepPlan(Plan):
@@ -88,23 +80,15 @@ class StepPlan(Plan):
     unit = "report"
 
     def __init__(self, loop: StepLoopConfig) -> None:
-        super().__init__(loop)
-        self.total_steps = loop.steps
-        self.micro_batch_size = loop.micro_batch_size
         intervals = (loop.report_every, loop.eval_every, loop.checkpoint_every)
         ends = {end for every in intervals if every for end in range(every, loop.steps, every)}
-        self._ends = sorted(ends | {loop.steps})
-        self.spans = len(self._ends)
-
-    def first_step(self, span: int) -> int:
-        return 0 if span == 0 else self._ends[span - 1]
+        steps = sorted(ends | {loop.steps})
+        super().__init__(loop, steps, steps)
+        self.micro_batch_size = loop.micro_batch_size
 
     def batches(self, span: int) -> Sequence[Tensor]:
         size = self.loop.batch_size
         return torch.arange(self.first_step(span) * size, self._ends[span] * size).split(size)
-
-    def _done(self, span: int) -> int:
-        return self._ends[span]
 
 
 def make_plan(loop: LoopConfig | StepLoopConfig, n: int, seed: int) -> Plan:

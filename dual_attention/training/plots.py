@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from .._extras import require
+from .._files import replaced_atomically
 from .metrics import read_rows
 
 STYLE: dict[str, Any] = {
@@ -39,10 +40,44 @@ def house_style() -> AbstractContextManager[None]:
 
 def save_figure(figure: Any, path: Path, *, dpi: int = 150) -> None:
     """Write a PNG of ``dpi`` pixels an inch, atomically, and close the figure."""
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp.png")
-    figure.savefig(temporary, dpi=dpi, bbox_inches="tight", facecolor="white")
-    os.replace(temporary, path)
+    with replaced_atomically(path) as file:
+        figure.savefig(file, format="png", dpi=dpi, bbox_inches="tight", facecolor="white")
     require("matplotlib.pyplot", extra="train").close(figure)
+
+
+def plain_number(value: float, _: object = None) -> str:
+    """A number in digits, without a power of ten."""
+    if value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.12f}".rstrip("0") if abs(value) < 1 else f"{value:,.4f}".rstrip("0")
+
+
+def scale_log(axis: Any) -> None:
+    """Give a panel whose curves are drawn a logarithmic vertical scale, with plain numbers as ticks."""
+    ticker = require("matplotlib.ticker", extra="train")
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    steps = (1, 2, 5) if high < 10_000 * low else (1,)
+    axis.yaxis.set_major_locator(ticker.LogLocator(subs=steps) if high > 8 * low else ticker.MaxNLocator(6))
+    axis.yaxis.set_major_formatter(plain_number)
+    axis.yaxis.set_minor_locator(ticker.NullLocator())
+
+
+def count_along(axis: Any) -> None:
+    """Give a panel whole numbers as ticks of its horizontal axis, which counts epochs, steps or examples."""
+    ticker = require("matplotlib.ticker", extra="train")
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axis.xaxis.set_major_formatter(plain_number)
+
+
+def legend_below(figure: Any, handles: Sequence[Any], **options: Any) -> Any:
+    """A legend below all panels, with as many columns as the figure is wide enough for."""
+    for columns in range(min(len(handles), 6), 0, -1):
+        legend = figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=columns, **options)
+        if columns == 1 or legend.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+            return legend
+        legend.remove()
+    return None
 
 
 def plot_run(
@@ -53,26 +88,40 @@ def plot_run(
     over: str = "epoch",
     names: tuple[str, str] = ("loss", "accuracy"),
     dropout: bool = True,
+    chance: float | None = None,
 ) -> None:
     """Two metrics of one run over its epochs or steps, from its ``metrics.jsonl``.
 
     Args:
         over: the key of a row that is the horizontal axis.
         dropout: whether the numbers of training are measured with dropout.
+        chance: the accuracy that guessing reaches, drawn where accuracy is.
     """
     rows = read_rows(metrics)
     with house_style():
         figure, axes = matplotlib_figure(1, 2, figsize=(8.5, 3.4))
+        handles: dict[str, Any] = {}
         for axis, name in zip(axes, names, strict=True):
             for split, colour in (("train", "#7f7f7f"), ("val", "#1f77b4")):
                 points = [(row[over], row[f"{split}_{name}"]) for row in rows if f"{split}_{name}" in row]
                 if points:
                     label = {"train": f"training{' (with dropout)' * dropout}", "val": "validation"}[split]
-                    axis.plot(*zip(*points, strict=True), color=colour, label=label, marker="o", markersize=2.5)
+                    line = axis.plot(*zip(*points, strict=True), color=colour, label=label, marker="o", markersize=2.5)
+                    handles.setdefault(label, line[0])
             axis.set(xlabel=over, ylabel=name.replace("_", " "))
+            count_along(axis)
             if name == "perplexity":
-                axis.set_yscale("log")
+                scale_log(axis)
+            if name == "accuracy":
+                axis.set_ylim(0, 1.02)
+                if chance is not None:
+                    handles["chance"] = draw_level(axis, chance)
         figure.suptitle(title, fontsize=12)
         figure.tight_layout()
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=2)
+        legend_below(figure, list(handles.values()))
         save_figure(figure, path)
+
+
+def draw_level(axis: Any, level: float) -> Any:
+    """Draw the level that guessing reaches; returns the line."""
+    return axis.axhline(level, color="#606060", linewidth=1.2, linestyle=":", zorder=1.5, label="chance")

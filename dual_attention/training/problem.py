@@ -98,14 +98,6 @@ class ImageExamples(TensorExamples):
             raise ValueError(f"labels: expected shape {tuple(images.shape[:1])}, got {tuple(labels.shape)}")
         super().__init__(images, labels, device=device)
 
-    @property
-    def images(self) -> Tensor:
-        return self.tensors[0]
-
-    @property
-    def labels(self) -> Tensor:
-        return self.tensors[1]
-
     def batch(self, indices: Tensor) -> Batch:
         images, labels = super().batch(indices)
         return images.to(torch.float32).div_(255.0), labels

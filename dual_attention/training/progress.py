@@ -9,6 +9,7 @@ from typing import Any
 
 from .._extras import require
 from .metrics import Row
+from .plan import Plan
 
 SHOWN = ("loss", "accuracy", "perplexity", "bits_per_byte")
 """Ends of the names of the numbers that are shown."""
@@ -17,13 +18,14 @@ SHOWN = ("loss", "accuracy", "perplexity", "bits_per_byte")
 class Progress:
     """Display of a training's progress, told by the loop; this one shows nothing."""
 
-    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
-        """Begin, or continue, at ``step``; training goes by epochs, or by steps if ``unit`` is another."""
-        self.total, self.done, self.epochs, self.by_epochs = total_steps, step, epochs, unit == "epoch"
+    def start(self, plan: Plan, step: int) -> None:
+        """Begin, or continue, at ``step`` of the plan."""
+        self.plan, self.done = plan, step
 
     def place(self, epoch: int) -> str:
         """The position of training in words."""
-        return f"epoch {epoch}/{self.epochs}" if self.by_epochs else f"step {self.done}/{self.total}"
+        by_epochs = self.plan.unit == "epoch"
+        return f"epoch {epoch}/{self.plan.spans}" if by_epochs else f"step {self.done}/{self.plan.total_steps}"
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None:
         """Note one more optimiser step; ``numbers()`` gives this epoch's means so far and is called only when shown."""
@@ -41,20 +43,21 @@ class LineProgress(Progress):
     def __init__(self, seconds: float = 5.0) -> None:
         self._seconds = seconds
 
-    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
-        super().start(total_steps=total_steps, step=step, epochs=epochs, unit=unit)
+    def start(self, plan: Plan, step: int) -> None:
+        super().start(plan, step)
         self._first = step
         self._started = self._shown = time.monotonic()
 
     def row(self, row: Row) -> None:
         now = time.monotonic()
         self.done = row["step"]
-        if self.done < self.total and now - self._shown < self._seconds:
+        left = self.plan.total_steps - self.done
+        if left and now - self._shown < self._seconds:
             return
         self._shown = now
         rate = (now - self._started) / max(1, self.done - self._first)
-        left = rate * (self.total - self.done)
-        print(f"{self.place(row.get('epoch', 0))}  {row_text(row)}  {left:.0f} s left", flush=True)
+        shown = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in row.items() if name.endswith(SHOWN)]
+        print(f"{self.place(row.get('epoch', 0))}  {'  '.join(shown)}  {rate * left:.0f} s left", flush=True)
 
 
 class BarProgress(Progress):
@@ -71,9 +74,9 @@ class BarProgress(Progress):
         self._validation = ""
         self._shown = 0.0
 
-    def start(self, *, total_steps: int, step: int, epochs: int, unit: str = "epoch") -> None:
-        super().start(total_steps=total_steps, step=step, epochs=epochs, unit=unit)
-        self._task: Any = self._bar.add_task("", total=total_steps, completed=step, place=self.place(0), text="")
+    def start(self, plan: Plan, step: int) -> None:
+        super().start(plan, step)
+        self._task: Any = self._bar.add_task("", total=plan.total_steps, completed=step, place=self.place(0), text="")
         self._bar.start()
 
     def step(self, *, epoch: int, numbers: Callable[[], dict[str, float]]) -> None:
@@ -93,12 +96,6 @@ class BarProgress(Progress):
 
     def close(self) -> None:
         self._bar.stop()
-
-
-def row_text(row: Row) -> str:
-    """Losses, accuracies and other measures of a row, in words."""
-    shown = [(name, value) for name, value in row.items() if name.endswith(SHOWN)]
-    return "  ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in shown)
 
 
 def choose_progress(show: bool) -> Progress:

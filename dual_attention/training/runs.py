@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from .checkpoint import load_weights, save_weights
 from .config_io import commented_yaml, read_config
-from .configs import MachineConfig, StepLoopConfig
-from .experiment import AnyExperiment, Prepared, RunConfig
+from .configs import MachineConfig, RunConfig, StepLoopConfig
+from .experiment import AnyExperiment, Prepared
 from .interrupt import StopOnSignal
 from .loop import Trainer, evaluate
 from .metrics import MetricsLog
 from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
-from .seeding import derive_seed
 from .tables import show
+from .weights_file import load_weights, save_weights
 
 
 def start_run(experiment: AnyExperiment, config: RunConfig) -> RunFolder:
@@ -33,7 +34,8 @@ def start_run(experiment: AnyExperiment, config: RunConfig) -> RunFolder:
     RunFolder(path).refuse_existing()
     prepared = experiment.prepare(config, cache=path.parent)  # before the folder is made: it may be impossible
     folder = RunFolder.create(path, commented_yaml(config), prepared.write)
-    train_run(experiment, folder, config, prepared)
+    with folder.locked():
+        train_run(experiment, folder, config, prepared)
     return folder
 
 
@@ -43,19 +45,31 @@ def resume_run(experiment: AnyExperiment, path: str | Path) -> RunFolder:
     Raises:
         FileNotFoundError: if it is not a run folder.
         FileExistsError: if the run is finished.
-        ValueError: if it is a run of another experiment, or its data have changed.
+        InUse: if another process trains in the folder.
+        ValueError: if it is a run of another experiment, its data have changed, or a file is damaged.
     """
     folder = RunFolder.open(path)
-    if folder.finished:
-        raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
-    config = read_config(experiment.Config, folder.config)
-    train_run(experiment, folder, config, reopen(experiment, folder, config))
+    with folder.locked():
+        if folder.finished:
+            raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
+        folder.check_beginning()
+        config = read_config(experiment.Config, folder.config)
+        prepared = experiment.prepare(config, cache=folder.path.resolve().parent, run=folder.path)
+        train_run(experiment, folder, config, prepared)
     return folder
 
 
-def reopen(experiment: AnyExperiment, folder: RunFolder, config: RunConfig) -> Prepared:
-    """Prepare a run again from its folder."""
-    return experiment.prepare(config, cache=folder.path.resolve().parent, run=folder.path)
+@contextmanager
+def shared_for_reading(experiment: AnyExperiment, folder: RunFolder) -> Iterator[Path]:
+    """A temporary folder that holds what the runs beside this one share; what is added to it does not stay."""
+    with tempfile.TemporaryDirectory() as place:
+        for name in experiment.cached:
+            shared = folder.path.resolve().parent / name
+            if shared.is_dir():
+                (Path(place) / name).mkdir()
+                for entry in shared.iterdir():
+                    (Path(place) / name / entry.name).symlink_to(entry)
+        yield Path(place)
 
 
 def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared) -> None:
@@ -66,34 +80,37 @@ def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, p
         Diverged: if the loss is no longer finite.
     """
     with prepared.arithmetic(), StopOnSignal() as stop:
-        torch.manual_seed(derive_seed(config.seed, "dropout"))
         trainer = Trainer(
             prepared.problem,
-            config.optim,
-            config.loop,
-            seed=config.seed,
-            device=prepared.device,
+            config,
             checkpoints=folder.checkpoints,
             progress=choose_progress(config.output.progress),
             stop=stop,
         )
         trainer.resume()
         tensorboard = folder.tensorboard if config.output.tensorboard else None
-        log = MetricsLog(folder.metrics, tensorboard=tensorboard, epochs_done=trainer.epoch, unit=trainer.plan.unit)
+        log = MetricsLog(
+            folder.metrics,
+            tensorboard=tensorboard,
+            epochs_done=trainer.epoch,
+            unit=trainer.plan.unit,
+            mark=trainer.metrics_mark,
+        )
         try:
             final = trainer.fit(log)
         finally:
             log.close()
     save_weights(prepared.problem.model, folder.weights)
     result = experiment.summary(config, prepared, trainer, final)
-    dropout = any(module.p > 0 for module in prepared.problem.model.modules() if isinstance(module, nn.Dropout))
+    modules = prepared.problem.model.modules()
     plot_run(
         folder.metrics,
         folder.curves,
         title=experiment.headline(result),
         over="step" if isinstance(config.loop, StepLoopConfig) else "epoch",
         names=experiment.run_curves,
-        dropout=dropout,
+        dropout=any(module.p > 0 for module in modules if isinstance(module, nn.Dropout)),
+        chance=experiment.chance_accuracy(config),
     )
     folder.finish(result)
 
@@ -103,28 +120,31 @@ def evaluate_run(
 ) -> dict[str, dict[str, Any]]:
     """Numbers of a finished run for each evaluation set, computed from its weights.
 
-    The data are made again from the configuration, so they are those that training kept apart.
+    The data are made again from the configuration, so they are those that training kept apart. Nothing is written,
+    neither in the folder nor beside it.
 
     Args:
         machine: takes the place of these keys of the run's own configuration.
 
     Raises:
         FileNotFoundError: if there is no run or it is not finished.
-        ValueError: if it is a run of another experiment, or its data have changed.
+        ValueError: if it is a run of another experiment, its data have changed, or a file is damaged.
     """
     folder = RunFolder.open(path)
     folder.read_result()
+    folder.check()
     config = read_config(experiment.Config, folder.config)
     if machine is not None:
         config = replace(config, machine=replace(config.machine, **vars(machine)))
-    prepared = reopen(experiment, folder, config)
-    problem = prepared.problem
-    load_weights(problem.model, folder.weights)
     numbers = {}
-    with prepared.arithmetic():
-        for name, examples in problem.evaluation.items():
-            means = evaluate(problem.model, examples, problem.loss, batch_size=config.loop.eval_batch_size)
-            numbers[name] = experiment.evaluation(prepared, name, means)
+    with shared_for_reading(experiment, folder) as cache:
+        prepared = experiment.prepare(config, cache=cache, run=folder.path)
+        problem = prepared.problem
+        load_weights(problem.model, folder.weights)
+        with prepared.arithmetic():
+            for name, examples in problem.evaluation.items():
+                means = evaluate(problem.model, examples, problem.loss, batch_size=config.loop.eval_batch_size)
+                numbers[name] = experiment.evaluation(prepared, name, means)
     return numbers
 
 

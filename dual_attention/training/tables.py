@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._extras import require
+from .._words import printable
 
 
 def numbers_table(title: str, set_title: str, columns: Sequence[str], numbers: Mapping[str, Mapping[str, Any]]) -> Any:
     """A rich table of the numbers of each evaluation set: an accuracy in percent, a count, or a mean."""
-    table = require("rich.table", extra="train").Table(title=title, title_justify="left")
+    escape = require("rich.markup", extra="train").escape
+    table = require("rich.table", extra="train").Table(title=escape(printable(title)), title_justify="left")
     table.add_column(set_title)
     for column in columns:
         table.add_column(column, justify="right")
@@ -19,15 +21,17 @@ def numbers_table(title: str, set_title: str, columns: Sequence[str], numbers: M
     return table
 
 
-def _in_words(metric: str, value: float) -> str:
+def _in_words(metric: str, value: float | None) -> str:
+    if value is None:  # in JSON, for a number that is not finite
+        return "not finite"
     if isinstance(value, int):
         return f"{value:,}"
     return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.3f}"
 
 
 def show(text: Any) -> None:
-    """Print a text, or a rich table, on standard output."""
+    """Print a text, without what a terminal would obey, or a rich table, on standard output."""
     if isinstance(text, str):
-        print(text)
+        print(printable(text))
     else:
         require("rich.console", extra="train").Console().print(text)

@@ -394,3 +394,22 @@ def test_a_window_moves_seldom():
         moves += buffer is not None and k.untyped_storage().data_ptr() != buffer.untyped_storage().data_ptr()
         buffer = k
     assert moves <= 800 / 8
+
+
+def test_reserved_memory_is_taken_once_and_is_no_limit():
+    cache = TokenCache({"k": (2, 3)})
+    cache.reserve(20)
+    assert cache.nbytes() == 0
+    (held,) = cache.append(1, 4, k=torch.ones(1, 2, 4, 3))
+    places = {held.data_ptr()}
+    for _ in range(16):
+        places.add(cache.append(1, 1, k=torch.ones(1, 2, 1, 3))[0].data_ptr())
+    assert len(places) == 1 and cache.nbytes() == 4 * 20 * 6
+    cache.append(1, 1, k=torch.ones(1, 2, 1, 3))
+    assert cache.length == 21 and cache.nbytes() > 4 * 20 * 6
+    windowed = TokenCache({"k": (2, 3)}, window=3)
+    windowed.reserve(1000)
+    windowed.append(1, 4, k=torch.ones(1, 2, 4, 3))
+    assert windowed.nbytes() <= 4 * 2 * 3 * 6
+    with pytest.raises(ValueError, match="length: expected a positive number"):
+        cache.reserve(0)

@@ -187,7 +187,7 @@ def test_heads_leave_the_encoders_parameters_as_they_are():
         ("single_label", torch.zeros(2, 3).long(), ValueError, "targets: expected shape"),
         ("single_label", torch.tensor([0, 3]), ValueError, "targets: expected 0 to 2"),
         ("multi_label", torch.zeros(2).long(), ValueError, "targets: expected shape"),
-        ("regression", torch.zeros(2, 3).long(), TypeError, "targets: expected floating-point"),
+        ("regression", torch.zeros(2, 3).long(), TypeError, "targets: expected a floating-point"),
         ("regression", torch.zeros(2), ValueError, "targets: expected shape"),
     ],
 )

@@ -97,12 +97,12 @@ def test_it_compiles_in_one_graph():
         (lambda: CoRelNet(6, 4, activation="step"), ValueError, "activation: expected one of .*got 'step'"),
         (lambda: build()(normal(2, 5, 6)), ValueError, "x: expected at most n_objects=4 objects, got 5"),
         (lambda: build()(normal(2, 6)), ValueError, r"x: expected shape \(batch, length, 6\), got \(2, 6\)"),
-        (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point objects"),
+        (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point vectors"),
         (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
         (
             lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 3, dtype=torch.bool)),
             ValueError,
-            r"padding_mask: expected shape \(batch, objects\) = \(2, 4\), got \(2, 3\)",
+            r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(2, 3\)",
         ),
     ],
 )

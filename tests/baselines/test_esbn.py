@@ -102,12 +102,12 @@ def test_it_compiles_in_one_graph():
     [
         (lambda: ESBN(6, 0), ValueError, "key_dim: expected a positive number, got 0"),
         (lambda: build()(normal(2, 4, 5)), ValueError, r"x: expected shape \(batch, length, 6\), got \(2, 4, 5\)"),
-        (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point objects"),
+        (lambda: build()(torch.ones(2, 4, 6, dtype=torch.long)), TypeError, "x: expected floating-point vectors"),
         (lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(2, 4)), TypeError, "padding_mask: .*boolean"),
         (
             lambda: build()(normal(2, 4, 6), padding_mask=torch.ones(1, 4, dtype=torch.bool)),
             ValueError,
-            r"padding_mask: expected shape \(batch, objects\) = \(2, 4\), got \(1, 4\)",
+            r"padding_mask: expected shape \(batch, length\) = \(2, 4\), got \(1, 4\)",
         ),
     ],
 )

@@ -11,7 +11,6 @@ from dual_attention.cli.demo import (
     RIVAL,
     DemoConfig,
     accuracy_sentence,
-    cell_of,
     new_folder,
     relation_sentence,
     run_demo,
@@ -58,7 +57,7 @@ def test_the_first_sentence_follows_the_numbers():
 
 def test_the_second_sentence_follows_the_relation():
     aucs = {"test": (0.9, 0.97), "hexominoes": (0.8, 0.91), "stripes": (0.7, 0.6)}
-    text = relation_sentence(Relation(1, 0, -1, 0.97), aucs, cell_of(DAT, 1000, 0))
+    text = relation_sentence(Relation(1, 0, -1, 0.97), aucs, 1000)
     assert "relation 1 of layer 2" in text and "is lower for an object equal" in text
     assert "in 97 % of pairs of pentominoes (90 % before training), 91 % of pairs of hexominoes (80 %" in text
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from dual_attention import LANGUAGE_PRESETS
@@ -115,6 +116,17 @@ def test_a_run_of_relational_games(capsys, tmp_path: Path):
     assert found["parameters"] == sum(parameter.numel() for parameter in expected.parameters())
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is traced where there is one")
+def test_without_a_gpu_a_cpu_is_traced_and_named(capsys):
+    assert dat("T-tiny", "--device=cuda", "--length=8") == 0
+    assert "8 tokens, training, float32, cuda" in (out := capsys.readouterr().out)
+    assert "No GPU here: traced with the kernels of a CPU." in out and "are approximate" in out
+    found, on_cpu = (figures(capsys, "T-tiny", f"--device={device}", "--length=8") for device in ("cuda", "cpu"))
+    assert (found["device"], found["traced_on"], on_cpu["notes"]) == ("cuda", "cpu", [])
+    assert "".join(found["notes"]) in out.replace("\n", "")
+    assert found["parts"] == on_cpu["parts"]
+
+
 def test_every_preset_is_known(capsys):
     assert dat("nothing") == 2
     err = capsys.readouterr().err
@@ -124,7 +136,7 @@ def test_every_preset_is_known(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: MODEL"),
+        ([], "expected also MODEL"),
         (["nothing"], "MODEL: expected a file or one of T-tiny, .*got 'nothing'"),
         (["none.yaml"], r"none\.yaml: no such file"),
         (["T-tiny", "--batch=0"], "argument --batch: expected a positive number, got '0'"),
@@ -135,7 +147,7 @@ def test_every_preset_is_known(capsys):
         (["T-tiny", "--rate=inf"], "argument --rate: expected a positive number"),
         (["T-tiny", "--rate=1e12", "--mfu=40"], r"--mfu: expected a share in \(0, 1\], got 40"),
         (["T-tiny", "--tokens=1e9"], "--tokens: needs --rate"),
-        (["T-tiny", "--bogus"], "unrecognized arguments: --bogus"),
+        (["T-tiny", "--bogus"], "there is no option --bogus"),
         (["bad.json"], r"bad\.json: .*line 1"),
         (["list.yaml"], r"list\.yaml: expected a mapping, got list"),
         (["other.yaml"], r"other\.yaml: model: expected the name of a class"),

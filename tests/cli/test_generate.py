@@ -175,7 +175,10 @@ def test_generation_stops_when_the_stop_text_is_complete():
         (["RUN", "x", "--num_beams=0"], "num_beams: expected an integer of at least 1"),
         (["RUN", "x", "--num_beams=2", "--top_k=3", "--seed=0"], "num_beams: beam search .* top_k, seed"),
         (["RUN", "x", "--stop="], "stop: expected texts of at least one character"),
-        (["RUN", "x", "--tokenizer=words"], "tokenizer: expected bytes, gpt2, or a folder .* got 'words'"),
+        (
+            ["RUN", "x", "--tokenizer=words"],
+            "tokenizer: expected bytes, gpt2, .* or a folder .* got 'words'",
+        ),
         (["RUN", "x", "--dtype=int8"], "dtype: expected one of 'float32', 'bfloat16', 'float16', got int8"),
         (["RUN", "x", "--top_k=few"], "top_k: expected an integer, got few"),
         (["RUN", "x", "--temperature=hot"], "temperature: expected a number, got hot"),
@@ -209,3 +212,18 @@ def test_the_tokenizer_that_a_vocabulary_suggests(run, monkeypatch):
     object.__setattr__(other.config, "vocab_size", 1000)
     with pytest.raises(ValueError, match="its vocabulary of 1000 is none that is known; name one"):
         other.tokenizer()
+
+
+def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(run, capsys, monkeypatch):
+    words = (run, "1\x1b[2J", "--max_new_tokens=0")
+    assert printed(capsys, *words) == "1\x1b[2J\n"  # a file gets what the model wrote
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert printed(capsys, *words) == "1\\x1b[2J\n"
+
+
+def test_names_in_results_are_shown_and_not_obeyed(run, tmp_path, capsys):
+    copy = tmp_path / "a\x1b[31m"
+    shutil.copytree(run, copy)
+    assert cli.main(["info", str(copy)]) == 0
+    out = capsys.readouterr().out
+    assert "a\\x1b[31m" in out and "\x1b" not in out

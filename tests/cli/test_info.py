@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.cli import main as cli
-from dual_attention.cli.info import aligned, memory, parameters_by_part
+from dual_attention.cli.info import memory, parameters_by_part
 from dual_attention.estimate import estimate
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
@@ -71,7 +72,8 @@ def test_what_a_reader_sees(run, hub_folder, capsys):
     out = told(capsys, run)
     for text in ("DualAttnTransformerLM, language run (finished)", "n_heads_ra", "relational attention", "of them 64"):
         assert text in out
-    assert "bits per byte" in out and "memory, estimated for one text of 24 tokens on a GPU" in out
+    approximate = "" if torch.cuda.is_available() else " (approximate: traced on a CPU)"
+    assert f"memory, estimated for one text of 24 tokens on a GPU{approximate}\n" in out and "bits per byte" in out
     out = told(capsys, hub_folder)
     assert "hub format" in out and "result" not in out
 
@@ -109,9 +111,9 @@ def test_a_run_of_relational_games(tmp_path, monkeypatch, capsys):
     assert "a run of Relational Games, whose model writes no text" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", LANGUAGE_PRESETS)
+@pytest.mark.parametrize("name", ["T-353M", "DAT-343M-nr8"])
 def test_parts_add_up(name):
-    model = LANGUAGE_PRESETS[name].build(device="meta")
+    model = replace(LANGUAGE_PRESETS[name], n_layers=2).build(device="meta")
     costs = estimate(model, dtype="bfloat16", length=64, training=False)
     parts = parameters_by_part(model, costs)
     assert sum(part["parameters"] for part in parts.values()) == sum(p.numel() for p in model.parameters())
@@ -130,7 +132,3 @@ def test_bad_input_is_one_line(run, tmp_path, capsys):
     ):
         assert cli.main([*map(str, words)]) == 2
         assert capsys.readouterr() == ("", f"dat: error: {message}\n")
-
-
-def test_columns():
-    assert aligned([("a", "10"), ("bcd", "5")], right=1) == ["  a    10", "  bcd   5"]

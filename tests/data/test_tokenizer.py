@@ -73,7 +73,7 @@ def test_saved_and_loaded(tmp_path, pairs):
     with pytest.raises(ValueError, match=r"vocabulary\.tiktoken"):
         load_tokenizer(tmp_path / "b")
     (tmp_path / "a" / "about.json").write_text('{"kind": "words"}')
-    with pytest.raises(ValueError, match="expected a kind among bytes, gpt2, got 'words'"):
+    with pytest.raises(ValueError, match="expected a kind among bytes, gpt2, bpe, json, got 'words'"):
         load_tokenizer(tmp_path / "a")
 
 

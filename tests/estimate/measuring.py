@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
@@ -13,6 +14,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.estimate import counter_formulas
 from dual_attention.functional import free_workspace
+from tests.support.combinations import pairwise
+
+
+def in_pairs(**options: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parameters of a test in which every pair of values of two options occurs."""
+    chosen = [tuple(values.values()) for values in pairwise(options)]
+    return pytest.mark.parametrize(tuple(options), chosen)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +16,53 @@ from dual_attention.experiments.relational_games.presets import PRESETS
 
 FACTS = json.loads(Path(__file__).with_name("closed_formulas.json").read_text(encoding="utf-8"))
 GAMES = "games:"
+DEEP = 20
+"""Layers of a language model whose run takes seconds."""
+IN_FULL = "T-353M"
+"""The deep model that is run with all its layers; costs of the others follow from those of one layer and of two."""
 
 
 def cases() -> list[Any]:
-    """Deep models, whose runs take seconds, are for the slow tests, but for one of them."""
     found = []
     for case in FACTS["cases"]:
         model, arguments = case["model"], case["arguments"]
-        name = model if isinstance(model, str) else model["model"]
-        deep = isinstance(model, str) and model in LANGUAGE_PRESETS and "tiny" not in model and model != "T-353M"
-        marks = [pytest.mark.slow] if deep else []
         options = [f"{key}={value}" for key, value in arguments.items()]
         if isinstance(model, dict):
             options += [str(model[key]) for key in ("symbol_retrieval", "ra_type", "pos_enc_type") if key in model]
-        found.append(pytest.param(case, id=", ".join([name, *options]), marks=marks))
+            model = model["model"]
+        marks = [pytest.mark.slow] if model == IN_FULL else []
+        found.append(pytest.param(case, id=", ".join([model, *options]), marks=marks))
     return found
 
 
-@pytest.mark.parametrize("case", cases())
-def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
-    model: Any = case["model"]
-    if isinstance(model, str) and model.startswith(GAMES):
-        model = empty_model(PRESETS[model.removeprefix(GAMES)], "same")
-    found = estimate(model, device="cpu", **case["arguments"])
-    # Since the formulas were written, a model builds its mask once and hands it on.
-    kept = found.activation_bytes + found.cast_bytes - case.get("mask_bytes", 0)
-    figures = (
+def figures(model: Any, arguments: dict[str, Any]) -> list[int]:
+    found = estimate(model, device="cpu", **arguments)
+    return [
         found.parameters,
         found.trainable_parameters,
         found.forward_flops,
         found.backward_flops,
         found.least_step_flops,
         found.cache_bytes(),
-        kept,
-    )
-    assert dict(zip(FACTS["figures"], figures, strict=True)) == dict(
-        zip(FACTS["figures"], case["figures"], strict=True)
-    )
+        found.activation_bytes + found.cast_bytes,
+    ]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
+    """Every further layer of a model costs the same."""
+    model, arguments = case["model"], case["arguments"]
+    config = LANGUAGE_PRESETS.get(model) if isinstance(model, str) else None
+    if isinstance(model, str) and model.startswith(GAMES):
+        model = empty_model(PRESETS[model.removeprefix(GAMES)], "same")
+    if config is None or config.n_layers < DEEP or model == IN_FULL:
+        found = figures(model, arguments)
+    else:
+        of_one, of_two = (figures(replace(config, n_layers=n), arguments) for n in (1, 2))
+        found = [one + (config.n_layers - 1) * (two - one) for one, two in zip(of_one, of_two, strict=True)]
+    found[-1] -= case.get("mask_bytes", 0)  # since the formulas were written, a model builds its mask once
+    names = FACTS["figures"]
+    assert dict(zip(names, found, strict=True)) == dict(zip(names, case["figures"], strict=True))
 
 
 def test_every_preset_is_among_them():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dual_attention import EncoderBlock, RelationalAttention, RelativeSymbols, TransformerLM, VisionTransformer
 from dual_attention.estimate import estimate
-from dual_attention.estimate.units import count, duration, flops, nbytes
+from dual_attention.estimate.units import aligned, count, duration, flops, nbytes
 from tests.estimate.measuring import measure
 
 
@@ -255,6 +255,10 @@ def test_numbers_in_words():
     assert [duration(s) for s in (0.0123, 5, 119, 600, 3 * 3600, 1e6)] == [
         "12.3 ms", "5.0 s", "119.0 s", "10.0 min", "3.0 h", "11.6 days",
     ]  # fmt: skip
+
+
+def test_columns():
+    assert aligned([("a", "10", "x"), ("bcd", "5", "")], right=[1]) == ["a    10  x", "bcd   5"]
 
 
 def test_what_the_loss_keeps():

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from dual_attention.estimate import counter_formulas, register_flop_formulas
-from dual_attention.estimate.flops import (
-    block_pairs,
-    fused_attention,
-    fused_form,
-    least_relational,
-    linear_form,
-    pairs,
-)
+from dual_attention.estimate.flops import RelationalSizes, block_pairs, fused_attention, pairs
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, attention
 from dual_attention.functional.relational import linear, pair_symbols
 from dual_attention.functional.relational.tiles import prefers_tiles
+from tests.estimate.measuring import in_pairs
 
 
 @given(st.integers(1, 9), st.booleans(), st.none() | st.integers(1, 12))
@@ -47,10 +40,12 @@ def test_block_pairs_hold_all_pairs(n: int, block: int, causal: bool, window: in
     assert block_pairs(n, m, block, causal=causal, window=window, offset=offset) == expected
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 40])
-@pytest.mark.parametrize("kind", ["shared", "one for all", "offsets", "index", "few rows"])
-@pytest.mark.parametrize("tiles", [False, True])
+@in_pairs(
+    kind=["shared", "one for all", "offsets", "index", "few rows"],
+    causal=[False, True],
+    window=[None, 40],
+    tiles=[False, True],
+)
 def test_the_operation_counts_as_its_products(monkeypatch, causal: bool, window: int | None, kind: str, tiles: bool):
     """PyTorch's counter sees our operation through its formula, and its blocks product by product: the same."""
     batch, heads, groups, n, width, head_width, relations = 2, 8, 2, 300, 6, 8, 3
@@ -80,7 +75,7 @@ def test_the_operation_counts_as_its_products(monkeypatch, causal: bool, window:
         sum(output.sum() for output in outputs).backward()
         backward = counter.get_total_flops() - forward
 
-    # The counter knows baddbmm alone.
+    # The counter knows only baddbmm.
     within = {torch.ops.aten.baddbmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * a[2] * b[2]}
     with FlopCounterMode(display=False, custom_mapping=within) as plain, torch.no_grad():
         outputs = linear._forward_op._init_fn(*tensors, *numbers)
@@ -109,7 +104,7 @@ def test_registering_makes_every_counter_count(monkeypatch):
     with FlopCounterMode(display=False) as counter:
         tensors = (q, k, u, w, torch.randn(1, 2, 5, 4), *[None] * 7)
         torch.ops.dual_attention.linear_relational_attention(*tensors, False, None, 0, 1.0, 1.0, 0.0, linear.BLOCK)
-    assert counter.get_total_flops() == linear_form(1, 2, 25, 25, 4, 4, 3, 2, tiles=False).forward
+    assert counter.get_total_flops() == RelationalSizes(1, 2, 25, 25, 4, 4, 3, 2).linear(tiles=False).forward
 
 
 def test_what_the_library_counts_already_is_left_alone(monkeypatch):
@@ -123,10 +118,10 @@ def test_what_the_library_counts_already_is_left_alone(monkeypatch):
 
 
 def test_the_forms_of_relational_attention():
-    sizes = (2, 8, 1000, 1000, 64, 64, 64, 8)  # B, H, pairs, pairs with symbols, D, d_h, R, p
-    tiled, keyed, fused = linear_form(*sizes, tiles=True), linear_form(*sizes, tiles=False), fused_form(*sizes)
+    sizes = RelationalSizes(2, 8, 1000, 1000, key_width=64, head_width=64, relations=64, p=8)
+    tiled, keyed, fused = sizes.linear(tiles=True), sizes.linear(tiles=False), sizes.fused()
     assert keyed.forward == fused.forward == 2 * 2 * 8 * 1000 * (64 + 64 + 512)
-    assert tiled.forward == 2 * 2 * 1000 * (8 * 128 + 512 + 8 * 64) == least_relational(*sizes)
+    assert tiled.forward == 2 * 2 * 1000 * (8 * 128 + 512 + 8 * 64) == sizes.least()
     assert tiled.backward < keyed.backward < fused.backward
-    # One head: as one attention it is the cheaper.
-    assert least_relational(1, 1, 10, 10, 4, 4, 2, 4) == fused_form(1, 1, 10, 10, 4, 4, 2, 4).forward
+    one_head = RelationalSizes(1, 1, 10, 10, 4, 4, 2, 4)  # as one attention it is the cheaper
+    assert one_head.least() == one_head.fused().forward < one_head.linear(tiles=True).forward

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -28,6 +28,7 @@ from dual_attention.functional import rotary_tables
 from dual_attention.mechanisms import Dot, GeneralAttention, MultiHead
 from dual_attention.transformer_blocks import FeedForwardBlock, RMSNorm
 from tests.estimate.measuring import measure, summed
+from tests.support.combinations import examples
 
 WIDTH = 16
 
@@ -36,7 +37,7 @@ lengths = st.integers(2, 7)
 heads = st.sampled_from([(1, 1), (2, 1), (4, 2), (4, 4)])  # query heads, key/value heads
 dropouts = st.sampled_from([0.0, 0.1])
 windows = st.none() | st.integers(1, 4)
-few = settings(max_examples=8)
+few = examples(5)
 
 
 def normal(*shape: int) -> Tensor:

@@ -112,6 +112,7 @@ WIDE = {"width": 256, "head_width": 256}
 CASES = {
     "causal, shared": Case(causal=True),
     "causal, relative": Case(causal=True, relative=True),
+    "every mask, relative": Case(**UNEVEN, **EVERY_MASK, relative=True),
     "every mask, shared, many relations": Case(**UNEVEN, **EVERY_MASK, n_relations=64),
     "step, shared": Case(**STEP),
     "step, relative": Case(**STEP, relative=True),
@@ -124,17 +125,12 @@ CASES = {
     "fp32 as tf32, shared": Case(dtype=torch.float32, precision="high", causal=True),
     "little shared memory, packed, relative": Case(gpu=ADA, causal=True, packed=True, relative=True),
     "little shared memory, width 256, relative": Case(**WIDE, gpu=ADA, window=9, relative=True),
+    "little shared memory, uneven widths, one batch": Case(**UNEVEN, **SHORT, gpu=ADA, window=100, one_batch=True),
 }
 
-TELLING = (
-    "every mask, shared, many relations",
-    "step, relative",
-    "width 256, relative",
-    "uneven widths, window, shared",
-    "fp32, every mask, relative",
-    "little shared memory, packed, relative",
-)
-"""Cases that between them compile every kernel with every option, in both precisions, on both GPUs."""
+TELLING = ("every mask, relative", "step, window, fp32", "little shared memory, uneven widths, one batch")
+"""Cases that between them compile every kernel, most of them for both GPUs and with both kinds of symbols, and one in
+float32. ``all`` compiles every size of tiles too."""
 
 
 class CompileOnly:

@@ -56,8 +56,11 @@ def heads(*names, dtype=torch.float64):
     return {name: normal(B, H, N, D, dtype=dtype) for name in names}
 
 
-@pytest.mark.parametrize("real", [REAL, LEFT], ids=["right", "left"])
-@pytest.mark.parametrize("causal, window", [(False, None), (True, None), (False, 2)])
+@pytest.mark.parametrize(
+    "real, causal, window",
+    [(REAL, False, None), (LEFT, True, None), (LEFT, False, 2)],
+    ids=["right", "left, causal", "left, window"],
+)
 @pytest.mark.parametrize(
     "impl, activation",
     [

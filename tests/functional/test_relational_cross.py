@@ -161,3 +161,14 @@ def test_wrong_arguments_are_named(operation, change, error, message):
         given |= {"q_rel": queries[1], "k_rel": keys[1]}
     with pytest.raises(error, match=message):
         operation(**{**given, **change}, scale=0.5)
+
+
+def test_returned_relations_are_those_of_padded_senders_too():
+    (q, q_rel), (k, k_rel), symbols, *_ = inputs(2, relative=False, masked=False, causal=False)
+    padding = torch.ones(B, N, dtype=torch.bool)
+    padding[0, 4:] = False
+    pattern = mask_pattern(None, padding, batch=B, heads=H, n=N, m=N)
+    how = {"scale": 0.6, "rel_activation": "sigmoid", "need_weights": True}
+    maps = disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, mask=pattern, **how)
+    wanted = reference.relations_of_heads(q_rel, k_rel, scale=0.6, activation="sigmoid")
+    torch.testing.assert_close(maps[2], wanted)

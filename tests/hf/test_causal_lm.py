@@ -310,8 +310,27 @@ def test_continued_and_assisted_generation():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"input_ids": None}, "input_ids: expected token ids, got None"),
-        ({"inputs_embeds": torch.zeros(1, 3, WIDTH)}, "inputs_embeds: this model takes only token ids"),
+        ({"input_ids": None}, "input_ids, inputs_embeds: expected one of them, got neither"),
+        ({"inputs_embeds": torch.zeros(1, 3, WIDTH)}, "input_ids, inputs_embeds: expected one of them, got both"),
+        ({"input_ids": None, "inputs_embeds": torch.zeros(1, 3, WIDTH + 1)}, "embeddings: expected shape"),
+        ({"input_ids": None, "inputs_embeds": torch.zeros(3, WIDTH)}, r"inputs_embeds: expected shape \(batch, length"),
+        ({"seq_indices": torch.zeros(1, 3)}, "got an unexpected keyword argument 'seq_indices'"),
+        ({"output_router_logits": True}, "output_router_logits: expected False"),
+        ({"cu_seq_lens_q": torch.tensor([0, 2])}, r"cu_seq_lens_q: expected to rise from 0 to the length 3, got "),
+        ({"cu_seq_lens_q": torch.tensor([[0, 3]])}, r"cu_seq_lens_q: expected integers of shape \(sequences \+ 1,\)"),
+        (
+            {"cu_seq_lens_q": torch.tensor([0, 1, 3]), "cu_seq_lens_k": torch.tensor([0, 2, 3])},
+            "cu_seq_lens_k: expected the same as cu_seq_lens_q",
+        ),
+        (
+            {"cu_seq_lens_q": torch.tensor([0, 1, 3]), "seq_idx": torch.tensor([[0, 0, 1]])},
+            "seq_idx, cu_seq_lens_q: expected the same sequences",
+        ),
+        (
+            {"input_ids": torch.ones(2, 3).long(), "cu_seq_lens_q": torch.tensor([0, 3])},
+            "cu_seq_lens_q: describes a single row",
+        ),
+        ({"seq_idx": torch.zeros(1, 2).long()}, "segments: expected"),
         ({"input_ids": torch.full((1, 3), VOCAB)}, f"expected token ids from 0 to {VOCAB - 1}"),
         ({"input_ids": torch.zeros(1, CONTEXT + 1).long()}, "longer than the context"),
         ({"attention_mask": torch.ones(1, 1, 3, 3)}, r"attention_mask: expected shape \(batch, length\) = \(1, 3\)"),
@@ -337,6 +356,10 @@ def test_bad_generation():
         model.generate(x, max_new_tokens=CONTEXT, **GREEDY)
     with pytest.raises(ValueError, match="cache_implementation: this model has a cache of its own"):
         model.generate(x, generation_config=GenerationConfig(max_new_tokens=2, cache_implementation="static"))
+    with pytest.raises(ValueError, match="assistant_early_exit: expected None, since this model predicts nothing"):
+        model.generate(x, assistant_early_exit=1, max_new_tokens=2, **GREEDY)
+    with pytest.raises(ValueError, match="generate_batch: expected a model whose cache is pages"):
+        model.generate_batch([[1, 2, 3]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))
     with pytest.raises(TypeError, match="past_key_values: expected a DualAttnCache"):
         model.generate(x, past_key_values=StaticCache(config=model.config, max_cache_len=8), max_new_tokens=2)
 
@@ -379,3 +402,40 @@ def test_the_default_configuration():
 def test_bad_configurations(more: dict, message: str):
     with pytest.raises((TypeError, ValueError), match=message):
         config(**more)
+
+
+# ---- compiled
+
+
+def compiled(model) -> list[int]:
+    """Let the model compile its forward pass, traced but not turned into machine code; returns what counts graphs."""
+    graphs: list[int] = []
+
+    def count(graph, inputs):
+        graphs.append(len(inputs))
+        return graph.forward
+
+    torch._dynamo.reset()
+    model.forward = torch.compile(model.forward, backend=count)
+    return graphs
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "position_relative",
+        pytest.param("symbolic_attention", marks=pytest.mark.slow),
+        pytest.param("transformer", marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_generation_compiles_few_times(kind: str):
+    """The prompt, a first token, and all others: not once for each token, nor for each length of a later prompt."""
+    model = causal(kind, pos_enc_type="RoPE")
+    prompts = [tokens(2, length) for length in (4, 7, 5)]
+    wanted = [model.generate(x, max_new_tokens=14, **GREEDY) for x in prompts]
+    graphs = compiled(model)
+    counts = []
+    for x, expected in zip(prompts, wanted, strict=True):
+        assert torch.equal(model.generate(x, max_new_tokens=14, **GREEDY), expected)
+        counts.append(len(graphs))
+    assert counts[0] <= 4 and counts[-1] <= 6, counts

@@ -105,8 +105,9 @@ def test_default_configurations():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: masked()(None), "input_ids: expected token ids, got None"),
-        (lambda: masked()(inputs_embeds=torch.zeros(1, 2, WIDTH)), "inputs_embeds: this model takes only token ids"),
+        (lambda: masked()(None), "input_ids, inputs_embeds: expected one of them, got neither"),
+        (lambda: masked()(tokens(1, 2), inputs_embeds=torch.zeros(1, 2, WIDTH)), "expected one of them, got both"),
+        (lambda: masked()(inputs_embeds=torch.zeros(1, 2, WIDTH + 1)), "embeddings: expected shape"),
         (lambda: masked()(tokens(1, 3), torch.ones(1, 4)), r"expected shape \(batch, length\) = \(1, 3\)"),
         (lambda: vision()(torch.zeros(1, 3, 8, 12)), "this model has learned positions for a grid"),
         (lambda: classifier(norm_type="batchnorm"), "norm_type"),

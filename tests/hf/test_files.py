@@ -88,7 +88,7 @@ def test_a_model_is_fetched_and_kept(hub, tmp_path: Path):
 def test_what_a_hub_has_not(hub, tmp_path: Path):
     address, _ = hub
     files = CheckpointFiles(REPOSITORY, endpoint=address, cache_dir=tmp_path)
-    assert files.find("other.bin") is None and files.find_cached("other.bin") is None
+    assert files.find("other.bin") is None and files.find("other.bin", needed=False) is None
     with pytest.raises(FileNotFoundError, match="no checkpoint of this name on the hub, or it needs a token"):
         load_language_model("someone/else", endpoint=address, cache_dir=tmp_path)
 
@@ -104,7 +104,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(online: None, tmp_path: Path
     files = CheckpointFiles(REPOSITORY, endpoint=nowhere(), cache_dir=tmp_path)
     message = r"someone/model: there is no such folder here, no copy of its .*the hub cannot be reached \(.+\)$"
     for name in ("config.json", "model.safetensors"):
-        assert files.find_cached(name) is None
+        assert files.find(name, needed=False) is None
         with pytest.raises(OSError, match=message):
             files.find(name)
     assert len(asked) == 1 and asked[0]["timeout"] == 5.0

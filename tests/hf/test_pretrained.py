@@ -26,7 +26,6 @@ from transformers import (
 )
 
 from dual_attention.hf import (
-    DualAttnConfig,
     DualAttnForCausalLM,
     DualAttnForMaskedLM,
     DualAttnForSequenceClassification,
@@ -53,6 +52,14 @@ def inputs(name: str) -> torch.Tensor:
 # ---- saving and loading
 
 
+def assert_same(again, model, x: torch.Tensor) -> None:
+    """The same weights to the bit. Outputs may differ by rounding: products depend on where in memory weights lie."""
+    weights = again.state_dict()
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
+    torch.testing.assert_close(again(x).logits, model(x).logits)
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("kind", ["dat", "transformer"])
 def test_auto_classes(name: str, kind: str, tmp_path: Path):
@@ -63,7 +70,7 @@ def test_auto_classes(name: str, kind: str, tmp_path: Path):
     assert type(again) is type(model) and not again.training
     assert AutoConfig.from_pretrained(tmp_path).arguments() == model.config.arguments()
     x = inputs(name)
-    assert torch.equal(again(x).logits, model(x).logits)
+    assert_same(again, model, x)
     fresh = auto.from_config(model.config)
     assert not torch.equal(fresh.eval()(x).logits, model(x).logits)
 
@@ -96,7 +103,7 @@ def test_causal_models_reload(kind: str, more: dict, tmp_path: Path):
     assert not any(info.values())
     assert [sorted(names) for names in shared_names(again)] == [sorted(names) for names in shared_names(model)]
     x = tokens(2, 7)
-    assert torch.equal(again(x).logits, model(x).logits)
+    assert_same(again, model, x)
 
 
 def test_sinusoidal_symbols_reload(tmp_path: Path):
@@ -104,7 +111,7 @@ def test_sinusoidal_symbols_reload(tmp_path: Path):
     model = causal("positional_symbols", symbol_retrieval_kwargs=symbols)
     model.save_pretrained(tmp_path)
     x = tokens(2, 7)
-    assert torch.equal(DualAttnForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    assert_same(DualAttnForCausalLM.from_pretrained(tmp_path), model, x)
 
 
 def test_half_precision(tmp_path: Path):
@@ -132,6 +139,33 @@ def test_what_is_missing_is_drawn_as_usual(tmp_path: Path):
     assert torch.equal(block.norm1.weight, torch.ones(16)) and not block.ff_block.linear1.bias.any()
     assert 0.005 < block.ff_block.linear2.weight.std() < 0.015  # 0.02 / sqrt(2 L)
     assert 0.015 < block.dual_attn.relational_attention.wr.std() < 0.025
+
+
+@pytest.mark.parametrize("name", ["causal", "masked"])
+@pytest.mark.parametrize("format", ["safetensors", "bin"])
+def test_tied_tensors_that_are_missing_under_all_names(name: str, format: str, tmp_path: Path, caplog):
+    """They are named, not only drawn: the embedding, and the library of symbols that all layers share."""
+    make, auto = MODELS[name]
+    symbols = {"symbol_retriever_config": {"shared_symbol_retriever": False, "weight_tie_symbol_library": True}}
+    model = make(**(symbols if name == "causal" else {}))
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    kept = {key: t for key, t in stored.items() if "token_embedder" not in key and "symbol_library" not in key}
+    assert len(kept) < len(stored)
+    if format == "safetensors":
+        save_file(kept, tmp_path / "model.safetensors")
+    else:
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(kept, tmp_path / "pytorch_model.bin")
+    again, info = auto.from_pretrained(tmp_path, output_loading_info=True)
+    groups = [names for names in shared_names(model) if not kept.keys() & set(names)]
+    assert info["missing_keys"] == {key for names in groups for key in names}
+    assert len(max(groups, key=len)) == 2
+    embedding = again.get_input_embeddings().weight
+    assert embedding is again.get_output_embeddings().weight and 0.01 < embedding.std() < 0.03  # drawn as usual
+    for key in kept:
+        assert torch.equal(again.state_dict()[key], model.state_dict()[key])
+    assert shared_names(again) == shared_names(model)
 
 
 def test_a_classifier_from_a_masked_language_model(tmp_path: Path):
@@ -164,25 +198,67 @@ print(float(model(torch.tensor([[1, 2, 3]])).logits.sum()))
 """
 
 
+def loaded_elsewhere(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A process that has not imported this package, which is installed."""
+    home = str(folder.parent / "home")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": home, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", script, str(folder)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+
 @pytest.mark.slow
-def test_remote_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A checkpoint of a registered class is found by the Auto classes before this package is imported."""
-    monkeypatch.setattr(DualAttnConfig, "_loaded_by", None)
-    monkeypatch.setattr(DualAttnForCausalLM, "_loaded_by", None)
-    DualAttnConfig.register_for_auto_class()
-    DualAttnForCausalLM.register_for_auto_class(AutoModelForCausalLM)
+def test_remote_code(tmp_path: Path):
+    """Every checkpoint is found by the Auto classes before this package is imported, as its README says."""
     model = causal()
     folder = tmp_path / "checkpoint"
     model.save_pretrained(folder)
-    assert json.loads((folder / "config.json").read_text())["auto_map"].keys() == {"AutoConfig", "AutoModelForCausalLM"}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", REMOTE, str(folder)], env=environment, capture_output=True, text=True, check=False
-    )
+    done = loaded_elsewhere(REMOTE, folder)
     assert done.returncode == 0, done.stderr
     with torch.no_grad():
         expected = float(model(torch.tensor([[1, 2, 3]])).logits.sum())
     assert float(done.stdout.split()[-1]) == pytest.approx(expected, abs=1e-4)
+    readme = (folder / "README.md").read_text()
+    assert "import dual_attention.hf" in readme and "from transformers import AutoModelForCausalLM" in readme
+    assert "trust_remote_code=True" in readme
+
+
+@pytest.mark.slow
+def test_without_remote_code_an_error_says_how_to_load(tmp_path: Path):
+    folder = tmp_path / "checkpoint"
+    causal().save_pretrained(folder)
+    done = loaded_elsewhere(REMOTE.replace("trust_remote_code=True", "trust_remote_code=False"), folder)
+    assert done.returncode != 0 and "trust_remote_code=True" in done.stderr
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_folder_says_of_itself(name: str, tmp_path: Path):
+    make, auto = MODELS[name]
+    model = make()
+    (tmp_path / "README.md").write_text("mine")
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+    told = json.loads((tmp_path / "config.json").read_text())
+    assert told["num_attention_heads"] == model.config.num_attention_heads == 4
+    assert told["auto_map"] == model.config.auto_map
+    assert told["auto_map"][auto.__name__] == f"dual_attention_loader.{type(model).__name__}"
+    source = (tmp_path / "dual_attention_loader.py").read_text()
+    found: dict[str, Any] = {}
+    exec(source, found)
+    assert all(found[value.partition(".")[2]] for value in told["auto_map"].values())
+    with pytest.raises(ValueError, match=r"num_attention_heads: follows from n_heads.*expected 4, got 5"):
+        type(model.config)(**{**told, "num_attention_heads": 5})
+
+
+def test_a_class_registered_for_an_auto_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(DualAttnForCausalLM, "_loaded_by", None)
+    DualAttnForCausalLM.register_for_auto_class("AutoModelForPreTraining")
+    causal().save_pretrained(tmp_path)
+    told = json.loads((tmp_path / "config.json").read_text())["auto_map"]
+    assert (
+        told["AutoModelForPreTraining"] == told["AutoModelForCausalLM"] == "dual_attention_loader.DualAttnForCausalLM"
+    )
     with pytest.raises(ValueError, match="transformers has no 'AutoModelForNothing'"):
         DualAttnForMaskedLM.register_for_auto_class("AutoModelForNothing")
 
@@ -208,7 +284,7 @@ def test_resized_vocabularies(name: str, tied: bool, size: int, tmp_path: Path):
     with pytest.raises(ValueError, match=f"from 0 to {size - 1}"):
         model(torch.full((1, 2), size))
     model.save_pretrained(tmp_path)
-    assert torch.equal(auto.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    assert_same(auto.from_pretrained(tmp_path), model, x)
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
@@ -269,6 +345,52 @@ def test_lora(symmetric: bool, tmp_path: Path):
     model.save_pretrained(tmp_path)
     merged = model.merge_and_unload()
     torch.testing.assert_close(merged(x).logits, after.logits)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("kind", ["dat", "transformer"])
+def test_lora_on_images(kind: str, tmp_path: Path):
+    """Adapters, a new classifier and the patch projection itself learn, also with gradient checkpointing."""
+    base = vision(kind)
+    images, labels = torch.randn(*IMAGES), torch.tensor([0, 1])
+    targets = [name for name, part in base.named_modules() if name.endswith((".wq", ".wv", ".wo", ".wq_attn"))]
+    targets.append("model.to_patch_embedding.2")
+    lora = peft.LoraConfig(r=2, target_modules=targets, modules_to_save=["final_out"], init_lora_weights=False)
+    model = peft.get_peft_model(base, lora)
+    model.base_model.model.gradient_checkpointing_enable()
+    model._prepare_model_for_gradient_checkpointing(base)
+    model.train()(pixel_values=images, labels=labels).loss.backward()
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert any("to_patch_embedding" in name for name in trained) and any("final_out" in name for name in trained)
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters() if p.requires_grad)
+    expected = model.eval()(pixel_values=images).logits
+    model.save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(copy_of(base, kind), tmp_path)
+    torch.testing.assert_close(again.eval()(pixel_values=images).logits, expected)
+
+
+def copy_of(base, kind: str):
+    """A model with the weights that ``base`` had before an adapter came."""
+    fresh = vision(kind)
+    given = {
+        name.replace(".base_layer", "").replace(".original_module", ""): t for name, t in base.state_dict().items()
+    }
+    fresh.load_state_dict({name: given[name] for name in fresh.state_dict()})
+    return fresh
+
+
+def test_the_patch_projection_is_the_input_embedding():
+    model = vision()
+    projection = model.get_input_embeddings()
+    assert isinstance(projection, torch.nn.Linear) and model.get_output_embeddings() is None
+    assert projection.in_features == 3 * 4 * 4 and projection.out_features == model.config.hidden_size
+    images = torch.randn(*IMAGES)
+    before = model(images).logits
+    other = torch.nn.Linear(projection.in_features, projection.out_features)
+    model.set_input_embeddings(other)
+    assert model.get_input_embeddings() is other and not torch.allclose(model(images).logits, before)
+    other.load_state_dict(projection.state_dict())
+    torch.testing.assert_close(model(images).logits, before)
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:

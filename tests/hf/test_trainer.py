@@ -112,7 +112,7 @@ def test_accumulated_and_checkpointed(tmp_path: Path):
         model = DualAttnForCausalLM(config(skip_logits_in_training=parts == 2))
         if parts == 2:
             model.gradient_checkpointing_enable()
-        batch = {"per_device_train_batch_size": BATCH // parts, "gradient_accumulation_steps": parts}
+        batch = {"per_device_train_batch_size": BATCH // parts, "gradient_accumulation_steps": parts, "max_steps": 8}
         losses.append(trained(model, examples, tmp_path, **batch))
     torch.testing.assert_close(*map(torch.tensor, losses), atol=1e-4, rtol=0)
 

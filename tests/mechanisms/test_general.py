@@ -122,9 +122,9 @@ def test_long_sequences_go_by_blocks(monkeypatch):
     seen = []
     block = GeneralAttention._block
 
-    def watch(self, inputs, gain, rows, need_weights):
+    def watch(self, inputs, rows, need_weights):
         seen.append((rows.start, rows.stop))
-        return block(self, inputs, gain, rows, need_weights)
+        return block(self, inputs, rows, need_weights)
 
     attention = float64(GeneralAttention(General(WIDTH, WIDTH)))
     x = normal(1, 10, WIDTH)

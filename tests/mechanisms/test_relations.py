@@ -230,7 +230,17 @@ def test_bad_relations():
         heads(x, x, x[:, :2])
     with pytest.raises(TypeError, match="relative"):
         heads(x, x, RelativeSymbols.from_dense(torch.randn(N, N, D)))
-    softmax = recipes.relational_heads(D, H, R, rel_activation="softmax")
-    per_head = torch.ones(B, H, N, N, dtype=torch.bool)
-    with pytest.raises(ValueError, match="shared by all heads"):
-        softmax(x, x, x, attn_mask=per_head, need_weights=True)
+
+
+@pytest.mark.parametrize("by_bias", [False, True])
+def test_softmax_relations_leave_out_what_every_head_hides(by_bias):
+    """Fused or built, masked or under a bias of minus infinity."""
+    heads, x = float64(recipes.relational_heads(D, H, R, rel_activation="softmax")), normal(B, N, D)
+    mask = torch.rand(B, H, N, N) < 0.6
+    mask[..., 0] = False
+    given = {"attn_bias": normal(1).masked_fill(~mask, -torch.inf)} if by_bias else {"attn_mask": mask}
+    fused, built = (heads(x, x, x, **given, need_weights=need_weights).context for need_weights in (False, True))
+    torch.testing.assert_close(fused, built)
+    relations = heads.attention.message.relation(x, mask=mask)
+    seen = mask.any(dim=1)[..., None].expand(relations.shape)
+    assert (relations[~seen] == 0).all() and (relations[seen] > 0).all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -26,6 +25,7 @@ from dual_attention.symbol_retrieval import (
     SymbolicAttention,
 )
 from dual_attention.transformer_blocks import DecoderBlock, EncoderBlock
+from tests.support.combinations import examples
 from tests.support.tensors import float64, normal
 
 WIDTH, LONGEST, CONTEXT = 8, 12, 3
@@ -138,4 +138,4 @@ configurations = st.fixed_dictionaries(
         "window": st.sampled_from([None, None, 1, 2, 3, 6]),
     }
 )
-few = settings(max_examples=15)
+few = examples(10)

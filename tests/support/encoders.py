@@ -1,12 +1,12 @@
 """The bidirectional encoders that the tests build."""
 
 import torch
-from hypothesis import settings
 
 from dual_attention.encoder_models import (
     DualAttnTransformerEncoder,
     TransformerEncoder,
 )
+from tests.support.combinations import examples
 from tests.support.symbols import symbols
 from tests.support.tensors import float64
 
@@ -14,7 +14,7 @@ WIDTH, VOCABULARY, LONGEST = 8, 13, 10
 BLOCK = {"dff": 12, "dropout_rate": 0.0, "activation": "gelu", "norm_first": True, "max_block_size": LONGEST}
 SYMBOLS = symbols(WIDTH, LONGEST)
 KINDS = ["plain", *SYMBOLS]
-FEW = settings(max_examples=12)
+FEW = examples(6)
 POSITIONS = ["pos_emb", "RoPE", "none"]
 
 

@@ -1,9 +1,9 @@
 """The sequence-to-sequence models that the tests build."""
 
 import torch
-from hypothesis import settings
 
 from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+from tests.support.combinations import examples
 from tests.support.symbols import symbols
 from tests.support.tensors import float64
 
@@ -18,7 +18,7 @@ SIZES = {"d_model": WIDTH, "n_layers_enc": 2, "n_layers_dec": 2, "in_block_size"
 BLOCK = {"dff": 12, "activation": "gelu", "dropout_rate": 0.0, "norm_first": True}
 SYMBOLS = symbols(WIDTH, SOURCE)
 KINDS = ["plain", *SYMBOLS]
-COUNTED_BY_LENGTH = settings(max_examples=12)
+COUNTED_BY_LENGTH = examples(6)
 
 
 def build(kind="plain", *, encoder=None, decoder=None, **arguments):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.cli.main import main
 from dual_attention.experiments import EXPERIMENTS, Entry, experiment_of
+from dual_attention.sweeps.experiment import swept
 from dual_attention.training.interrupt import StopOnSignal
 from dual_attention.training.problem import TensorExamples
 
@@ -63,9 +65,10 @@ def test_it_is_trained_resumed_and_evaluated(capsys, monkeypatch):
 def test_it_is_swept_and_plotted(capsys):
     assert dat("reproduce", "toy", "--dry_run", "--out=grid", "--workers=1") == 0
     assert "4 cells, 0 done, 4 to run" in capsys.readouterr().out and not Path("grid").exists()
-    assert dat("reproduce", "toy", "--out=grid", "--workers=1", "--seeds=2") == 0
-    assert "8/8" in capsys.readouterr().out
+    assert dat("reproduce", "toy", "--out=grid", "--workers=2", "--seeds=2") == 0
+    assert "8 to run on 2 processes" in (out := capsys.readouterr().out) and "8/8" in out
     assert {path.name for path in Path("grid").iterdir()} == {
+        ".lock",
         "cells",
         "comparison.md",
         "figures",
@@ -77,6 +80,11 @@ def test_it_is_swept_and_plotted(capsys):
     assert dat("plot", "toy", "grid", "--out=plots", "--kinds=[deep]") == 0
     assert capsys.readouterr().out.split() == ["plots/results.csv", "plots/comparison.md", "plots/curves.png"]
     assert "linear" not in Path("plots/results.csv").read_text()
+
+
+def test_an_experiment_without_a_grid_is_not_swept():
+    with pytest.raises(ValueError, match="single: expected an experiment with a grid"):
+        swept(SimpleNamespace(name="single"))
 
 
 def test_it_is_listed(capsys):

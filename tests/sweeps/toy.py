@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
+from dual_attention.sweeps.experiment import Axis, CurvesFigure, SweptExperiment
 from dual_attention.sweeps.grid import Cell, GridConfig
 from dual_attention.training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig
 from dual_attention.training.device import prepare_device
-from dual_attention.training.experiment import Axis, CurvesFigure, Experiment, Prepared
+from dual_attention.training.experiment import Prepared
 from dual_attention.training.problem import Problem, TensorExamples, classification_loss
 
 
@@ -46,7 +47,7 @@ class ToyGrid(GridConfig):
         return ToyConfig(seed=cell.seed, kind=cell["kind"], n_train=cell["n_train"])
 
 
-class Toy(Experiment[ToyConfig, Prepared]):
+class Toy(SweptExperiment[ToyConfig, Prepared]):
     name, title, about_train, Config, Grid = "toy", "sums", "Train a classifier of sums.", ToyConfig, ToyGrid
     axes = (Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True))
     measures: ClassVar = {"val": "new examples"}

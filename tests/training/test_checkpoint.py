@@ -19,19 +19,20 @@ from dual_attention.training.checkpoint import (
 )
 
 
-def test_newest_checkpoint_is_kept_and_loads(tmp_path):
+def test_the_newest_two_checkpoints_are_kept_and_the_last_loads(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     model = nn.Linear(3, 2)
     for epoch, step in ((0, 5), (1, 10), (10, 9)):
         checkpoints.save(epoch, step, model, {"step": step})
-    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00010-step-00000009"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["epoch-00001-step-00000010", "epoch-00010-step-00000009"]
     other = nn.Linear(3, 2)
-    assert checkpoints.load(other, torch.device("cpu")) == {"step": 9}
+    assert checkpoints.load(other) == {"step": 9}
     assert torch.equal(other.weight, model.weight)
 
 
 def test_no_checkpoint(tmp_path):
-    assert Checkpoints(tmp_path / "none").load(nn.Linear(1, 1), torch.device("cpu")) is None
+    assert Checkpoints(tmp_path / "none").load(nn.Linear(1, 1)) is None
 
 
 def test_a_crash_while_saving_leaves_the_old_checkpoint(tmp_path, monkeypatch):
@@ -46,7 +47,7 @@ def test_a_crash_while_saving_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         checkpoints.save(2, 2, model, {"step": 2})
     monkeypatch.undo()
-    assert checkpoints.load(nn.Linear(3, 2), torch.device("cpu")) == {"step": 1}
+    assert checkpoints.load(nn.Linear(3, 2)) == {"step": 1}
 
 
 def test_state_that_is_not_plain_data_is_not_loaded(tmp_path):
@@ -59,7 +60,7 @@ def test_state_that_is_not_plain_data_is_not_loaded(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     checkpoints.save(1, 1, nn.Linear(1, 1), {"evil": Evil()})
     with pytest.raises(Exception, match=r"[Ww]eights"):
-        checkpoints.load(nn.Linear(1, 1), torch.device("cpu"))
+        checkpoints.load(nn.Linear(1, 1))
     assert not (tmp_path / "ran").exists()
 
 
@@ -93,6 +94,10 @@ def test_atomic_write_keeps_the_old_file_on_failure(tmp_path, monkeypatch):
 
 
 def test_broken_json_is_named(tmp_path):
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(ValueError, match=r"x\.json: not a JSON file"):
-        files.read_json(tmp_path / "x.json")
+    for contents in (b"{", b"\xff", b"[" * 100_000, b""):
+        (tmp_path / "x.json").write_bytes(contents)
+        with pytest.raises(ValueError, match=r"x\.json: is not JSON"):
+            files.read_json(tmp_path / "x.json")
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"x\.json: expected a JSON object, got list"):
+        files.read_json_object(tmp_path / "x.json")

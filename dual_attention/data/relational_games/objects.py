@@ -7,7 +7,7 @@ objects are the same exactly when their integers are equal, which is when their 
 Shapes: n scenes, k objects in a pool.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -85,11 +85,7 @@ class ObjectSet:
 
     def draw_outside(self, pool: Tensor, generator: torch.Generator) -> Tensor:
         """For each row of ``pool`` (n, k), an independent object that is not in it, (n,) int64."""
-        drawn = self.draw(len(pool), generator)
-        clash = (drawn[:, None] == pool).any(1).nonzero()[:, 0]
-        if len(clash):
-            drawn[clash] = self.draw_outside(pool[clash], generator)
-        return drawn
+        return _until_outside(pool, lambda pool: self.draw(len(pool), generator))
 
     def change(self, objects: Tensor, look: Tensor, colour: Tensor, generator: torch.Generator) -> Tensor:
         """Redraw the look where ``look`` holds and the colour where ``colour`` holds, each until it differs.
@@ -118,13 +114,20 @@ class ObjectSet:
 
     def distinct(self, pool: Tensor, generator: torch.Generator) -> Tensor:
         """For each row of ``pool`` (n, k), ``diff`` of one of its objects that is none of the others, (n,)."""
-        n, k = pool.shape
-        chosen = pool.gather(1, torch.randint(k, (n, 1), generator=generator))[:, 0]
-        made = self.diff(chosen, generator)
-        clash = (made[:, None] == pool).any(1).nonzero()[:, 0]
-        if len(clash):
-            made[clash] = self.distinct(pool[clash], generator)
-        return made
+
+        def draw(pool: Tensor) -> Tensor:
+            chosen = torch.randint(pool.shape[1], (len(pool), 1), generator=generator)
+            return self.diff(pool.gather(1, chosen)[:, 0], generator)
+
+        return _until_outside(pool, draw)
+
+
+def _until_outside(pool: Tensor, draw: Callable[[Tensor], Tensor]) -> Tensor:
+    """``draw(pool)``, an object for each row, drawn again for the rows that hold it."""
+    drawn = draw(pool)
+    while len(clash := (drawn[:, None] == pool).any(1).nonzero()[:, 0]):
+        drawn[clash] = draw(pool[clash])
+    return drawn
 
 
 @cache

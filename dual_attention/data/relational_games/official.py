@@ -4,7 +4,6 @@ A file ``{task}_{split}.npz`` holds ``images`` (n, 36, 36, 3), ``labels`` (n, 1)
 images of one file are 7.8 GB in that form, so they are read in pieces and kept as bytes.
 """
 
-import importlib.util
 import math
 import tokenize
 import zipfile
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..._extras import require
 from .arguments import check_shares, check_sizes, to_integer
 from .dataset import RelationalGames
 from .identity import keys_of, stream_seed
@@ -65,8 +65,7 @@ def load_official(
         limit = to_integer("limit", limit, minimum=0)
     if not path.is_file():
         raise FileNotFoundError(f"folder: expected the official file {path.name} in {path.parent}, got none")
-    if importlib.util.find_spec("numpy") is None:
-        raise ImportError("load_official needs numpy: pip install dual-attention[train]")
+    require("numpy", extra="train")
     try:
         with zipfile.ZipFile(path) as archive:
             images = _read_images(archive, path, limit)

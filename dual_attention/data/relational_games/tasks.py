@@ -224,16 +224,10 @@ _TASKS: dict[str, Task] = {
     "between": Task(between, "1task_between", "Does an object lie between two that are the same?"),
     "match_pattern": Task(match_pattern, "1task_match_patt", "Do both rows follow the same pattern?"),
     "column_patterns": Task(
-        column_patterns,
-        "3task_col_patts",
-        "Does the column follow the asked pattern?",
-        asked=COLUMN_PATTERNS,
+        column_patterns, "3task_col_patts", "Does the column follow the asked pattern?", asked=COLUMN_PATTERNS
     ),
     "row_patterns": Task(
-        row_patterns,
-        "5task_row_patts",
-        "Does the row follow the asked pattern?",
-        asked=tuple(PATTERNS),
+        row_patterns, "5task_row_patts", "Does the row follow the asked pattern?", asked=tuple(PATTERNS)
     ),
     "left_of": Task(
         left_of,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import codecs
 import hashlib
+import json
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import NamedTuple
 
 BLOCK = 1 << 22
 """Bytes read at a time."""
+JSON_LINES = (".jsonl", ".ndjson")
+"""Suffixes of files with a JSON object in each line, one document each."""
+
+_LOOKED_AT = 1 << 13
 
 
 class Piece(NamedTuple):
@@ -27,16 +32,19 @@ class Piece(NamedTuple):
 
 
 def find_files(paths: Sequence[str], argument: str) -> list[Path]:
-    """Files that paths, folders (all their .txt files, sorted) and patterns stand for, in that order."""
+    """Files that paths, folders and patterns stand for, in that order.
+
+    A folder stands for all its .txt files or, if it has none, for all its files of text, sorted, except hidden ones.
+    """
     found: list[Path] = []
     for text in paths:
         path = Path(text).expanduser()
         if path.is_file():
             files = [path]
         elif path.is_dir():
-            files = sorted(file for file in path.rglob("*.txt") if file.is_file())
+            files = _texts_in(path)
             if not files:
-                raise FileNotFoundError(f"{argument}: the folder {path} holds no .txt file")
+                raise FileNotFoundError(f"{argument}: the folder {path} holds no file of text")
         else:
             root = Path(path.anchor) if path.anchor else Path()
             pattern = str(path.relative_to(path.anchor)) if path.anchor else str(path)
@@ -47,8 +55,57 @@ def find_files(paths: Sequence[str], argument: str) -> list[Path]:
     return found
 
 
+def _texts_in(folder: Path) -> list[Path]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    found = [file for file in files if file.suffix == ".txt"]
+    if found:
+        return found
+    shown = (file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    return [file for file in shown if _begins_as_text(file)]
+
+
+def _begins_as_text(path: Path) -> bool:
+    with open(path, "rb") as file:
+        data = file.read(_LOOKED_AT)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return bool(data) and b"\0" not in data
+
+
+def read_documents(path: Path, separator: str, field: str) -> Iterator[Piece]:
+    """The documents of a file: those of JSON Lines by its suffix, of any other as text."""
+    return read_json_lines(path, field) if path.suffix in JSON_LINES else read_pieces(path, separator)
+
+
+def read_json_lines(path: Path, field: str) -> Iterator[Piece]:
+    """The documents of a file with a JSON object in each line; empty ones are left out.
+
+    Args:
+        field: key of the objects that holds the text.
+
+    Raises:
+        ValueError: naming file and line, if one is no such object.
+    """
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if not line.strip():
+                continue
+            try:
+                values = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: not JSON ({error})") from error
+            if not isinstance(values, dict) or not isinstance(values.get(field), str):
+                keys = f"the keys {', '.join(map(repr, values))}" if isinstance(values, dict) else type(values).__name__
+                raise ValueError(f"{path}, line {number}: expected a text under the key {field!r}, got {keys}")
+            if values[field].strip():
+                yield Piece(values[field], True)
+
+
 def read_pieces(path: Path, separator: str) -> Iterator[Piece]:
-    """The documents of a text file, in UTF-8, between separators; empty ones are left out.
+    """The documents of a text file, in UTF-8, between separators; empty ones and a byte-order mark are left out.
 
     A document is cut between a character and a line break after it, where no tokenizer has a token that spans the cut.
     """
@@ -75,6 +132,10 @@ def _blocks(path: Path) -> Iterator[str]:
     with open(path, "rb") as file:
         while True:
             data = file.read(BLOCK)
+            if b"\0" in data:
+                raise ValueError(f"{path}: not text (a zero at byte {done + data.index(0)})")
+            if not done and data.startswith(codecs.BOM_UTF8):
+                data, done = data[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
             try:
                 yield decoder.decode(data, final=not data)
             except UnicodeDecodeError as error:

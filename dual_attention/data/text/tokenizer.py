@@ -1,4 +1,4 @@
-"""Tokenizers: bytes, which need nothing, and the byte-pair encoding of GPT-2.
+"""Tokenizers: bytes, which need nothing, and byte-pair encoding, GPT-2's or one that is learned from a text.
 
 Every token stands for some bytes, and the bytes of a text are those of its tokens in a row. A token may end in the
 middle of a character, so tokens are decoded to bytes, and bytes to text by :class:`TextStream`.
@@ -10,9 +10,11 @@ import base64
 import codecs
 import hashlib
 import importlib.util
+import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,14 @@ from ..._files import read_json, write_atomically, write_json
 
 FOLDER = "tokenizer"
 """Folder of a run that holds its tokenizer."""
-KINDS = ("bytes", "gpt2")
+KINDS = ("bytes", "gpt2", "bpe", "json")
 
 _ABOUT = "about.json"
 _VOCABULARY = "vocabulary.tiktoken"
 _GPT2_FILES = ("encoder.json", "vocab.json")  # as OpenAI and as the Hugging Face Hub call the same file
 _GPT2_END = "<|endoftext|>"
 _GPT2_SIZE = 50257
-_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 
 class Tokenizer(ABC):
@@ -87,14 +89,14 @@ class ByteTokenizer(Tokenizer):
         return bytes(token for token in tokens if 0 <= token < 256)
 
 
-class GPT2Tokenizer(Tokenizer):
-    """Byte-pair encoding as GPT-2's (Radford et al. 2019), computed by tiktoken (the extra ``language``).
+class BytePairTokenizer(Tokenizer):
+    """Byte-pair encoding of text cut into words as GPT-2 cuts it, computed by tiktoken (the extra ``language``).
 
     Args:
         ranks: id of every token but the end, by its bytes; ids are from 0 on, in the order of merges.
     """
 
-    kind = "gpt2"
+    kind = "bpe"
 
     def __init__(self, ranks: Mapping[bytes, int]) -> None:
         tiktoken = require("tiktoken", extra="language")
@@ -105,7 +107,7 @@ class GPT2Tokenizer(Tokenizer):
         self.vocab_size = len(ranks) + 1
         self._bytes = sorted(self.ranks, key=self.ranks.__getitem__)
         self._encoding = tiktoken.Encoding(
-            "gpt2", pat_str=_GPT2_PATTERN, mergeable_ranks=self.ranks, special_tokens={_GPT2_END: self.end}
+            self.kind, pat_str=GPT2_PATTERN, mergeable_ranks=self.ranks, special_tokens={_GPT2_END: self.end}
         )
 
     def encode(self, text: str) -> list[int]:
@@ -115,10 +117,61 @@ class GPT2Tokenizer(Tokenizer):
     def token_bytes(self, token: int) -> bytes:
         return self._bytes[token] if 0 <= token < self.end else b""
 
+    def merges(self) -> list[tuple[int, int]]:
+        """For each token of several bytes, in the order of ids, the two tokens of which it is made."""
+        found = []
+        for token, text in enumerate(self._bytes):
+            parts = [bytes((byte,)) for byte in text]
+            while len(parts) > 2:
+                pairs = [self.ranks.get(a + b, token) for a, b in itertools.pairwise(parts)]
+                first = min(range(len(pairs)), key=pairs.__getitem__)
+                if pairs[first] >= token:
+                    raise ValueError(f"the token {text!r} is not made of two that come before it")
+                parts[first : first + 2] = [parts[first] + parts[first + 1]]
+            if len(parts) == 2:
+                found.append((self.ranks[parts[0]], self.ranks[parts[1]]))
+        return found
+
     def save(self, folder: Path) -> None:
         super().save(folder)
         lines = [b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(self._bytes)]
         write_atomically(folder / _VOCABULARY, b"".join(lines))
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int) -> BytePairTokenizer:
+        """The tokenizer whose merges are the most frequent ones of texts, learned by ``tokenizers``.
+
+        Args:
+            vocab_size: tokens, with the end token; fewer if the texts have fewer pairs that occur twice.
+
+        Raises:
+            ValueError: unless there is room for the 256 bytes and the end token.
+        """
+        if vocab_size <= 256:
+            raise ValueError(f"vocab_size: expected at least 257, the bytes and the end token, got {vocab_size}")
+        library = require("tokenizers", extra="language")
+        learner = library.Tokenizer(library.models.BPE())
+        pattern = library.pre_tokenizers.Split(library.Regex(GPT2_PATTERN), "isolated")
+        levels = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        learner.pre_tokenizer = library.pre_tokenizers.Sequence([pattern, levels])
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=vocab_size - 1,
+            min_frequency=2,
+            show_progress=False,
+            initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+        )
+        learner.train_from_iterator(texts, trainer)
+        byte_of = {character: byte for byte, character in characters_of_bytes().items()}
+        learned = sorted(learner.get_vocab().items(), key=lambda item: item[1])
+        tokens = [bytes(byte_of[character] for character in text) for text, _ in learned]
+        ordered = [*(bytes((byte,)) for byte in range(256)), *(token for token in tokens if len(token) > 1)]
+        return cls({token: rank for rank, token in enumerate(ordered)})
+
+
+class GPT2Tokenizer(BytePairTokenizer):
+    """The byte pairs of GPT-2 (Radford et al. 2019)."""
+
+    kind = "gpt2"
 
     @classmethod
     def find(cls, *folders: Path) -> GPT2Tokenizer:
@@ -145,11 +198,17 @@ class GPT2Tokenizer(Tokenizer):
             ) from error
 
 
-def _read_encoder(path: Path) -> dict[bytes, int]:
-    """Ranks from the file in which GPT-2 has one printable character for each byte of a token."""
+@lru_cache(maxsize=1)
+def characters_of_bytes() -> dict[int, str]:
+    """The printable character that stands for each byte in the vocabularies of GPT-2 and its kind."""
     printable = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) != " "]
     others = [byte for byte in range(256) if byte not in printable]
-    byte_of = {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+def _read_encoder(path: Path) -> dict[bytes, int]:
+    """Ranks from the file in which GPT-2 has one printable character for each byte of a token."""
+    byte_of = {character: byte for byte, character in characters_of_bytes().items()}
     encoder = read_json(path)
     try:
         tokens = {token: int(rank) for token, rank in encoder.items() if token != _GPT2_END}
@@ -159,7 +218,7 @@ def _read_encoder(path: Path) -> dict[bytes, int]:
 
 
 VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
-"""Tokens of each kind, known without its vocabulary."""
+"""Tokens of the kinds that are not learned, known without their vocabulary."""
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -176,12 +235,17 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     kind = values.get("kind") if isinstance(values, dict) else None
     if kind == "bytes":
         return ByteTokenizer()
-    if kind != "gpt2":
+    if kind == "json":
+        from .tokenizer_json import JsonTokenizer
+
+        return JsonTokenizer(folder)
+    if kind not in ("gpt2", "bpe"):
         raise ValueError(f"{about}: expected a kind among {', '.join(KINDS)}, got {kind!r}")
     vocabulary = folder / _VOCABULARY
     try:
         pairs = [line.split() for line in vocabulary.read_bytes().splitlines()]
-        return GPT2Tokenizer({base64.b64decode(token, validate=True): int(rank) for token, rank in pairs})
+        known = BytePairTokenizer if kind == "bpe" else GPT2Tokenizer
+        return known({base64.b64decode(token, validate=True): int(rank) for token, rank in pairs})
     except ValueError as error:
         raise ValueError(f"{vocabulary}: {error}") from error
 

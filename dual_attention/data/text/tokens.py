@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._files import write_json
-from .files import Piece, python_documentation, read_pieces
+from .files import JSON_LINES, Piece, python_documentation, read_documents
+from .hub_datasets import read_dataset
 from .tokenizer import Tokenizer, fingerprint
 
 TOKEN_SUFFIXES = (".npy", ".bin")
@@ -67,17 +68,48 @@ def open_tokens(files: list[Path]) -> TokenSource:
     return TokenSource(tuple(arrays), {"kind": "tokens", "files": origin})
 
 
-def tokenize_files(files: list[Path], separator: str, tokenizer: Tokenizer, cache: Path) -> TokenSource:
-    """Text files as tokens, from ``cache`` if they have been tokenized before."""
+def pieces_of_files(files: list[Path], separator: str, field: str) -> Iterator[Piece]:
+    """The documents of files in turn; see :func:`~.files.read_documents`."""
+    return (piece for path in files for piece in read_documents(path, separator, field))
+
+
+def pieces_of_documentation() -> Iterator[Piece]:
+    """The documents of the documentation of the running Python."""
+    return (Piece(text, True) for text in python_documentation())
+
+
+def tokenize_files(
+    files: list[Path], separator: str, tokenizer: Tokenizer, cache: Path, *, field: str = "text"
+) -> TokenSource:
+    """Text files as tokens, from ``cache`` if they have been tokenized before.
+
+    Args:
+        field: key of the objects of JSON Lines that holds the text.
+    """
     listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": _hash(path)} for path in files]
-    origin = {"kind": "text", "files": listed, "separator": separator}
-    return _tokenize(origin, lambda: (p for path in files for p in read_pieces(path, separator)), tokenizer, cache)
+    origin: dict[str, Any] = {"kind": "text", "files": listed, "separator": separator}
+    if any(path.suffix in JSON_LINES for path in files):
+        origin["field"] = field
+    return _tokenize(origin, lambda: pieces_of_files(files, separator, field), tokenizer, cache)
 
 
 def tokenize_documentation(tokenizer: Tokenizer, cache: Path) -> TokenSource:
     """The documentation of the running Python as tokens, from ``cache`` if it has been tokenized before."""
     origin = {"kind": "documentation of Python", "python": sys.version}
-    return _tokenize(origin, lambda: (Piece(text, True) for text in python_documentation()), tokenizer, cache)
+    return _tokenize(origin, pieces_of_documentation, tokenizer, cache)
+
+
+def tokenize_dataset(split: Any, name: str, field: str, tokenizer: Tokenizer, cache: Path) -> TokenSource:
+    """A split of a data set as tokens, from ``cache`` if it has been tokenized before; see :mod:`.hub_datasets`."""
+    origin = {
+        "kind": "data set",
+        "name": name,
+        "split": str(split.split),
+        "field": field,
+        "rows": len(split),
+        "bytes": split.info.splits[str(split.split)].num_bytes,
+    }
+    return _tokenize(origin, lambda: read_dataset(split, name, field), tokenizer, cache)
 
 
 def _tokenize(

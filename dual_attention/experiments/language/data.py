@@ -6,7 +6,7 @@ Shapes: B sequences, T = the context length of the model.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -16,9 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.text.files import find_files
-from ...data.text.tokenizer import ByteTokenizer, GPT2Tokenizer, Tokenizer
-from ...data.text.tokens import TokenSource, holds_tokens, open_tokens, tokenize_documentation, tokenize_files
+from ...data.text.files import Piece, find_files
+from ...data.text.hub_datasets import open_dataset, read_dataset, validation_split
+from ...data.text.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, Tokenizer
+from ...data.text.tokens import (
+    TokenSource,
+    holds_tokens,
+    open_tokens,
+    pieces_of_documentation,
+    pieces_of_files,
+    tokenize_dataset,
+    tokenize_documentation,
+    tokenize_files,
+)
 from ...training.problem import Batch
 from ...training.seeding import derive_seed
 from .config import LanguageDataConfig
@@ -107,15 +117,29 @@ class LanguageData(NamedTuple):
 
 
 def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
-    """The tokenizer of a configuration."""
+    """The tokenizer of a configuration; one of byte pairs of their own is learned from the text to train on."""
     if config.tokenizer == "bytes":
         return ByteTokenizer()
+    if config.tokenizer == "bpe":
+        return BytePairTokenizer.train((piece.text for piece in _pieces(config)), config.bpe_vocab_size)
     if config.tokenizer_folder is None:
         return GPT2Tokenizer.find()
     folder = Path(config.tokenizer_folder)
     if not any((folder / name).is_file() for name in ("encoder.json", "vocab.json")):
         raise FileNotFoundError(f"data.tokenizer_folder: {folder} holds neither encoder.json nor vocab.json")
     return GPT2Tokenizer.find(folder)
+
+
+def _pieces(config: LanguageDataConfig) -> Iterator[Piece]:
+    """The text to train on."""
+    if config.dataset is not None:
+        return read_dataset(open_dataset(config.dataset)["train"], config.dataset, config.field)
+    if config.path is None:
+        return pieces_of_documentation()
+    files = find_files((config.path,) if isinstance(config.path, str) else config.path, "data.path")
+    if holds_tokens(files, "data.path"):
+        raise ValueError("data.tokenizer: bpe is learned from text, and data.path has files of tokens")
+    return pieces_of_files(files, config.separator, config.field)
 
 
 def load_data(
@@ -129,11 +153,8 @@ def load_data(
     device: torch.device | str = "cpu",
 ) -> LanguageData:
     """The data of a configuration; text is tokenized into ``cache``, unless it is there already."""
-    source = _source(config.path, "data.path", config, tokenizer, cache)
-    if config.val_path is None:
-        train, val = _split(source, config.val_fraction, context)
-    else:
-        train, val = source, _source(config.val_path, "data.val_path", config, tokenizer, cache)
+    source, given = _sources(config, tokenizer, cache)
+    train, val = _split(source, config.val_fraction, context) if given is None else (source, given)
     order_seed = seed if config.order == "shuffled" else None
     common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
     origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
@@ -146,6 +167,19 @@ def load_data(
     return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin)
 
 
+def _sources(config: LanguageDataConfig, tokenizer: Tokenizer, cache: Path) -> tuple[TokenSource, TokenSource | None]:
+    """Tokens to train on, and to validate on if they are not to be kept apart of the former."""
+    if config.dataset is not None:
+        splits, more = open_dataset(config.dataset), (config.dataset, config.field, tokenizer, cache)
+        kept = validation_split(splits)
+        val = None if kept is None else tokenize_dataset(splits[kept], *more)
+        return tokenize_dataset(splits["train"], *more), val
+    train = _source(config.path, "data.path", config, tokenizer, cache)
+    if config.val_path is None:
+        return train, None
+    return train, _source(config.val_path, "data.val_path", config, tokenizer, cache)
+
+
 def _source(
     paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig, tokenizer: Tokenizer, cache: Path
 ) -> TokenSource:
@@ -154,7 +188,7 @@ def _source(
     files = find_files((paths,) if isinstance(paths, str) else paths, argument)
     if holds_tokens(files, argument):
         return open_tokens(files)
-    return tokenize_files(files, config.separator, tokenizer, cache)
+    return tokenize_files(files, config.separator, tokenizer, cache, field=config.field)
 
 
 def _split(source: TokenSource, fraction: float, context: int) -> tuple[TokenSource, TokenSource]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,10 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ...data.text.tokenizer import VOCABULARY_SIZES
 from ...language_presets import LANGUAGE_PRESETS
 from ...sweeps.durations import EVALUATION_SHARE
-from ...training.experiment import Axis, CurvesFigure, Experiment
+from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
 from ...training.loop import Trainer
 from ...training.metrics import Row
 from ...training.problem import Problem
@@ -20,15 +20,16 @@ from .config import LanguageConfig
 from .data import Sequences
 from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys, model_preset
-from .problem import PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
+from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
 from .shipped import SHIPPED
 
 
-class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
+class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     """Section 4.4 of arXiv 2405.16727."""
 
     name = "language"
     title = "language modelling"
+    cached = (TOKENS,)
     about_train = (
         "Train a language model on text, in a new run folder. Without options: a tiny model on the documentation of "
         "Python, byte by byte, in a few minutes."
@@ -56,6 +57,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
     measures: ClassVar[Mapping[str, str]] = {"perplexity": "validation text"}
     y_title = "perplexity"
     log_scale = True
+    colours: ClassVar[Mapping[str, str]] = {"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c"}
     caption = "Perplexity of the validation text after the last step"
     figures = (CurvesFigure("perplexity.png", "Language modelling: perplexity by length of training", ("perplexity",)),)
 
@@ -63,7 +65,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
         return prepare_text(config, cache=cache, run=run)
 
     def empty_model(self, config: LanguageConfig) -> nn.Module:
-        return config.model.language_config(VOCABULARY_SIZES[config.data.tokenizer]).build("meta")
+        return config.model.language_config(config.data.vocab_size).build("meta")
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['model']}, {result['tokens']:,} tokens"
@@ -111,7 +113,7 @@ class LanguageModelling(Experiment[LanguageConfig, PreparedText]):
         return config.loop.steps * config.loop.batch_size + EVALUATION_SHARE * evaluated
 
     def timing_problem(self, config: LanguageConfig) -> Problem:
-        size, length = VOCABULARY_SIZES[config.data.tokenizer], config.model.context
+        size, length = config.data.vocab_size, config.model.context
         tokens = torch.randint(size, (config.loop.batch_size * length + 1,)).numpy()
         model_config = config.model.language_config(size)
         sequences = Sequences([tokens], length, vocab_size=model_config.vocab_size)
@@ -126,8 +128,9 @@ def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:
 
 
 def validation_text(numbers: Mapping[str, Any]) -> str:
-    """The numbers of a validation in words."""
-    words = f"validation loss {numbers['loss']:.4f}, perplexity {numbers['perplexity']:.2f}"
+    """The numbers of a validation in words; JSON has null for those that are not finite."""
+    loss, perplexity = (math.inf if numbers[name] is None else numbers[name] for name in ("loss", "perplexity"))
+    words = f"validation loss {loss:.4f}, perplexity {perplexity:.2f}"
     if numbers["bits_per_byte"] is not None:
         words += f", {numbers['bits_per_byte']:.3f} bits per byte"
     return f"{words} ({numbers['tokens']:,} tokens)"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...language_presets import LANGUAGE_PRESETS
 from ...sweeps.grid import Cell, GridConfig
-from ...training.configs import StepLoopConfig, check
+from ...training.configs import MOST_STEPS, StepLoopConfig, check, check_names
 from .config import LanguageConfig, LanguageDataConfig, LanguageOptimConfig, default_loop
 from .model_keys import model_preset
 
@@ -30,12 +30,9 @@ class LanguageGrid(GridConfig):
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
 
     def __post_init__(self) -> None:
-        for name in ("models", "steps"):
-            check(len(getattr(self, name)) > 0, name, "a list that is not empty", getattr(self, name))
-        for name in self.models:
-            check(name in LANGUAGE_PRESETS, "models", f"names among {', '.join(LANGUAGE_PRESETS)}", name)
-        check(min(self.steps) >= 1, "steps", "integers of at least 1", self.steps)
         super().__post_init__()
+        check_names("models", self.models, LANGUAGE_PRESETS)
+        check(max(self.steps) <= MOST_STEPS, "steps", f"integers of at most {MOST_STEPS:,}", self.steps)
 
     def points(self) -> list[dict[str, Any]]:
         return [{"model": model, "steps": steps} for steps in self.steps for model in self.models]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 from ..._layers.config import arguments_for
 from ..._layers.options import BlockOptions, RetrieverOptions
-from ..._models.config import TokenPositions
+from ..._models.config import PositionsConfig, TokenPositions, TyingConfig
 from ...language_models import DualAttnTransformerLM, TransformerLM
 from ...language_presets import LanguageModelConfig, language_preset
 from ...training.configs import check, check_integers
-from ..model_keys import ActivationName, ModelKeys
+from ..model_keys import LONGEST, ActivationName, ModelKeys
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelKeys(ModelKeys):
+class LanguageModelKeys(PositionsConfig, TyingConfig, ModelKeys):
     """A Dual Attention Transformer that predicts the next token, or a Transformer when it has no relational heads."""
 
     name: str = "DAT-tiny"
@@ -35,11 +36,6 @@ class LanguageModelKeys(ModelKeys):
     ff_bias: bool = True
     """Biases in the feed-forward blocks of a DAT; the paper's models have them."""
     pos_enc_type: TokenPositions = "RoPE"
-    """Positions: rotary in the attention of every head, learned and added to the input, or none."""
-    rope_theta: float = 10000.0
-    """Base of the frequencies of rotary positions."""
-    tie_weights: bool = True
-    """One matrix for the token embedding and the output layer."""
     n_relations: int | None = 8
     wr_init: Literal["published", "large"] = "published"
     """Initialisation of W_r: N(0, 0.02) as in the paper's language models (published), or uniform in
@@ -59,8 +55,8 @@ class LanguageModelKeys(ModelKeys):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integers(self, "model", "vocab_size", "context")
-        check(self.rope_theta > 0, "model.rope_theta", "a positive number", self.rope_theta)
+        check_integers(self, "model", "vocab_size", "context", most=LONGEST)
+        check(0 < self.rope_theta < inf, "model.rope_theta", "a positive number", self.rope_theta)
 
     def language_config(self, vocab_size: int) -> LanguageModelConfig:
         """The arguments of the model's class, with a vocabulary of that size unless the configuration says another."""

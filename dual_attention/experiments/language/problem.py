@@ -16,8 +16,8 @@ from ..._files import read_json, write_json
 from ...data.text.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from ...language_models import LanguageModel
 from ...language_presets import LanguageModelConfig
-from ...training.device import prepare_device
-from ...training.experiment import Prepared
+from ...training.device import check_memory, prepare_device
+from ...training.experiment import Prepared, count_parameters
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from .config import LanguageConfig
@@ -72,9 +72,9 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     device = prepare_device(config.machine)
     tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
     model_config = config.model.language_config(tokenizer.vocab_size)
-    # Before the text is read: the model may be impossible.
-    model = build_language_model(model_config, seed=config.seed)
-    model.gradient_checkpointing = config.machine.gradient_checkpointing
+    # Without memory for weights, and before the text is read: the model may be impossible.
+    size = 4 * count_parameters(model_config.build("meta"))
+    check_memory("model", "its weights", size, device)
     data = load_data(
         config.data,
         tokenizer,
@@ -86,6 +86,8 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     )
     if run is not None and read_json(run / ORIGIN) != data.origin:
         raise ValueError(f"{run}: the text is not the one that the run began with, see {ORIGIN} there")
+    model = build_language_model(model_config, seed=config.seed)
+    model.gradient_checkpointing = config.machine.gradient_checkpointing
     problem = Problem(
         model=model.to(device),
         train=data.train,
@@ -129,12 +131,10 @@ def derived_numbers(tokens_per_step: int, data: LanguageData) -> Derive:
     """Perplexity, bits per byte of the validation text, tokens so far and how many a second."""
 
     def derive(row: Mapping[str, Any]) -> dict[str, float]:
-        numbers: dict[str, float] = {}
-        for split in ("train", "val"):
-            if f"{split}_loss" in row:
-                numbers[f"{split}_perplexity"] = perplexity(row[f"{split}_loss"])
-        if "val_loss" in row and data.val_bytes:
-            numbers["val_bits_per_byte"] = bits_per_byte(row["val_loss"], data) or 0.0
+        losses = {split: row[f"{split}_loss"] for split in ("train", "val") if f"{split}_loss" in row}
+        numbers = {f"{split}_perplexity": perplexity(loss) for split, loss in losses.items()}
+        if "val" in losses and (bits := bits_per_byte(losses["val"], data)) is not None:
+            numbers["val_bits_per_byte"] = bits
         numbers["tokens"] = row["step"] * tokens_per_step
         numbers["tokens_per_second"] = numbers["tokens"] / max(row["seconds"], 1e-9)
         return numbers

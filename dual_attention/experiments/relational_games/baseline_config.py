@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ...training.configs import check_integers
+from ...training.configs import WIDEST, check_integers
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class AbstractorConfig:
     published curves, where one normalisation also serves both attention steps."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "model.abstractor", "n_heads")
+        check_integers(self, "model.abstractor", "n_heads", most=WIDEST)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PrediNetConfig:
     none."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "model.predinet", "n_heads", "n_relations", "key_dim")
+        check_integers(self, "model.predinet", "n_heads", "n_relations", "key_dim", most=WIDEST)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CoRelNetConfig:
     """Normalise the compared vectors over the objects of an image."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "model.corelnet", "dff")
+        check_integers(self, "model.corelnet", "dff", most=WIDEST)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ESBNConfig:
     which runs stay at chance here: empty cells make the inner products so large that gradients vanish."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "model.esbn", "key_dim", "hidden_dim")
+        check_integers(self, "model.esbn", "key_dim", "hidden_dim", most=WIDEST)
 
 
 BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig

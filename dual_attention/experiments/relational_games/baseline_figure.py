@@ -7,22 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from ..._extras import require
-from ...sweeps.curves import colours_of, curve_points, draw_chance, published_points
-from ...training.experiment import AnyExperiment
+from ...sweeps.curves import colours_of, curve_points, draw_chance, fix_range, published_points
+from ...sweeps.experiment import AnySwept
 from ...training.metrics import Row
-from ...training.plots import house_style, matplotlib_figure, save_figure
+from ...training.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure
 from .presets import BASELINES, LABELS
 
 MARKERS = "osD^vP*Xp<>h"
 """Of the curves, in the order of the models, which tell them apart without colour."""
 
 
-def draw_baselines(experiment: AnyExperiment, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
+def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
     """Draw accuracy against training-set size, one column for each task: measured above, published below.
 
-    Error bars are 95 % bootstrap intervals over seeds. Tasks on which no baseline was run are left out; nothing is
-    drawn if there are none.
+    Error bars are 95 % bootstrap intervals over seeds, where there are three. Tasks on which no baseline was run are
+    left out; nothing is drawn if there are none. Lines of baselines are the thinner ones.
     """
+    numpy = require("numpy", extra="train")
     tasks = experiment.axes[0].ordered([row for row in rows if row["model"] in BASELINES])
     if not tasks:
         return
@@ -39,16 +40,19 @@ def draw_baselines(experiment: AnyExperiment, rows: Sequence[Row], path: Path, *
             above, below = axes[0][column], axes[1][column]
             largest = max(int(row["n_train"]) for row in rows if row["task"] == task)
             for model, look in looks.items():
-                points = curve_points(experiment, rows, object_set, task, model)
-                draw_measured(above, points, model in BASELINES, look)
-                known = published_points(experiment, object_set, task, model, largest)
-                if known:
-                    width = 1.4 if model in BASELINES else 2.4
+                width = 1.4 if model in BASELINES else 2.4
+                if points := curve_points(experiment, rows, object_set, task, model):
+                    n, mean, low, high = numpy.array(points).T
+                    bars = {"yerr": (mean - low, high - mean), "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
+                    above.errorbar(n, mean, linewidth=width, markersize=4.5, **bars, **look)
+                if known := published_points(experiment, object_set, task, model, largest):
                     below.plot(*zip(*known, strict=True), linewidth=width, markersize=4, **look)
             for axis in (above, below):
-                draw_chance(axis, experiment)
+                draw_chance(axis, experiment, task)
+                count_along(axis)
             above.set_title(task, loc="left", fontweight="bold")
             below.set_xlabel("training-set size")
+        fix_range(axes.flat, experiment)
         axes[0][0].set_ylabel("accuracy (%)\nmeasured here")
         axes[1][0].set_ylabel("accuracy (%)\npublished")
         figure.suptitle("Relational Games: relational architectures before the DAT", fontsize=13, x=0.01, ha="left")
@@ -57,26 +61,9 @@ def draw_baselines(experiment: AnyExperiment, rows: Sequence[Row], path: Path, *
         save_figure(figure, path)
 
 
-def draw_measured(
-    axis: Any, points: Sequence[tuple[int, float, float, float]], baseline: bool, look: dict[str, str]
-) -> None:
-    """Draw one curve with its error bars, thinner for a baseline."""
-    if not points:
-        return
-    n, mean, low, high = zip(*points, strict=True)
-    errors = [[m - a for m, a in zip(mean, low, strict=True)], [b - m for m, b in zip(mean, high, strict=True)]]
-    width = 1.4 if baseline else 2.4
-    axis.errorbar(n, mean, errors, linewidth=width, markersize=4.5, elinewidth=0.9, capsize=2, capthick=0.9, **look)
-
-
 def draw_models(figure: Any, looks: dict[str, dict[str, str]]) -> None:
     """Draw the legend, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
     handles = [line([], [], markersize=5, label=LABELS.get(model, model), **look) for model, look in looks.items()]
-    figure.legend(
-        handles=handles,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 0.0),
-        ncols=4,
-        title="Means over seeds; bars are 95 % bootstrap intervals. Published are means only.",
-    )
+    title = "Means over seeds; bars are 95 % bootstrap intervals\nof three and more. Published are means only."
+    legend_below(figure, handles, title=title)

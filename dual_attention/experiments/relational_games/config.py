@@ -6,8 +6,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..._layers.config import SymbolRetrieval
-from ..._models.config import Pool
-from ...training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig, check, check_integers
+from ..._models.config import PatchesConfig, Pool
+from ...training.configs import (
+    MOST_EXAMPLES,
+    LoopConfig,
+    MachineConfig,
+    OptimConfig,
+    OutputConfig,
+    check,
+    check_integers,
+    check_seed,
+)
 from ..model_keys import ActivationName, ModelKeys
 from .baseline_config import (
     BASELINE_CONFIGS,
@@ -41,11 +50,12 @@ class GamesDataConfig:
     """Folder with the official npz files; null generates the images."""
 
     def __post_init__(self) -> None:
-        check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout")
+        check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
+        check_seed(self, "data")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GamesModelConfig(ModelKeys):
+class GamesModelConfig(PatchesConfig, ModelKeys):
     """A Dual Attention Transformer over image patches, a Transformer when it has no relational heads, or one of the
     relational architectures before it."""
 
@@ -58,12 +68,8 @@ class GamesModelConfig(ModelKeys):
     dff: int | None = 256
     activation: ActivationName = "swiglu"
     dropout_rate: float = 0.1
-    final_norm: bool = False
-    """Normalise once more before pooling."""
     pool: Pool = "mean"
-    """How the tokens become one vector: their mean, class token included, or the class token."""
     patch_size: tuple[int, int] = (12, 12)
-    """Width and height of a patch in pixels; 12 by 12 is one cell of the 3 by 3 grid."""
     n_relations: int | None = 2
     rel_proj_dim: int | None = 64
     symmetric_rels: bool = True
@@ -140,6 +146,9 @@ class RelationalGamesConfig:
     """Device and threads."""
     output: OutputConfig = field(default_factory=OutputConfig)
     """Run folder and display."""
+
+    def __post_init__(self) -> None:
+        check_seed(self)
 
     @property
     def data_seed(self) -> int:

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ...data.relational_games import OBJECT_SETS, TASKS, contact_sheet
+from ...data.relational_games import OBJECT_SETS, TASKS, contact_sheet, num_classes
 from ...sweeps.durations import EVALUATION_SHARE
-from ...training.experiment import Axis, CurvesFigure, Experiment, Prepared
+from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...training.configs import check_integers, check_seed
+from ...training.experiment import Prepared
 from ...training.metrics import Row
 from ...training.problem import ImageExamples, Problem, classification_loss
 from .baseline_figure import draw_baselines
@@ -47,13 +49,17 @@ class SheetOptions:
     seed: int = 0
     """Seed of the images."""
 
+    def __post_init__(self) -> None:
+        check_integers(self, "", "per_class", most=100)
+        check_seed(self)
+
     def draw(self) -> None:
         """Draw it."""
         options = {name: value for name, value in vars(self).items() if name != "out"}
         contact_sheet(Path(self.out), **options)
 
 
-class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
+class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     """Figures 2, 7, 8 and 11 of arXiv 2405.16727."""
 
     name = "relational-games"
@@ -94,6 +100,7 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
     unit = " %"
     y_title = "accuracy (%)"
     chance = 50.0
+    y_range = (45.0, 101.0)
     caption = "Accuracy in percent after the last epoch"
     colours = COLOURS
     compares = True
@@ -110,6 +117,12 @@ class RelationalGames(Experiment[RelationalGamesConfig, Prepared]):
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
+
+    def chance_accuracy(self, config: RelationalGamesConfig) -> float:
+        return 1 / num_classes(config.task)
+
+    def chance_in(self, panel: str) -> float:
+        return self.scale / num_classes(panel)
 
     def describe_run(self, row: Row) -> str:
         return f"{row['model']} on {row['task']}, {row['n_train']:,} images, seed {row['seed']}"

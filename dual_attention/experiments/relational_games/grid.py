@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...sweeps.grid import Cell, GridConfig
-from ...training.configs import LoopConfig, OptimConfig, check
+from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names
 from .config import TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task
 from .presets import COMPARISON, PRESETS
 
@@ -26,6 +26,9 @@ class GridData:
     """Images of each held-out object set, in generated data."""
     official_folder: str | None = None
     """Folder with the official npz files; null generates the images."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "data", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,11 @@ class GamesGrid(GridConfig):
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "models", "sizes", "match_pattern_sizes"):
-            check(len(getattr(self, name)) > 0, name, "a list that is not empty", getattr(self, name))
-        for name in self.models:
-            check(name in PRESETS, "models", f"names among {', '.join(PRESETS)}", name)
-        for name in ("sizes", "match_pattern_sizes"):
-            check(min(getattr(self, name)) >= 1, name, "integers of at least 1", getattr(self, name))
         super().__post_init__()
+        check_names("models", self.models, PRESETS)
+        for name in ("sizes", "match_pattern_sizes"):
+            sizes = getattr(self, name)
+            check(max(sizes) <= MOST_EXAMPLES, name, f"integers of at most {MOST_EXAMPLES:,}", sizes)
 
     def points(self) -> list[dict[str, Any]]:
         return [

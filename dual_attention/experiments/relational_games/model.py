@@ -10,6 +10,7 @@ from torch import nn
 from ..._layers.config import arguments_for
 from ..._layers.options import SymbolOptions
 from ...baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
+from ...data.relational_games import num_classes
 from ...training.seeding import derive_seed
 from ...vision_models import VisionDualAttnTransformer, VisionTransformer
 from .config import GamesModelConfig
@@ -73,7 +74,5 @@ def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
 
 def empty_model(config: GamesModelConfig, task: str) -> nn.Module:
     """The model for a task, on the meta device; random generators are left as they are."""
-    from ...data.relational_games import num_classes  # needs numpy, which the model does not
-
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return build_model(config, num_classes(task), seed=0)

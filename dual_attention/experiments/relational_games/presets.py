@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from .baseline_config import AbstractorConfig, CoRelNetConfig
 from .config import GamesModelConfig
 
@@ -32,9 +35,9 @@ def rca(sensory: int, relational: int) -> GamesModelConfig:
     )
 
 
-def variant(base: GamesModelConfig, suffix: str, **changes: object) -> GamesModelConfig:
+def variant(base: GamesModelConfig, suffix: str, **changes: Any) -> GamesModelConfig:
     """``base`` with ``changes``, its name followed by ``suffix``."""
-    return type(base)(**{**vars(base), **changes, "name": base.name + suffix})
+    return replace(base, name=base.name + suffix, **changes)
 
 
 def small_init_dat(relational: int, relations: int, *, symmetric: bool, symbolic: bool = False) -> GamesModelConfig:
@@ -104,60 +107,41 @@ def _models() -> list[GamesModelConfig]:
 PRESETS: dict[str, GamesModelConfig] = {model.name: model for model in _models()}
 """Every named model."""
 
-COMPARISON = (
-    "transformer-128-h2",
-    "transformer-128-h8",
-    "transformer-144-h2",
-    "transformer-144-h8",
-    "dat-0+2-sym",
-    "dat-1+1-sym",
-    "dat-0+2-asym",
-    "dat-1+1-asym",
-    "rca-0+2",
-    "rca-1+1",
-)
-"""The models of the published figures that are DATs or Transformers."""
+LOOKS = {
+    "transformer-128-h2": ("Transformer (128, 2 heads)", "#8c8c8c"),
+    "transformer-128-h8": ("Transformer (128, 8 heads)", "#4d4d4d"),
+    "transformer-144-h2": ("Transformer (144, 2 heads)", "#c49c6b"),
+    "transformer-144-h8": ("Transformer (144, 8 heads)", "#7a5c34"),
+    "dat-0+2-sym": ("DAT 0+2, symmetric", "#1f6fb4"),
+    "dat-1+1-sym": ("DAT 1+1, symmetric", "#d1495b"),
+    "dat-0+2-asym": ("DAT 0+2, asymmetric", "#63b0e8"),
+    "dat-1+1-asym": ("DAT 1+1, asymmetric", "#eb9aa5"),
+    "rca-0+2": ("DAT-RCA 0+2", "#2e8b57"),
+    "rca-1+1": ("DAT-RCA 1+1", "#9acd7d"),
+    "abstractor": ("Abstractor", "#e0a000"),
+    "abstractor-symbol-stream": ("Abstractor, relational bottleneck kept", "#f2cc60"),
+    "predinet": ("PrediNet", "#8c564b"),
+    "corelnet": ("CoRelNet", "#7b3fa0"),
+    "corelnet-softmax": ("CoRelNet, softmax", "#c49be0"),
+    "esbn": ("ESBN", "#149a9a"),
+}
+"""Name in figures and colour of the models of the published figures, in the order of figures and tables."""
+
+ORDER = tuple(LOOKS)
+"""Models in that order; others come after them."""
 
 BASELINES = tuple(model.name for model in baselines())
 """The relational architectures before DATs."""
 
-ORDER = (*COMPARISON, *BASELINES)
-"""Models in the order of figures and tables; others come after them."""
+COMPARISON = tuple(name for name in ORDER if name not in BASELINES)
+"""The models of the published figures that are DATs or Transformers."""
 
-LABELS: dict[str, str] = {
-    **{f"transformer-{width}-h{h}": f"Transformer ({width}, {h} heads)" for width in (128, 144) for h in (2, 4, 8)},
+COLOURS = {name: colour for name, (_, colour) in LOOKS.items()}
+
+LABELS = {
+    **{name: label for name, (label, _) in LOOKS.items()},
+    "transformer-128-h4": "Transformer (128, 4 heads)",
+    "transformer-144-h4": "Transformer (144, 4 heads)",
     "transformer-128-h2-matched": "Transformer (as many parameters as DAT 0+2)",
-    "dat-0+2-sym": "DAT 0+2, symmetric",
-    "dat-1+1-sym": "DAT 1+1, symmetric",
-    "dat-0+2-asym": "DAT 0+2, asymmetric",
-    "dat-1+1-asym": "DAT 1+1, asymmetric",
-    "rca-0+2": "DAT-RCA 0+2",
-    "rca-1+1": "DAT-RCA 1+1",
-    "abstractor": "Abstractor",
-    "abstractor-symbol-stream": "Abstractor, relational bottleneck kept",
-    "predinet": "PrediNet",
-    "corelnet": "CoRelNet",
-    "corelnet-softmax": "CoRelNet, softmax",
-    "esbn": "ESBN",
 }
 """Names of models in figures; any other goes by its own name."""
-
-COLOURS: dict[str, str] = {
-    "transformer-128-h2": "#8c8c8c",
-    "transformer-128-h8": "#4d4d4d",
-    "transformer-144-h2": "#c49c6b",
-    "transformer-144-h8": "#7a5c34",
-    "dat-0+2-sym": "#1f6fb4",
-    "dat-1+1-sym": "#d1495b",
-    "dat-0+2-asym": "#63b0e8",
-    "dat-1+1-asym": "#eb9aa5",
-    "rca-0+2": "#2e8b57",
-    "rca-1+1": "#9acd7d",
-    "abstractor": "#e0a000",
-    "abstractor-symbol-stream": "#f2cc60",
-    "predinet": "#8c564b",
-    "corelnet": "#7b3fa0",
-    "corelnet-softmax": "#c49be0",
-    "esbn": "#149a9a",
-}
-"""One colour for each model of the comparison, the same in all figures."""

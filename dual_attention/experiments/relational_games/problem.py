@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 from ...data.relational_games import make_splits, num_classes, official_splits
-from ...training.device import prepare_device
-from ...training.experiment import Prepared
+from ...training.device import check_memory, prepare_device
+from ...training.experiment import Prepared, count_parameters
 from ...training.problem import ImageExamples, Problem, classification_loss
 from .config import GamesDataConfig, RelationalGamesConfig
-from .model import build_model
+from .model import IMAGE_SHAPE, build_model, empty_model
 
 
 def load_splits(config: RelationalGamesConfig) -> dict[str, Any]:
@@ -29,6 +30,9 @@ def _splits(task: str, data: GamesDataConfig, seed: int) -> dict[str, Any]:
 def prepare_games(config: RelationalGamesConfig) -> Prepared:
     """Model, data and loss of a run, on its device."""
     device = prepare_device(config.machine)
+    data, image = config.data, math.prod(IMAGE_SHAPE)
+    check_memory("data", "its images", image * (data.n_train + data.n_val + data.n_test + 2 * data.n_heldout))
+    check_memory("model", "its weights", 4 * count_parameters(empty_model(config.model, config.task)), device)
     splits = load_splits(config)
     model = build_model(config.model, num_classes(config.task), seed=config.seed).to(device)
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}

@@ -35,14 +35,7 @@ GRIDS = {
         out="runs/relational-games-figure-2",
         sizes=(250, 500, 1000, 1500, 2000, 2500),
         match_pattern_sizes=(5000, 10000, 15000, 20000, 25000),
-        models=(
-            "transformer-128-h2",
-            "transformer-128-h8",
-            "transformer-144-h2",
-            "transformer-144-h8",
-            "dat-0+2-sym",
-            "dat-1+1-sym",
-        ),
+        models=COMPARISON[:6],  # Transformers, and DATs with symmetric relations
         seeds=3,
     ),
     # The ablation of symmetric relations, Figure 8.

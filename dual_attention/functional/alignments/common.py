@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_broadcast
-from ..masks import require_boolean
+from ..checks import check_broadcast, check_finite, check_floating
+from ..masks import check_mask
 
 
 class Alignment(NamedTuple):
@@ -34,8 +34,7 @@ def prepare(
     The order matters: dividing filled scores by a temperature below one overflows, and rows become NaN. Arguments and
     errors as :func:`.masked_softmax`.
     """
-    if not scores.is_floating_point():
-        raise TypeError(f"scores: expected a floating-point tensor, got dtype {scores.dtype}")
+    check_floating("scores", scores)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if not isinstance(temperature, Tensor):
         require_rate("temperature", temperature)
@@ -46,8 +45,7 @@ def prepare(
         scores = scores + bias
     allowed = scores != -torch.inf
     if mask is not None:
-        require_boolean("mask", mask)
-        check_broadcast("mask", mask, scores)
+        check_mask("mask", mask, scores)
         allowed = allowed & mask
     return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min), allowed
 
@@ -58,6 +56,7 @@ def finish(weights: Tensor, allowed: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def require_rate(name: str, value: float) -> None:
-    """Raise ``ValueError`` unless a number is positive."""
+    """Raise ``TypeError`` or ``ValueError`` unless a number is positive and finite."""
+    check_finite(**{name: value})
     if not value > 0:
         raise ValueError(f"{name}: expected a positive number, got {value}")

@@ -9,6 +9,7 @@
 :mod:`.blockwise`        a block of receivers at a time, for activated relations
 :mod:`.sdpa`             through library attention
 :mod:`..triton`          fused kernels, imported only when they run
+:mod:`.whole`            the sums of ``dense``, and of second derivatives of ``linear`` and ``triton``
 :mod:`.tiles`, :mod:`.relative_symbols`, :mod:`.pair_symbols`, :mod:`.head_products`, :mod:`.workspace`
                          the parts that blocks are summed with
 =======================  =======================================================================================

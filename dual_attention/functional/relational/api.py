@@ -124,7 +124,7 @@ def explain_relational_attention(
 
 
 def _reference(x: RelationalInputs) -> RelationalAttentionOutput:
-    maps = reference.relational_attention(
+    attended, weights, relations = reference.relational_attention(
         x.q,
         x.k,
         x.u,
@@ -138,7 +138,9 @@ def _reference(x: RelationalInputs) -> RelationalAttentionOutput:
         bias=x.bias,
         dropout=x.dropout,
     )
-    return RelationalAttentionOutput(*maps) if x.need_weights else RelationalAttentionOutput(maps[0])
+    if not x.need_weights:
+        return RelationalAttentionOutput(attended)
+    return RelationalAttentionOutput(attended, weights, x.with_padded(relations))
 
 
 def _triton(x: RelationalInputs) -> RelationalAttentionOutput:

@@ -1,6 +1,7 @@
 """Choice of an implementation of relational attention, by measured rules, with its reason.
 
-``impl="auto"`` takes the first that suits:
+``impl="auto"`` takes ``dense`` under transforms of ``torch.func`` and forward derivatives, which need plain operations.
+Else it takes the first that suits:
 
 1. ``triton`` on CUDA in bfloat16 and float16, where the kernels can run, but not for a step of decoding;
 2. ``dense`` if maps are asked for, if there are few pairs (:data:`LARGEST_DENSE`), or if relative symbols have about a
@@ -8,8 +9,9 @@
 3. ``sdpa`` on CUDA in bfloat16 and float16, without a mask but the causal one, for which the library has fused kernels;
 4. ``linear``, and ``blockwise`` for activated relations.
 
-Where ``torch.export`` leaves lengths open, one graph must serve all: ``linear``, and ``dense`` for activated relations.
-Choices on a GPU are not measured yet.
+Where ``torch.export`` or a compiler leaves lengths open, one graph must serve all: ``linear``, and ``dense`` for
+activated relations. A program for ONNX or from ``torch.jit.trace`` is ``dense``: operations of this library are not
+known where it runs. Choices on a GPU are not measured yet.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, get_args
 
 from ..activations import activation_name
-from ..checks import is_open
+from ..checks import is_open, leaves_pytorch
 from ..symbols import RelativeSymbols
 from ..triton.support import obstacle, preferred
 from .inputs import RelationalInputs
@@ -64,6 +66,10 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
     """
     if impl != "auto":
         return _named(x, impl)
+    if leaves_pytorch():
+        return Choice("dense", "operations of this library are not known where ONNX or a trace runs")
+    if x.needs_plain:
+        return Choice("dense", "derivatives by torch.func, and forward ones, need plain operations")
     not_fused = ""
     if preferred(x.q):
         a_step = x.pattern.offset and x.n < FEWEST_RECEIVERS
@@ -98,6 +104,8 @@ def _named(x: RelationalInputs, impl: Implementation) -> Choice:
 
 def _refusal(x: RelationalInputs, impl: Implementation) -> str | None:
     """Reason why an implementation cannot compute this; None if it can."""
+    if impl in ("linear", "blockwise", "triton") and x.needs_plain:
+        return "has no derivatives by torch.func, and no forward ones: they need impl='dense'"
     if impl in ("linear", "blockwise"):
         if x.need_weights:
             return "builds neither weights nor relations whole: it needs need_weights=False"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from .. import reference
 from ..activations import Activation, activation_function
 from ..checks import (
     check_axes,
@@ -20,6 +21,7 @@ from ..checks import (
     check_shapes,
     is_autocast,
 )
+from ..derivatives import needs_plain
 from ..masks import MaskPattern, pattern_and_bias
 from ..padding import zero_padding
 from ..symbols import RelativeSymbols, check_index, symbol_table
@@ -49,6 +51,7 @@ class RelationalInputs:
         rel_activation: ``"identity"``, ``"softmax"`` or an elementwise function.
         pattern: which pairs may be attended.
         bias: of the type of ``q``.
+        given_w: w as it was given, with what padded senders hold.
     """
 
     q: Tensor
@@ -64,6 +67,7 @@ class RelationalInputs:
     bias: Tensor | None
     dropout: float
     need_weights: bool
+    given_w: Tensor
 
     @property
     def n(self) -> int:
@@ -81,9 +85,21 @@ class RelationalInputs:
         return self.rel_activation != "identity"
 
     @property
+    def needs_plain(self) -> bool:
+        """Whether derivatives are taken in ways that only plain operations know."""
+        return needs_plain(self.q, self.k, self.u, self.w, symbol_table(self.symbols), self.bias)
+
+    @property
     def mask(self) -> Tensor | None:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
         return self.pattern.dense(self.q.device)
+
+    def with_padded(self, relations: Tensor) -> Tensor:
+        """Relations as they are returned, with padded senders as they were given, from those that are summed."""
+        if self.given_w is self.w:
+            return relations
+        how = {"scale": self.rel_scale, "activation": self.rel_activation, "mask": self.mask, "bias": self.bias}
+        return reference.relations(self.u, self.given_w, **how)
 
     def output(self, attended_symbols: Tensor, attended_relations: Tensor) -> RelationalAttentionOutput:
         """Messages from their two parts, ``(B, H, N, d_h)`` and ``(B, H, N, R)``.
@@ -119,13 +135,13 @@ def check_inputs(
     _check_shapes(q, k, u, w, symbols, w_r)
     check_dropout("dropout", dropout)
     pattern, bias = pattern_and_bias(mask, bias, q=q, m=k.shape[2])
-    (k,), (w,) = zero_padding(pattern, k), zero_padding(pattern, w, axis=1)
+    (k,), (real_w,) = zero_padding(pattern, k), zero_padding(pattern, w, axis=1)
     if isinstance(symbols, Tensor):
         (symbols,) = zero_padding(pattern, symbols)
     if rel_activation != "softmax" and rel_activation != "identity":
         rel_activation = activation_function(rel_activation)
     return RelationalInputs(
-        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights
+        q, k, u, real_w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights, w
     )
 
 

@@ -12,18 +12,21 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..checks import is_open
+from ..derivatives import gradients_with_graph
 from ..op_schema import op_schema
 from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
 from .blocks import Blocks, Gradients, LinearArguments, of_examples
 from .inputs import RelationalAttentionOutput, RelationalInputs
-from .pair_symbols import PairSymbols, pair_symbols
+from .pair_symbols import PairSymbols, pair_index, pair_symbols
 from .tiles import even_part, prefers_tiles, slices, tile_size
+from .whole import whole_sums
 from .workspace import Workspace
 
 BLOCK = 128
@@ -46,7 +49,7 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
     """Relational attention for the identity activation, without maps.
 
     Dropout depends on a seed drawn from the global generator, and is drawn again, not kept, in the backward pass.
-    Asking for a second derivative raises ``RuntimeError``.
+    A second derivative builds all weights, see :mod:`..derivatives`.
     """
     symbols, index = x.symbols, None
     if isinstance(symbols, RelativeSymbols):
@@ -163,10 +166,50 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
     ctx.numbers = inputs[TENSORS:]
 
 
+def _plain(
+    x: LinearArguments,
+    kept: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    table: Tensor,
+    bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The operation for other tensors, by plain operations."""
+    symbols = table
+    if x.symbol_index is not None:
+        n, m, index = q.shape[2], k.shape[2], x.symbol_index
+        symbols = RelativeSymbols(table, pair_index(index, n, slice(0, n), slice(0, m)))
+    how = {"pattern": x.pattern, "scale": x.scale, "rel_scale": x.rel_scale, "kept": kept}
+    return whole_sums(q, k, u, w, symbols, bias, **how)
+
+
+@torch.no_grad()
+def _all_kept(x: LinearArguments) -> Tensor | None:
+    """Factors of dropout of all weights, ``(B, H, N, M)``, as blocks draw them."""
+    if not x.dropout:
+        return None
+    all_kept = x.q.new_zeros(*x.q.shape[:3], x.k.shape[2])
+    for some, blocks in _some_examples_at_a_time(x, None):
+        for rows, columns in blocks.spans():
+            part = all_kept[some, :, rows, columns].transpose(0, 1)
+            kept = blocks.kept(rows, part.shape)
+            if kept is not None and part.numel():
+                part.copy_(kept)
+    return all_kept
+
+
 def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor) -> tuple[Tensor | None, ...]:
-    *grads, dbias = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
     place = LinearArguments._fields.index("bias")  # behind the table comes an index, which has no gradient
-    of_bias = dbias if ctx.needs_input_grad[place] else None
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        x = LinearArguments(*ctx.saved_tensors, *ctx.numbers)
+        *grads, of_bias = gradients_with_graph(
+            partial(_plain, x, _all_kept(x)), (x.q, x.k, x.u, x.w, x.table, x.bias), (grad_symbols, grad_relations)
+        )
+    else:
+        *grads, dbias = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
+        of_bias = dbias if ctx.needs_input_grad[place] else None
     return (*grads, None, of_bias, *[None] * (len(LinearArguments._fields) - place - 1))
 
 

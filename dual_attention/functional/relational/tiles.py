@@ -211,7 +211,7 @@ class RelationTiles(Relations):
             if into.dtype == a.dtype and into.is_contiguous():
                 into.baddbmm_(a, b, alpha=self.scale)
             else:
-                into.add_(self.workspace.product("part", a, b), alpha=self.scale)
+                into.add_(self.workspace.product("part", a, b, self.scale))
 
     def stacks(self, x: Tensor) -> tuple[Tensor, ...]:
         """``(R, b, ...)`` as stacks of matrices, each for one product: of all relations, or of a relation's examples.

@@ -36,9 +36,9 @@ class Workspace:
                 memory[name] = self.like.new_empty(size)
         return memory[name][:size].view(shape)
 
-    def product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
-        """The product of two stacks of matrices, ``torch.bmm(a, b)``."""
-        return torch.bmm(a, b, out=self.tensor(name, a.shape[0], a.shape[1], b.shape[2]))
+    def product(self, name: str, a: Tensor, b: Tensor, scale: float = 1.0) -> Tensor:
+        """The product of two stacks of matrices, ``scale * torch.bmm(a, b)``, scaled before it is rounded."""
+        return self.tensor(name, a.shape[0], a.shape[1], b.shape[2]).baddbmm_(a, b, beta=0, alpha=scale)
 
 
 def free_workspace() -> None:

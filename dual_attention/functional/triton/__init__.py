@@ -5,8 +5,9 @@
 :mod:`.tuning`        sizes of tiles for a device, a width and a dtype; imports no Triton
 :mod:`.operation`     the registered operation and its gradient
 :mod:`.launch`        arguments and results of the kernels of a call
+:mod:`.operands`      arguments that the kernels share
 :mod:`.forward`       kernel of the forward pass
-:mod:`.backward_receivers`, :mod:`.backward_senders`, :mod:`.backward_table`  kernels of the backward pass
+:mod:`.backward`      kernels of the backward pass
 :mod:`.tiles`, :mod:`.offsets`  shared by the kernels
 :mod:`.segments`      tiles that packed segments leave empty
 ====================  ==================================================================================

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
-from .backward_receivers import q_kernel, u_kernel
-from .backward_senders import k_kernel, w_kernel
-from .backward_table import table_kernel
+from .backward import k_kernel, q_kernel, table_kernel, u_kernel, w_kernel
 from .forward import forward_kernel
+from .operands import Form, Operands, Strided
 from .segments import batch_stride, segment_reach
 from .tuning import Tile, Tuning, tuning
 
@@ -52,10 +50,10 @@ class KernelArguments(NamedTuple):
 
 
 class Call:
-    """One call's tensors, and the arguments of its kernels by name: each kernel takes those that it lists."""
+    """One call's tensors, and what its kernels take by name: each kernel takes what it lists."""
 
     def __init__(self, x: KernelArguments) -> None:
-        self.batch, self.heads, self.n, width = x.q.shape
+        self.batch, self.heads, self.n, _ = x.q.shape
         self.groups, self.m = x.k.shape[1:3]
         self.n_relations, self.p = x.u.shape[2:]
         self.relative = x.max_offset is not None
@@ -67,60 +65,55 @@ class Call:
         if x.receiver_segments is not None and x.sender_segments is not None:
             self.segments = x.receiver_segments.contiguous(), x.sender_segments.contiguous()
         self.reaches: dict[tuple[bool, int], Tensor] = {}
+        self.places = {"offset": x.offset, "symbol_offset": x.symbol_offset}
+        self.operands, self.form = self.operands_of(x), self.form_of(x)
+
+    def operands_of(self, x: KernelArguments) -> Operands:
         q, k, table = (t if t.stride(-1) == 1 else t.contiguous() for t in (x.q, x.k, x.table))
         u, w = (t if t.stride()[2:] == (self.p, 1) else t.contiguous() for t in (x.u, x.w))
-        # Products of float32 may not be rounded to fewer bits, unless PyTorch has been told that they may.
-        exact = q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
         first, second, third = table.stride()[:3]
-        of_symbols = (0, second, first) if self.relative else (first * (len(table) > 1), second, third)
-        self.arguments: dict[str, Any] = {
-            "q": q,
-            "k": k,
-            "u": u,
-            "w": w,
-            "s": table,
-            **_strides("q", q.stride(), "batch", "head", "row"),
-            **_strides("k", k.stride(), "batch", "head", "row"),
-            **_strides("u", u.stride(), "batch", "row"),
-            **_strides("w", w.stride(), "batch", "row"),
-            **_strides("s", of_symbols, "batch", "head", "row"),
-            **self.mask_arguments(x),
-            "n": self.n,
-            "m": self.m,
-            "heads": self.heads,
-            "max_offset": x.max_offset or 0,
-            "symbol_offset": x.symbol_offset,
-            "scale": x.scale,
-            "log2_scale": x.scale * math.log2(math.e),
-            "rel_scale": x.rel_scale,
-            "REP": self.heads // self.groups,
-            "D": width,
-            "D_PAD": _padded(width),
-            "DH": self.head_width,
-            "DH_PAD": _padded(self.head_width),
-            "R": self.n_relations,
-            "P": self.p,
-            "RELATIVE": self.relative,
-            "PRECISION": "ieee" if exact else "tf32",
-            "WIDEN": INTERPRETED and q.dtype == torch.bfloat16,
-        }
+        of_one = (0, first, second) if self.relative else (first * (len(table) > 1), third, second)
+        receivers, senders = self.segments or (None, None)
+        return Operands(
+            q=Strided(q, q.stride(0), q.stride(2), q.stride(1)),
+            k=Strided(k, k.stride(0), k.stride(2), k.stride(1)),
+            u=Strided(u, *u.stride()[:2]),
+            w=Strided(w, *w.stride()[:2]),
+            s=Strided(table, *of_one),
+            padding=None if x.padding is None else x.padding.contiguous().view(torch.uint8),
+            receivers=receivers,
+            senders=senders,
+            receivers_batch=batch_stride(receivers),
+            senders_batch=batch_stride(senders),
+            n=self.n,
+            m=self.m,
+            heads=self.heads,
+            window=min(x.window or 0, self.n + self.m + abs(x.offset)),  # far enough, and sums of it stay small
+            max_offset=x.max_offset or 0,
+            log2_scale=x.scale * math.log2(math.e),
+            scale=x.scale,
+            rel_scale=x.rel_scale,
+        )
 
-    def mask_arguments(self, x: KernelArguments) -> dict[str, Any]:
-        """Padding, segments, order and window; where there is no tensor any pointer serves."""
-        receiver_segments, sender_segments = self.segments or (None, None)
-        return {
-            "padding": x.q if x.padding is None else x.padding.contiguous().view(torch.uint8),
-            "receiver_segments": x.q if receiver_segments is None else receiver_segments,
-            "sender_segments": x.q if sender_segments is None else sender_segments,
-            "rseg_batch": batch_stride(receiver_segments),
-            "sseg_batch": batch_stride(sender_segments),
-            "offset": x.offset,
-            "window": min(x.window or 0, self.n + self.m + abs(x.offset)),  # far enough, and sums of it stay small
-            "CAUSAL": x.causal,
-            "WINDOW": x.window is not None,
-            "PADDING": x.padding is not None,
-            "SEGMENTS": self.segments is not None,
-        }
+    def form_of(self, x: KernelArguments) -> Form:
+        # Products of float32 may not be rounded to fewer bits, unless PyTorch has been told that they may.
+        exact = x.q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+        width = x.q.shape[-1]
+        return Form(
+            REP=self.heads // self.groups,
+            D=width,
+            DH=self.head_width,
+            R=self.n_relations,
+            P=self.p,
+            D_PAD=_padded(width),
+            DH_PAD=_padded(self.head_width),
+            P_PAD=triton.next_power_of_2(self.p),
+            CAUSAL=x.causal,
+            WINDOW=x.window is not None,
+            RELATIVE=self.relative,
+            PRECISION="ieee" if exact else "tf32",
+            WIDEN=INTERPRETED and x.q.dtype == torch.bfloat16,
+        )
 
     def default_sizes(self) -> Tuning:
         shared_memory = None
@@ -137,31 +130,31 @@ class Call:
         if 0 in grid:
             return
         size, groups = self.relation_groups(tile)
-        of_tile = {
-            "I": tile.receivers,
-            "J": tile.senders,
-            "O": tile.senders,
-            "T": triton.next_power_of_2(tile.receivers + tile.senders - 1),  # holds the diagonals of a tile
-            "GROUP": size,
-            "GROUPS": groups,
-            "P_PAD": triton.next_power_of_2(self.p),
-        }
+        form = self.form._replace(
+            I=tile.receivers,
+            J=tile.senders,
+            T=triton.next_power_of_2(tile.receivers + tile.senders - 1),
+            GROUP=size,
+            GROUPS=groups,
+        )
         on_device = torch.cuda.device(self.like.device) if self.like.is_cuda else contextlib.nullcontext()
         with on_device:
             reach = self.reach(owns_senders, tile.senders if owns_senders else tile.receivers)
-            known = self.arguments | of_tile | reach | own
+            # One by one: before Triton 3.8 the fields of a tuple that is one constant cannot be shapes.
+            constants = Form._make(map(triton.language.constexpr, form))
+            known = {"x": self.operands, **self.places, "reach": reach, "form": constants, **own}
             arguments = {name: known[name] for name in kernel.arg_names}
             kernel[grid](**arguments, num_warps=tile.warps, num_stages=tile.stages)
 
-    def reach(self, of_senders: bool, block: int) -> dict[str, Any]:
-        """Range of each block's segments on the other side, as arguments."""
+    def reach(self, of_senders: bool, block: int) -> Strided:
+        """Range of each block's segments on the other side."""
         if self.segments is None:
-            return {"reach": self.like, "reach_batch": 0}
+            return Strided(None, 0, 0)
         if (of_senders, block) not in self.reaches:
             own, other = reversed(self.segments) if of_senders else self.segments
             self.reaches[of_senders, block] = segment_reach(own, other, block)
         reach = self.reaches[of_senders, block]
-        return {"reach": reach, "reach_batch": batch_stride(reach)}
+        return Strided(reach, batch_stride(reach), 2)
 
     def relation_groups(self, tile: Tile) -> tuple[int, int]:
         """Relations in a tile, and how many groups of them there are."""
@@ -174,37 +167,31 @@ class Call:
         new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
         out_symbols, out_relations = new(*shape, self.head_width), new(*shape, self.n_relations)
         log_sum = new(shape, dtype=torch.float32)
+        results = {"out_symbols": out_symbols, "out_relations": out_relations, "log_sum": log_sum}
+        self.operands = self.operands._replace(**results)
         tile = self.sizes.forward
         groups = self.relation_groups(tile)[1]
         blocks = triton.cdiv(self.n, tile.receivers)
         for first, count in ((0, 1), (1, groups - 1)):
-            self.launch(
-                forward_kernel,
-                (self.heads, blocks, self.batch * count),
-                tile,
-                out_symbols=out_symbols,
-                out_relations=out_relations,
-                log_sum=log_sum,
-                groups=count,
-                first_group=first,
-                SYMBOLS=first == 0,
-            )
+            grid = (self.heads, blocks, self.batch * count)
+            self.launch(forward_kernel, grid, tile, groups=count, first_group=first, SYMBOLS=first == 0)
         return out_symbols, out_relations, log_sum
 
     def backward(
         self, grad_symbols: Tensor, grad_relations: Tensor, out_symbols: Tensor, out_relations: Tensor, log_sum: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Gradients of q, k, u, w and the symbols, from those of the results."""
-        self.arguments |= {
-            "grad_symbols": grad_symbols.contiguous(),
-            "grad_relations": grad_relations.contiguous(),
-            "out_symbols": out_symbols,
-            "out_relations": out_relations,
-            "log_sum": log_sum,
-        }
-        dq, delta, tails = self.backward_q()
+        self.operands = self.operands._replace(
+            grad_symbols=grad_symbols.contiguous(),
+            grad_relations=grad_relations.contiguous(),
+            out_symbols=out_symbols,
+            out_relations=out_relations,
+            log_sum=log_sum,
+            delta=torch.empty_like(log_sum),
+        )
+        dq, tails = self.backward_q()
         du = self.backward_u()
-        dk, dsymbols = self.backward_k(delta)
+        dk, dsymbols = self.backward_k()
         dw = self.backward_w()
         if self.relative:
             dsymbols = self.backward_table(tails)
@@ -212,14 +199,14 @@ class Call:
             dsymbols = dsymbols.sum(0, keepdim=True)
         return dq, dk, du, dw, dsymbols.to(self.like.dtype)
 
-    def backward_q(self) -> tuple[Tensor, Tensor, Tensor]:
-        new, shape = self.like.new_empty, (self.batch, self.heads, self.n)
-        dq, delta = new(self.like.shape), new(shape, dtype=torch.float32)
-        tails = new((2, *shape) if self.relative else (0,), dtype=torch.float32)
+    def backward_q(self) -> tuple[Tensor, Tensor]:
+        new = self.like.new_empty
+        dq = new(self.like.shape)
+        tails = new((2, *dq.shape[:3]) if self.relative else (0,), dtype=torch.float32)
         tile = self.sizes.queries
         grid = (self.heads, triton.cdiv(self.n, tile.receivers), self.batch)
-        self.launch(q_kernel, grid, tile, delta=delta, tails=tails, dq=dq, rows=self.batch * self.heads * self.n)
-        return dq, delta, tails
+        self.launch(q_kernel, grid, tile, tails=tails, dq=dq)
+        return dq, tails
 
     def backward_u(self) -> Tensor:
         du = self.like.new_empty(self.batch, self.n, self.n_relations, self.p)
@@ -228,7 +215,7 @@ class Call:
         self.launch(u_kernel, grid, tile, du=du)
         return du
 
-    def backward_k(self, delta: Tensor) -> tuple[Tensor, Tensor]:
+    def backward_k(self) -> tuple[Tensor, Tensor]:
         new, shape = self.like.new_empty, (self.batch, self.groups, self.m)
         dk = new(*shape, self.like.shape[-1])
         shared = not self.relative and len(self.table) != self.batch  # then summed over the batch, in float32
@@ -237,7 +224,7 @@ class Call:
         )
         tile = self.sizes.keys
         grid = (self.groups, triton.cdiv(self.m, tile.senders), self.batch)
-        self.launch(k_kernel, grid, tile, owns_senders=True, delta=delta, dk=dk, ds=dsymbols)
+        self.launch(k_kernel, grid, tile, owns_senders=True, dk=dk, ds=dsymbols)
         return dk, dsymbols
 
     def backward_w(self) -> Tensor:
@@ -250,16 +237,8 @@ class Call:
         splits = triton.cdiv(self.heads, of_split)
         shape = (splits, self.batch, self.m, self.n_relations, self.p)
         dw = self.like.new_empty(shape, dtype=self.like.dtype if splits == 1 else torch.float32)
-        self.launch(
-            w_kernel,
-            (groups * splits, blocks, self.batch),
-            tile,
-            owns_senders=True,
-            dw=dw,
-            batches=self.batch,
-            groups=groups,
-            heads_of_split=of_split,
-        )
+        grid = (groups * splits, blocks, self.batch)
+        self.launch(w_kernel, grid, tile, owns_senders=True, dw=dw, groups=groups, heads_of_split=of_split)
         return dw[0] if splits == 1 else dw.sum(0).to(self.like.dtype)
 
     def backward_table(self, tails: Tensor) -> Tensor:
@@ -270,16 +249,11 @@ class Call:
         grid = (triton.cdiv(rows, tile.senders), self.groups, self.batch * rep)
         self.launch(table_kernel, grid, tile, dtable=dtable)
         dtable = dtable.sum(0).transpose(0, 1).contiguous()  # (K, G, d_h)
-        grads = self.arguments["grad_symbols"].float().unflatten(1, (self.groups, rep))
+        grads = self.operands.grad_symbols.float().unflatten(1, (self.groups, rep))
         ends = torch.einsum("tbgrn,bgrnd->tgd", tails.unflatten(2, (self.groups, rep)), grads)
         dtable[0] += ends[0]
         dtable[-1] += ends[1]
         return dtable
-
-
-def _strides(name: str, strides: Sequence[int], *axes: str) -> dict[str, int]:
-    """Strides of the first axes of a tensor, by name."""
-    return {f"{name}_{axis}": stride for axis, stride in zip(axes, strides, strict=False)}
 
 
 def _padded(width: int) -> int:

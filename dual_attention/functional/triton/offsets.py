@@ -4,7 +4,8 @@ A tile of I x J pairs has but I + J - 1 offsets, one for each diagonal, so that 
 reads. Far from the main diagonal clipping leaves one symbol for all pairs, and the tile's products become sums.
 
 Shapes: I receivers, J senders, T diagonals (a power of two, at least I + J - 1). Places are among the senders: that of
-receiver ``i`` is ``i + symbol_offset``, and ``first_place`` that of a tile's first.
+receiver ``i`` is ``i + symbol_offset``, and ``first_place`` that of a tile's first. ``table`` points to the rows of a
+group of heads; ``x`` and ``form`` are the :class:`.Operands` and the :class:`.Form` of the kernel.
 """
 
 # Checkers see neither that a branch on a constexpr is taken at compile time, nor that reductions return tensors.
@@ -23,98 +24,67 @@ def clip(offset, max_offset):
 
 
 @triton.jit
-def table_rows(first_place, first_j, max_offset, I: tl.constexpr, T: tl.constexpr):  # noqa: E741
-    """Rows of the table that a tile reads: diagonal ``t`` holds the pairs with the offset
-    ``first_j - first_place - (I - 1) + t``."""
-    return clip(first_j - first_place - (I - 1) + tl.arange(0, T), max_offset)
-
-
-@triton.jit
-def onto_diagonals(tile, I: tl.constexpr, J: tl.constexpr, T: tl.constexpr):  # noqa: E741
+def onto_diagonals(tile, form):
     """Skew a tile ``(I, J)`` so that each column holds a diagonal: ``(I, T)``."""
-    j = tl.arange(0, T)[None, :] + tl.arange(0, I)[:, None] - (I - 1)
-    inside = (j >= 0) & (j < J)
+    j = tl.arange(0, form.T)[None, :] + tl.arange(0, form.I)[:, None] - (form.I - 1)
+    inside = (j >= 0) & (j < form.J)
     return tl.where(inside, tl.gather(tile, tl.where(inside, j, 0), 1), 0.0)
 
 
 @triton.jit
-def off_diagonals(tile, I: tl.constexpr, J: tl.constexpr):  # noqa: E741
+def off_diagonals(tile, form):
     """Counterpart of :func:`onto_diagonals`: ``(I, T) -> (I, J)``."""
-    return tl.gather(tile, tl.arange(0, J)[None, :] - tl.arange(0, I)[:, None] + (I - 1), 1)
+    return tl.gather(tile, tl.arange(0, form.J)[None, :] - tl.arange(0, form.I)[:, None] + (form.I - 1), 1)
 
 
 @triton.jit
-def is_far(first_place, first_j, max_offset, I: tl.constexpr, J: tl.constexpr):  # noqa: E741
+def is_far(first_place, first_j, x, form):
     """Whether all pairs of a tile share the first symbol, or the last."""
-    return (first_j + J - 1 - first_place <= -max_offset) | (first_j - first_place - I + 1 >= max_offset)
+    return (first_j + form.J - 1 - first_place <= -x.max_offset) | (first_j - first_place - form.I + 1 >= x.max_offset)
 
 
 @triton.jit
-def load_far(table, first_place, first_j, stride, max_offset, DH: tl.constexpr, DH_PAD: tl.constexpr):
+def load_far(table, first_place, first_j, x, form):
     """The symbol that all pairs of a far tile share, ``(DH_PAD,)``, in float32."""
-    columns = tl.arange(0, DH_PAD)
-    row = clip(first_j - first_place, max_offset)
-    return tl.load(table + row * stride + columns, mask=columns < DH, other=0.0).to(tl.float32)
+    columns = tl.arange(0, form.DH_PAD)
+    row = clip(first_j - first_place, x.max_offset)
+    return tl.load(table + row * x.s.row + columns, mask=columns < form.DH, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def attend_offsets(
-    symbols,
-    weights,
-    table,
-    first_place,
-    first_j,
-    stride,
-    max_offset,
-    DH: tl.constexpr,
-    DH_PAD: tl.constexpr,
-    I: tl.constexpr,  # noqa: E741
-    J: tl.constexpr,
-    T: tl.constexpr,
-    PRECISION: tl.constexpr,
-    WIDEN: tl.constexpr,
-):
+def load_table(table, first_place, first_j, x, form):
+    """The symbols of a tile, ``(T, DH_PAD)``: diagonal ``t`` holds the pairs with the offset
+    ``first_j - first_place - (I - 1) + t``."""
+    rows = clip(first_j - first_place - (form.I - 1) + tl.arange(0, form.T), x.max_offset)
+    return load_rows(table, rows, x.s.row, 2 * x.max_offset + 1, form.DH, form.DH_PAD)
+
+
+@triton.jit
+def attend_offsets(symbols, weights, table, first_place, first_j, x, form):
     """Add the symbols of a tile under its weights to ``symbols``, ``(I, DH_PAD)``.
 
     Math: sum_j alpha_ij T[clip(j - place_i)] = sum_t beta_it T_t,  beta_it the weight on diagonal t
     """
-    if is_far(first_place, first_j, max_offset, I, J):
-        symbol = load_far(table, first_place, first_j, stride, max_offset, DH, DH_PAD)
+    if is_far(first_place, first_j, x, form):
+        symbol = load_far(table, first_place, first_j, x, form)
         symbols += tl.sum(weights, 1)[:, None] * symbol[None, :]
     else:
-        rows = table_rows(first_place, first_j, max_offset, I, T)
-        tile = load_rows(table, rows, stride, 2 * max_offset + 1, DH, DH_PAD)
-        beta = onto_diagonals(weights, I, J, T).to(table.dtype.element_ty)
-        symbols = product(beta, tile, symbols, PRECISION, WIDEN)
+        tile = load_table(table, first_place, first_j, x, form)
+        symbols = product(onto_diagonals(weights, form).to(tile.dtype), tile, symbols, form)
     return symbols
 
 
 @triton.jit
-def products_with_offsets(
-    g,
-    table,
-    first_place,
-    first_j,
-    stride,
-    max_offset,
-    DH: tl.constexpr,
-    DH_PAD: tl.constexpr,
-    I: tl.constexpr,  # noqa: E741
-    J: tl.constexpr,
-    T: tl.constexpr,
-    PRECISION: tl.constexpr,
-    WIDEN: tl.constexpr,
-):
+def products_with_offsets(g, table, first_place, first_j, x, form):
     """Products of the receivers' rows ``g`` ``(I, DH_PAD)`` with the symbols of their pairs: ``(I, J)``.
 
     Math: <g_i, T[clip(j - place_i)]>
     """
-    if is_far(first_place, first_j, max_offset, I, J):
-        symbol = load_far(table, first_place, first_j, stride, max_offset, DH, DH_PAD)
-        products = tl.zeros((I, J), tl.float32) + tl.sum(g.to(tl.float32) * symbol[None, :], 1)[:, None]
+    if is_far(first_place, first_j, x, form):
+        symbol = load_far(table, first_place, first_j, x, form)
+        products = tl.zeros((form.I, form.J), tl.float32) + tl.sum(g.to(tl.float32) * symbol[None, :], 1)[:, None]
     else:
-        rows = table_rows(first_place, first_j, max_offset, I, T)
-        tile = load_rows(table, rows, stride, 2 * max_offset + 1, DH, DH_PAD)
-        of_diagonals = product(g, tl.trans(tile), tl.zeros((I, T), tl.float32), PRECISION, WIDEN)
-        products = off_diagonals(of_diagonals, I, J)
+        tile = load_table(table, first_place, first_j, x, form)
+        of_diagonals = product(g, tl.trans(tile), tl.zeros((form.I, form.T), tl.float32), form)
+        products = off_diagonals(of_diagonals, form)
     return products

@@ -5,13 +5,17 @@ Shapes: as in :mod:`..reference`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..derivatives import gradients_with_graph
+from ..masks import MaskPattern
 from ..op_schema import op_schema
 from ..relational.inputs import RelationalAttentionOutput, RelationalInputs
+from ..relational.whole import whole_sums
 from ..symbols import OffsetSymbols, symbol_table
 from .launch import Call, KernelArguments
 from .tuning import Tuning
@@ -20,8 +24,8 @@ from .tuning import Tuning
 def fused_relational_attention(x: RelationalInputs, sizes: Tuning | None = None) -> RelationalAttentionOutput:
     """Relational attention for inputs in which :func:`.support.obstacle` sees none, in tiles of given or default sizes.
 
-    Rows with nothing to attend are zero, and so are their gradients. Asking for a second derivative raises
-    ``RuntimeError``.
+    Rows with nothing to attend are zero, and so are their gradients. A second derivative builds all weights, see
+    :mod:`..derivatives`.
     """
     symbols = x.symbols
     of_offsets = isinstance(symbols, OffsetSymbols)
@@ -82,13 +86,31 @@ TENSORS = KernelArguments._fields.index("max_offset")
 """Arguments of the registered operation that are tensors or None; they come first."""
 
 
+RESULTS = 3
+"""Results of the forward pass, which are saved before its arguments."""
+
+
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     ctx.save_for_backward(*output, *inputs[:TENSORS])
     ctx.numbers = inputs[TENSORS:]
 
 
+def _plain(x: KernelArguments, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """The operation for other tensors, by plain operations."""
+    n, m = q.shape[2], k.shape[2]
+    symbols = table if x.max_offset is None else OffsetSymbols(table, n, m, x.symbol_offset)
+    masks = (None, x.padding, x.receiver_segments, x.sender_segments)
+    pattern = MaskPattern(n, m, *masks, x.causal, x.window, x.offset)
+    return whole_sums(q, k, u, w, symbols, pattern=pattern, scale=x.scale, rel_scale=x.rel_scale)
+
+
 def _backward(ctx: Any, grad_symbols: Tensor, grad_relations: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-    grads = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        x = KernelArguments(*ctx.saved_tensors[RESULTS:], *ctx.numbers)
+        tensors = (x.q, x.k, x.u, x.w, x.table)
+        grads = gradients_with_graph(partial(_plain, x), tensors, (grad_symbols, grad_relations))
+    else:
+        grads = _backward_op(grad_symbols, grad_relations, *ctx.saved_tensors, *ctx.numbers)
     return (*grads, *[None] * (len(KernelArguments._fields) - len(grads)))
 
 

@@ -1,6 +1,7 @@
 """Parts that the kernels share: tiles of rows, of relations and of the mask.
 
 Shapes: in a tile I receivers, J senders, C columns of relation keys (relations of a group times the padded p).
+``x`` and ``form`` are the :class:`.Operands` and the :class:`.Form` of the kernel.
 """
 
 import triton
@@ -11,13 +12,19 @@ PLACES = ("offset", "symbol_offset")
 
 
 @triton.jit
-def product(a, b, total, PRECISION: tl.constexpr, WIDEN: tl.constexpr):
+def product(a, b, total, form):
     """``total + a @ b`` in float32. The interpreter cannot multiply bfloat16: there (``WIDEN``) its values are widened,
     which changes nothing, since a tensor core multiplies exactly and sums in float32 too."""
-    if WIDEN:
+    if form.WIDEN:
         a = a.to(tl.float32)
         b = b.to(tl.float32)
-    return tl.dot(a, b, total, input_precision=PRECISION)
+    return tl.dot(a, b, total, input_precision=form.PRECISION)
+
+
+@triton.jit
+def at(tensor, batch, head):
+    """Start of the rows of an example and a head in a :class:`.Strided` tensor."""
+    return tensor.start + batch * tensor.batch + head * tensor.head
 
 
 @triton.jit
@@ -31,28 +38,28 @@ def load_rows(base, rows, stride, n_rows, WIDTH: tl.constexpr, PADDED: tl.conste
 
 
 @triton.jit
-def store_rows(base, rows, stride, n_rows, tile, WIDTH: tl.constexpr, PADDED: tl.constexpr):
-    """Counterpart of :func:`load_rows`."""
+def store_rows(base, rows, n_rows, tile, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+    """Counterpart of :func:`load_rows` for a contiguous matrix."""
     columns = tl.arange(0, PADDED)
     inside = (rows[:, None] < n_rows) & (columns[None, :] < WIDTH)
-    tl.store(base + rows[:, None] * stride + columns[None, :], tile.to(base.dtype.element_ty), mask=inside)
+    tl.store(base + rows[:, None] * WIDTH + columns[None, :], tile.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def relation_columns(first, R: tl.constexpr, P: tl.constexpr, GROUP: tl.constexpr, P_PAD: tl.constexpr):
+def relation_columns(first, form):
     """Places in memory of the columns of a group of relations, and which exist: p is padded here, not there.
 
     Column ``c`` of a tile is feature ``c % P_PAD`` of relation ``first + c // P_PAD``.
     """
-    c = tl.arange(0, GROUP * P_PAD)
-    if P == P_PAD:
-        columns = first * P + c
-        valid = columns < R * P
+    c = tl.arange(0, form.GROUP * form.P_PAD)
+    if form.P == form.P_PAD:
+        columns = first * form.P + c
+        valid = columns < form.R * form.P
     else:
-        relation = first + c // P_PAD
-        feature = c % P_PAD
-        columns = relation * P + feature
-        valid = (relation < R) & (feature < P)
+        relation = first + c // form.P_PAD
+        feature = c % form.P_PAD
+        columns = relation * form.P + feature
+        valid = (relation < form.R) & (feature < form.P)
     return columns, valid
 
 
@@ -64,135 +71,99 @@ def load_relations(base, rows, stride, n_rows, columns, valid):
 
 
 @triton.jit
-def load_of_relations(base, rows, n_rows, first, R: tl.constexpr, GROUP: tl.constexpr):
-    """One number of each row and relation of a group, ``(rows, GROUP)``, from a matrix ``(n_rows, R)``, in float32."""
-    relation = first + tl.arange(0, GROUP)
-    inside = (rows[:, None] < n_rows) & (relation[None, :] < R)
-    return tl.load(base + rows[:, None] * R + relation[None, :], mask=inside, other=0.0).to(tl.float32)
+def load_of_relations(base, row, i, first, x, form):
+    """One number of each receiver and relation of a group, ``(I, GROUP)``, from ``(B, H, N, R)``, in float32."""
+    relation = first + tl.arange(0, form.GROUP)
+    inside = (i[:, None] < x.n) & (relation[None, :] < form.R)
+    numbers = base + row * x.n * form.R + i[:, None] * form.R + relation[None, :]
+    return tl.load(numbers, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def times_relations(tile, of_relations, ROWS: tl.constexpr, GROUP: tl.constexpr, P_PAD: tl.constexpr):
-    """Multiply the columns ``(ROWS, C)`` of each relation by its number ``(ROWS, GROUP)``."""
-    parts = tl.reshape(tile, (ROWS, GROUP, P_PAD)) * of_relations[:, :, None]
-    return tl.reshape(parts, (ROWS, GROUP * P_PAD))
+def times_relations(tile, of_relations, form):
+    """Multiply the columns ``(I, C)`` of each relation by its number ``(I, GROUP)``."""
+    parts = tl.reshape(tile, (form.I, form.GROUP, form.P_PAD)) * of_relations[:, :, None]
+    return tl.reshape(parts, (form.I, form.GROUP * form.P_PAD))
 
 
 @triton.jit
-def gradient_of_keys(
-    grad_base,
-    u_base,
-    rows,
-    u_stride,
-    n_rows,
-    first,
-    rel_scale,
-    R: tl.constexpr,
-    P: tl.constexpr,
-    ROWS: tl.constexpr,
-    GROUP: tl.constexpr,
-    P_PAD: tl.constexpr,
-):
-    """Gradient of the attended relation keys, ``(ROWS, C)``, in the dtype of the products.
+def gradient_of_keys(x, batch, row, i, first, form):
+    """Gradient of the attended relation keys, ``(I, C)``, in the dtype of the products; ``row`` is that of ``(B, H)``.
 
     Math: G_i = [rel_scale g^a_i,l u^l_i]_l
     """
-    columns, valid = relation_columns(first, R, P, GROUP, P_PAD)
-    u = load_relations(u_base, rows, u_stride, n_rows, columns, valid)
-    of_relations = load_of_relations(grad_base, rows, n_rows, first, R, GROUP) * rel_scale
-    return times_relations(u.to(tl.float32), of_relations, ROWS, GROUP, P_PAD).to(u_base.dtype.element_ty)
+    columns, valid = relation_columns(first, form)
+    u = load_relations(at(x.u, batch, 0), i, x.u.row, x.n, columns, valid)
+    of_relations = load_of_relations(x.grad_relations, row, i, first, x, form) * x.rel_scale
+    return times_relations(u.to(tl.float32), of_relations, form).to(u.dtype)
 
 
 @triton.jit
-def may_attend(
-    i,
-    j,
-    n,
-    m,
-    padding,
-    receiver_segments,
-    sender_segments,
-    offset,
-    window,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    PADDING: tl.constexpr,
-    SEGMENTS: tl.constexpr,
-):
-    """The mask of a tile, for receivers ``(I, 1)`` and senders ``(1, J)``, or ``(1, I)`` and ``(J, 1)``."""
-    allowed = (i < n) & (j >= 0) & (j < m)
+def masked_scores(rows, columns, i, j, x, batch, offset, form):
+    """Scores of a tile, times log2(e), minus infinity where nothing may be attended.
+
+    Takes queries and keys with receivers ``(I, 1)`` and senders ``(1, J)``; or keys and queries with ``(1, I)`` and
+    ``(J, 1)``, for the tile transposed.
+    """
+    nothing = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
+    scores = product(rows, tl.trans(columns), nothing, form) * x.log2_scale
+    return tl.where(may_attend(i, j, x, batch, offset, form), scores, float("-inf"))
+
+
+@triton.jit
+def may_attend(i, j, x, batch, offset, form):
+    """The mask of a tile, for receivers and senders as in :func:`masked_scores`."""
+    allowed = (i < x.n) & (j >= 0) & (j < x.m)
     place = i + offset
-    if CAUSAL:
+    if form.CAUSAL:
         allowed = allowed & (j <= place)
-    if WINDOW:
-        allowed = allowed & (j - place < window) & (place - j < window)
-    if PADDING:
-        allowed = allowed & (tl.load(padding + j, mask=(j >= 0) & (j < m), other=0) != 0)
-    if SEGMENTS:
-        of_receiver = tl.load(receiver_segments + i, mask=i < n, other=0)
-        of_sender = tl.load(sender_segments + j, mask=(j >= 0) & (j < m), other=0)
+    if form.WINDOW:
+        allowed = allowed & (j - place < x.window) & (place - j < x.window)
+    if x.padding is not None:
+        allowed = allowed & (tl.load(x.padding + batch * x.m + j, mask=(j >= 0) & (j < x.m), other=0) != 0)
+    if x.receivers is not None:
+        of_receiver = tl.load(x.receivers + batch * x.receivers_batch + i, mask=i < x.n, other=0)
+        of_sender = tl.load(x.senders + batch * x.senders_batch + j, mask=(j >= 0) & (j < x.m), other=0)
         allowed = allowed & (of_receiver == of_sender)
     return allowed
 
 
 @triton.jit
-def sender_range(
-    first,
-    n,
-    m,
-    offset,
-    window,
-    reach,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    SEGMENTS: tl.constexpr,
-    ROWS: tl.constexpr,
-    STEP: tl.constexpr,
-):
-    """Senders that some receiver in ``[first, first + ROWS)`` may attend by order and segments; the start is a multiple
-    of STEP. ``reach`` points to the :func:`.segments.segment_reach` of the receivers."""
+def sender_range(first, x, batch, offset, reach, form):
+    """Senders that some receiver in ``[first, first + I)`` may attend by order and segments; the start is a multiple of
+    J. ``reach`` is the :func:`.segments.segment_reach` of the receivers."""
     begin = first * 0
-    end = m
-    if CAUSAL:
-        end = tl.minimum(end, first + offset + ROWS)
+    end = x.m
+    if form.CAUSAL:
+        end = tl.minimum(end, first + offset + form.I)
+    return narrowed(begin, end, first, first + offset, x, batch, reach, form.WINDOW, form.I, form.J)
+
+
+@triton.jit
+def receiver_range(first, x, batch, offset, reach, form):
+    """Receivers that may attend some sender in ``[first, first + J)``, as in :func:`sender_range`, with I and J, and
+    receivers and senders, exchanged."""
+    begin = first * 0
+    if form.CAUSAL:
+        begin = tl.maximum(begin, first - offset) // form.I * form.I
+    return narrowed(begin, x.n, first, first - offset, x, batch, reach, form.WINDOW, form.J, form.I)
+
+
+@triton.jit
+def narrowed(begin, end, first, place, x, batch, reach, WINDOW: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr):
+    """A range narrowed by the window around ROWS rows, whose places on the other side begin at ``place``, and to where
+    their segments lie; ``first`` is a multiple of ROWS."""
     if WINDOW:
-        begin = tl.maximum(begin, first + offset - window + 1) // STEP * STEP
-        end = tl.minimum(end, first + offset + ROWS + window - 1)
-    if SEGMENTS:
-        begin, end = within_reach(begin, end, reach, first, ROWS, STEP)
+        begin = tl.maximum(begin, tl.maximum(place - x.window + 1, 0) // STEP * STEP)
+        end = tl.minimum(end, place + ROWS + x.window - 1)
+    if reach.start is not None:
+        block = at(reach, batch, 0) + first // ROWS * 2
+        begin = tl.maximum(begin, tl.load(block) // STEP * STEP)
+        end = tl.minimum(end, tl.load(block + 1))
     return begin, end
 
 
 @triton.jit
-def receiver_range(
-    first,
-    n,
-    m,
-    offset,
-    window,
-    reach,
-    CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
-    SEGMENTS: tl.constexpr,
-    ROWS: tl.constexpr,
-    STEP: tl.constexpr,
-):
-    """Receivers that may attend some sender in ``[first, first + ROWS)`` by order and segments; the start is a multiple
-    of STEP. ``reach`` points to the :func:`.segments.segment_reach` of the senders."""
-    begin = first * 0
-    end = n
-    if CAUSAL:
-        begin = tl.maximum(begin, first - offset) // STEP * STEP
-    if WINDOW:
-        begin = tl.maximum(begin, tl.maximum(first - offset - window + 1, 0) // STEP * STEP)
-        end = tl.minimum(end, first - offset + ROWS + window - 1)
-    if SEGMENTS:
-        begin, end = within_reach(begin, end, reach, first, ROWS, STEP)
-    return begin, end
-
-
-@triton.jit
-def within_reach(begin, end, reach, first, ROWS: tl.constexpr, STEP: tl.constexpr):
-    """A range narrowed to where the segments of rows ``[first, first + ROWS)`` lie; ``first`` is a multiple of ROWS."""
-    block = reach + first // ROWS * 2
-    return tl.maximum(begin, tl.load(block) // STEP * STEP), tl.minimum(end, tl.load(block + 1))
+def load_numbers(base, row, i, x):
+    """One number of each receiver, ``(I,)``, from ``(B, H, N)``."""
+    return tl.load(base + row * x.n + i, mask=i < x.n, other=0.0)

@@ -22,7 +22,7 @@ class CapsuleOutput(NamedTuple):
     """Output of capsules.
 
     Attributes:
-        probabilities: of each class by itself, ``(..., C)``.
+        probabilities: of the classes, independent of each other, ``(..., C)``.
         reconstructions: ``(..., C, d_v)``.
         weights: ``(..., C, S)``, or None.
     """
@@ -33,7 +33,7 @@ class CapsuleOutput(NamedTuple):
 
 
 class CapsuleAttention(nn.Module):
-    """One capsule for each class, which attends, gives a probability, and reconstructs its context.
+    """Capsules, one for each class, that attend, predict a probability and reconstruct their contexts.
 
     Math: c_c = attend(q_c, K, V),  p_c = sigmoid(<w_c, c_c> + b_c),  r_c = p_c c_c
 
@@ -43,7 +43,7 @@ class CapsuleAttention(nn.Module):
         n_classes: C.
         d_k: width of the keys.
         d_v: width of the values; by default ``d_k``.
-        score: compares; by default the dot product.
+        score: comparison of a capsule's query with keys; by default the dot product.
         align: by default :class:`Softmax`.
     """
 

@@ -1,9 +1,6 @@
-"""Co-attention: two inputs attend to each other (survey 3.1.1).
+"""Co-attention of two inputs, and rotatory attention of three, which attend to each other (survey 3.1.1).
 
-Each takes a score as a function of the widths of query and key, as the classes of scores are (``score=General``), and
-makes as many as it needs; and an alignment, of which each of its parts has a copy.
-
-Shapes: B batch; inputs ``x1 (B, n1, d1)`` and ``x2 (B, n2, d2)`` with masks ``mask1 (B, n1)`` and ``mask2 (B, n2)``
+Shapes: B batch; two inputs ``x1 (B, n1, d1)`` and ``x2 (B, n2, d2)`` with masks ``mask1 (B, n1)`` and ``mask2 (B, n2)``
 (True = real). An input may be empty or all padding; its mean and its context are then zero.
 """
 
@@ -29,7 +26,7 @@ class CoAttentionOutput(NamedTuple):
     Attributes:
         context1, context2: summaries of the two inputs, ``(B, d1)`` and ``(B, d2)``.
         weights1, weights2: ``(B, n1)`` and ``(B, n2)``.
-        first_weights: of the first step of alternating co-attention, ``(B, n1)``; None elsewhere.
+        first_weights: weights of the first step of alternating co-attention, ``(B, n1)``; None elsewhere.
     """
 
     context1: Tensor
@@ -50,10 +47,9 @@ class AlternatingCoAttention(nn.Module):
 
     Args:
         d1, d2: widths of the inputs.
-        score: makes scores from the widths of query and key; by default :class:`Additive`.
-        align: by default :class:`Softmax`.
-        tie_first_last: the first step has the parameters of the last, as in the survey; the authors' code has three
-            sets.
+        score: makes the score of each step from the widths of query and key; by default :class:`Additive`.
+        align: by default :class:`Softmax`; each step has a copy.
+        tie_first_last: share parameters of the first and the last step, as in the survey; not in the authors' code.
         dropout: rate on the weights.
     """
 
@@ -77,7 +73,7 @@ class AlternatingCoAttention(nn.Module):
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
-        """Summaries of both inputs, and the weights of the three steps."""
+        """Summarise both inputs in three steps."""
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
         c0, w0 = summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
@@ -92,9 +88,7 @@ class InteractiveCoAttention(nn.Module):
     Math: c_1 = attend(mean(X_2), X_1),  c_2 = attend(mean(X_1), X_2)
 
     Args:
-        d1, d2: widths of the inputs.
-        score: makes scores from the widths of query and key; by default :class:`ActivatedGeneral`.
-        align: by default :class:`Softmax`.
+        d1, d2, score, align: as :class:`AlternatingCoAttention`, but by default the score :class:`ActivatedGeneral`.
     """
 
     def __init__(self, d1: int, d2: int, *, score: ScoreFactory = ActivatedGeneral, align: Align | None = None) -> None:
@@ -107,7 +101,7 @@ class InteractiveCoAttention(nn.Module):
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
-        """Summaries of both inputs."""
+        """Summarise both inputs."""
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
         c1, w1 = summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
@@ -124,8 +118,8 @@ class ParallelCoAttention(nn.Module):
     Args:
         d1, d2: widths of the inputs.
         d_w: hidden width; by default ``d1``.
-        affinity: makes a score of ``(d1, d2)``, for queries ``x1`` and keys ``x2``; by default tanh of a bilinear form.
-            It must give one affinity for each pair.
+        affinity: makes the score of queries ``x1`` and keys ``x2`` from ``(d1, d2)``, one number for each pair; by
+            default tanh of a bilinear form.
         pool: ``"project"`` scores an element by the projection above; ``"max"`` by the highest of its affinities
             (survey eq. 16), without further parameters.
         align: by default :class:`Softmax`.
@@ -160,7 +154,7 @@ class ParallelCoAttention(nn.Module):
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
-        """Summaries of both inputs."""
+        """Summarise both inputs."""
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
         affinity = self.affinity(x1, x2)
@@ -189,9 +183,8 @@ class MultiGrainedOutput(NamedTuple):
     """Output of multi-grained co-attention.
 
     Attributes:
-        context1, context2: summaries of the two inputs, the coarse ones before the fine, ``(B, 2 d1)`` and
-            ``(B, 2 d2)``.
-        coarse, fine: what the two mechanisms returned.
+        context1, context2: summaries of the two inputs, coarse before fine, ``(B, 2 d1)`` and ``(B, 2 d2)``.
+        coarse, fine: outputs of the two mechanisms.
     """
 
     context1: Tensor
@@ -207,7 +200,7 @@ class MultiGrainedOutput(NamedTuple):
 class MultiGrainedCoAttention(nn.Module):
     """A coarse and a fine mechanism side by side (after Fan et al., EMNLP 2018; survey 3.1.1).
 
-    In coarse mechanisms the query is one summary of an input, in fine ones each of its elements.
+    The query of a coarse mechanism is one summary of an input; those of a fine one are its elements.
 
     Args:
         d1, d2: widths of the inputs.
@@ -223,15 +216,86 @@ class MultiGrainedCoAttention(nn.Module):
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> MultiGrainedOutput:
-        """Summaries of both inputs, by both mechanisms."""
+        """Summarise both inputs by both mechanisms."""
         coarse = self.coarse(x1, x2, mask1=mask1, mask2=mask2)
         fine = self.fine(x1, x2, mask1=mask1, mask2=mask2)
         context1 = torch.cat([coarse.context1, fine.context1], dim=-1)
         return MultiGrainedOutput(context1, torch.cat([coarse.context2, fine.context2], dim=-1), coarse, fine)
 
 
+class RotatoryOutput(NamedTuple):
+    """Output of rotatory attention, of a left context of length n_l, a target of n_t and a right context of n_r.
+
+    Attributes:
+        output: ``[left; right; target by left; target by right]``, ``(B, 4 d)`` (survey eq. 20).
+        left_weights, right_weights: of the last hop, ``(B, n_l)`` and ``(B, n_r)``.
+        target_left_weights, target_right_weights: of the last hop, ``(B, n_t)``.
+    """
+
+    output: Tensor
+    left_weights: Tensor
+    right_weights: Tensor
+    target_left_weights: Tensor
+    target_right_weights: Tensor
+
+
+class RotatoryAttention(nn.Module):
+    """Attention from a target to its left and right contexts, and from their summaries back to the target.
+
+    After Zheng & Xia 2018 (arXiv 1802.00892; survey eqs. 17 to 20); not related to rotary position embeddings.
+
+    Math: r_t = mean(T);  r_l = attend(r_t, L),  r_r = attend(r_t, R);  r_lt = attend(r_l, T),  r_rt = attend(r_r, T)
+
+    An empty context, as where the target begins a sentence, gives r_l = 0 and with the default score r_lt = mean(T).
+
+    Args:
+        d: width of all three.
+        score: makes each score from the widths of query and key; by default :class:`ActivatedGeneral`.
+        align: by default :class:`Softmax`.
+        hops: rounds of both steps, with the same parameters; after the first, r_lt and r_rt replace r_t as queries
+            (Wallaart & Frasincar 2019).
+    """
+
+    def __init__(
+        self, d: int, *, score: ScoreFactory = ActivatedGeneral, align: Align | None = None, hops: int = 1
+    ) -> None:
+        super().__init__()
+        check_positive(d=d, hops=hops)
+        self.d = d
+        self.hops = hops
+        self.left, self.right, self.target_left, self.target_right = (
+            build_attention(score(d, d), align) for _ in range(4)
+        )
+
+    def forward(
+        self,
+        left: Tensor,
+        target: Tensor,
+        right: Tensor,
+        *,
+        left_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        right_mask: Tensor | None = None,
+    ) -> RotatoryOutput:
+        """Summarise ``left (B, n_l, d)``, ``target (B, n_t, d)`` and ``right (B, n_r, d)`` in one vector."""
+        check_input("left", left, self.d, left_mask, "left_mask")
+        check_input("target", target, self.d, target_mask, "target_mask")
+        check_input("right", right, self.d, right_mask, "right_mask")
+        r_lt = r_rt = masked_mean(target, target_mask)
+        w_l = w_r = w_lt = w_rt = r_l = r_r = r_lt
+        for _ in range(self.hops):
+            r_l, w_l = summarise(self.left, r_lt, left, left_mask)
+            r_r, w_r = summarise(self.right, r_rt, right, right_mask)
+            r_lt, w_lt = summarise(self.target_left, r_l, target, target_mask)
+            r_rt, w_rt = summarise(self.target_right, r_r, target, target_mask)
+        return RotatoryOutput(torch.cat([r_l, r_r, r_lt, r_rt], dim=-1), w_l, w_r, w_lt, w_rt)
+
+    def extra_repr(self) -> str:
+        return f"hops={self.hops}"
+
+
 def _highest(affinity: Tensor, allowed: Tensor, dim: int) -> Tensor:
-    """Highest affinity that counts, and 0 where none does."""
+    """Highest allowed affinity, and 0 where none is allowed."""
     if not affinity.shape[dim]:
         return affinity.sum(dim)
     highest = affinity.masked_fill(~allowed, torch.finfo(affinity.dtype).min).amax(dim)

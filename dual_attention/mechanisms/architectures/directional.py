@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_positive
 from ...functional import combine, directional_mask, uniform_alignment
+from ...functional.checks import check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import BoundedAdditive
 from ..selections import Selection, SubsetSampler
@@ -19,12 +20,12 @@ Direction = Literal["forward", "backward", "both"]
 
 
 class FusionGate(nn.Module):
-    """A gate between an object and its context.
+    """Gate between an object and its context.
 
     Math: g = sigmoid(W_1 c + W_2 h + b),  out = g * h + (1 - g) * c
 
     Args:
-        d: width of both.
+        d: width of objects and contexts.
     """
 
     def __init__(self, d: int) -> None:
@@ -35,15 +36,15 @@ class FusionGate(nn.Module):
         nn.init.zeros_(self.gate.bias)
 
     def forward(self, context: Tensor, h: Tensor) -> Tensor:
-        """``(..., d)`` of both: the mixture ``(..., d)``."""
+        """Mixture ``(..., d)`` of contexts and objects of that shape."""
         gate = torch.sigmoid(self.gate(torch.cat([context, h], dim=-1)))
         return gate * h + (1 - gate) * context
 
 
 class DirectionalSelfAttention(nn.Module):
-    """Token2token attention in one direction, and a fusion gate: DiSA.
+    """Token2token attention in one direction with a fusion gate: DiSA.
 
-    An object that sees nobody, such as the first of a forward sequence, has a context of zero.
+    An object that sees no other, such as the first of a forward sequence, has a context of zero.
 
     Args:
         d: width of the objects.
@@ -51,13 +52,7 @@ class DirectionalSelfAttention(nn.Module):
         attention: by default multi-dimensional attention by :class:`BoundedAdditive`.
     """
 
-    def __init__(
-        self,
-        d: int,
-        direction: Direction = "both",
-        *,
-        attention: GeneralAttention | None = None,
-    ) -> None:
+    def __init__(self, d: int, direction: Direction = "both", *, attention: GeneralAttention | None = None) -> None:
         super().__init__()
         directional_mask(0, direction)
         self.direction: Direction = direction
@@ -67,7 +62,8 @@ class DirectionalSelfAttention(nn.Module):
     def forward(
         self, h: Tensor, *, padding_mask: Tensor | None = None, need_weights: bool = False
     ) -> GeneralAttentionOutput:
-        """Objects ``h (B, N, d)`` and their mask ``(B, N)``; the context is the fused output ``(B, N, d)``."""
+        """Attend among objects ``h (B, N, d)`` with mask ``(B, N)``; the context is the fused output ``(B, N, d)``."""
+        check_rows("h", h)
         mask = directional_mask(h.shape[-2], self.direction, device=h.device)
         output = self.attention(h, attn_mask=mask, padding_mask=padding_mask, need_weights=need_weights)
         return output._replace(context=self.fusion(output.context, h))
@@ -81,8 +77,8 @@ class ReinforcedSelfAttentionOutput(NamedTuple):
 
     Attributes:
         output: ``(B, N, directions * d)``.
-        selection: what was drawn: the mask of pairs ``(B, N, N)`` without regard to direction, the log-probability
-            ``(B,)``, and the selected fraction ``(B,)``.
+        selection: the draw: mask of pairs ``(B, N, N)`` regardless of direction, log-probability ``(B,)`` and selected
+            fraction ``(B,)``.
         weights: of each direction, ``(B, N, N, d)``, or None.
     """
 
@@ -98,14 +94,14 @@ class ReinforcedSelfAttention(nn.Module):
         c_i = attend(h_i, {h_j}) if z^q_i, otherwise the mean of all h_j that the direction allows;
         out = [fusion(c, h) for each direction]
 
-    The context of queries that were not drawn is as in the authors' code. Train the samplers with
+    The context of queries that were not drawn follows the authors' code. Train the samplers with
     :func:`.reinforce_loss` of ``selection.log_prob``; the paper adds a multiple of ``selection.fraction`` to the loss
-    that it is given, and begins with all objects selected (``select_all=True``).
+    passed to it, and begins with all objects selected (``select_all=True``).
 
     Args:
         d: width of the objects.
-        directions: of :class:`DirectionalSelfAttention`, side by side, over one draw.
-        keys, queries: the samplers; by default :class:`SubsetSampler`.
+        directions: one :class:`DirectionalSelfAttention` for each, side by side, over one draw.
+        keys, queries: samplers; by default :class:`SubsetSampler`.
     """
 
     def __init__(
@@ -123,19 +119,15 @@ class ReinforcedSelfAttention(nn.Module):
         self.directed = nn.ModuleList(DirectionalSelfAttention(d, direction) for direction in directions)
 
     def forward(
-        self,
-        h: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        select_all: bool = False,
-        need_weights: bool = False,
+        self, h: Tensor, *, padding_mask: Tensor | None = None, select_all: bool = False, need_weights: bool = False
     ) -> ReinforcedSelfAttentionOutput:
-        """Objects ``h (B, N, d)`` and their mask ``(B, N)``, True = real.
+        """Attend among objects ``h (B, N, d)`` with mask ``(B, N)``, True = real.
 
         Args:
-            select_all: draw nothing and take all real objects, with a log-probability of zero.
+            select_all: take all real objects instead of drawing, with a log-probability of zero.
             need_weights: also return the weights.
         """
+        check_rows("h", h)
         real = torch.ones(h.shape[:-1], dtype=torch.bool, device=h.device) if padding_mask is None else padding_mask
         if select_all:
             z_k = z_q = real

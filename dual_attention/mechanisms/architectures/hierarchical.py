@@ -20,7 +20,7 @@ class HierarchicalOutput(NamedTuple):
     """Output of hierarchical attention.
 
     Attributes:
-        context: of the whole, ``(B, d)``.
+        context: context of the whole, ``(B, d)``.
         weights: one tensor for each level, the lowest first: words ``(B, N, T)``, sentences ``(B, N)``.
     """
 
@@ -29,16 +29,15 @@ class HierarchicalOutput(NamedTuple):
 
 
 class HierarchicalAttention(nn.Module):
-    """Attention to words, then to the sentences they make (Yang et al. 2016, HAN, eqs. 5 to 10).
+    """Attention to words, then to the sentences that they make (Yang et al. 2016, HAN, eqs. 5 to 10).
 
     Math: s_n = attend(words_n),  doc = attend(encoder(s)_1..N), without queries
 
-    A sentence of padding only gives zero, and has no weight in the document.
+    The context of a sentence of padding is zero, and so is its weight in the document.
 
     Args:
         d: width of words and of the encoders' outputs.
-        score: one score for each level, the lowest first; by default two of :class:`KeyOnly`. Scores that take a query
-            get the one given to :meth:`forward`.
+        score: one score for each level, the lowest first, with or without a query; by default two :class:`KeyOnly`.
         align: by default :class:`Softmax`; each level has a copy.
         encoders: modules between a level's output and the next level: ``(B, N, d) -> (B, N, d)``; None for none.
     """
@@ -70,7 +69,7 @@ class HierarchicalAttention(nn.Module):
             query: ``(B, d_q)``, for scores that take one.
 
         Raises:
-            TypeError, ValueError: if the axes are not as many as levels, or the mask does not fit.
+            TypeError, ValueError: if the number of axes is not that of the levels, or the mask does not fit.
         """
         if x.dim() != len(self.levels) + 2:
             raise ValueError(f"x: expected a batch, {len(self.levels)} levels and a width, got shape {tuple(x.shape)}")
@@ -92,7 +91,7 @@ class SocialContextualOutput(NamedTuple):
     Attributes:
         context: ``(B, d)``.
         aspect_weights: ``(B, number of aspects)``, in the order of the aspects.
-        weights: of the elements of each aspect, ``(B, n)`` by name.
+        weights: weights ``(B, n)`` of the elements of each aspect, by name.
     """
 
     context: Tensor
@@ -101,17 +100,17 @@ class SocialContextualOutput(NamedTuple):
 
 
 class SocialContextualAttention(nn.Module):
-    """Attention of a user within named aspects, and then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
+    """Attention of a user within named aspects, then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
 
     Math: s_a = attend(user, X_a),  context = attend(user, (s_a)_a)
 
-    An aspect without elements has no weight. One with a single element passes it on.
+    An aspect without elements has no weight; one with a single element passes it on.
 
     Args:
         d_user: width of the user's vector.
         d: width of elements.
         aspects: names of the aspects.
-        score: makes scores from the widths of query and key; by default :class:`Additive` with ELU.
+        score: makes each score from the widths of query and key; by default :class:`Additive` with ELU.
         align: by default :class:`Softmax`.
     """
 
@@ -139,7 +138,7 @@ class SocialContextualAttention(nn.Module):
         Args:
             user: ``(B, d_user)``.
             groups: elements ``(B, n, d)`` of each aspect by name; n may differ.
-            masks: boolean ``(B, n)`` by name, for those that have padding.
+            masks: boolean ``(B, n)`` by name, for the aspects with padding.
         """
         masks = {} if masks is None else masks
         if set(groups) != set(self.elements):
@@ -162,7 +161,7 @@ class AttentionViaAttentionOutput(NamedTuple):
     """Output of attention-via-attention.
 
     Attributes:
-        context: of the upper and the lower level, ``(..., L, d_upper + d_lower)``.
+        context: contexts of the upper and the lower level, ``(..., L, d_upper + d_lower)``.
         upper_weights, lower_weights: ``(..., L, S_upper)`` and ``(..., L, S_lower)``.
     """
 
@@ -179,7 +178,7 @@ class AttentionViaAttention(nn.Module):
     Args:
         d_q: width of the query.
         d_upper, d_lower: widths of the levels, such as words and characters.
-        score: makes scores from the widths of query and key; by default :class:`Additive`.
+        score: makes the score of each level from the widths of query and key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
     """
 
@@ -200,7 +199,7 @@ class AttentionViaAttention(nn.Module):
         upper_mask: Tensor | None = None,
         lower_mask: Tensor | None = None,
     ) -> AttentionViaAttentionOutput:
-        """Attend with ``query (..., L, d_q)`` to ``upper (..., S_u, d_upper)`` and ``lower (..., S_l, d_lower)``."""
+        """Attend from ``query (..., L, d_q)`` to ``upper (..., S_u, d_upper)`` and ``lower (..., S_l, d_lower)``."""
         above = self.upper(query, upper, padding_mask=upper_mask, need_weights=True)
         extended = torch.cat([query, above.context], dim=-1)
         below = self.lower(extended, lower, padding_mask=lower_mask, need_weights=True)
@@ -217,8 +216,8 @@ class MultiRepresentationAttention(nn.Module):
     Args:
         widths: of the E representations.
         d: common width.
-        score: without a query; by default a linear :class:`KeyOnly`.
-        align: by default :class:`Softmax`; :class:`Sigmoid` gates each representation by itself.
+        score: score without a query; by default a linear :class:`KeyOnly`.
+        align: by default :class:`Softmax`; :class:`Sigmoid` gates each representation independently.
     """
 
     def __init__(

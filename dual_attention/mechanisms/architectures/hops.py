@@ -24,7 +24,7 @@ def residual(query: Tensor, context: Tensor) -> Tensor:
 
 
 def replace(query: Tensor, context: Tensor) -> Tensor:
-    """o."""
+    """o, without the query."""
     return context
 
 
@@ -46,7 +46,7 @@ class LinearUpdate(nn.Module):
 
 
 class GRUUpdate(nn.Module):
-    """A gated recurrent unit whose state is the query.
+    """Gated recurrent unit whose state is the query.
 
     Args:
         d_q, d_v: widths of queries and contexts.
@@ -65,9 +65,9 @@ class MultiHopOutput(NamedTuple):
     """Output of hops.
 
     Attributes:
-        query: after the last update, ``(..., L, d_q)``.
-        context: of the last hop, ``(..., L, d_v)``.
-        weights: of all hops, ``(hops, ..., L, S)``, or None.
+        query: query after the last update, ``(..., L, d_q)``.
+        context: context of the last hop, ``(..., L, d_v)``.
+        weights: weights of all hops, ``(hops, ..., L, S)``, or None.
     """
 
     query: Tensor
@@ -82,11 +82,11 @@ class MultiHop(nn.Module):
 
     Args:
         attention: one for all hops, or a sequence with one for each.
-        hops: how many; needed with one attention, and otherwise the length of the sequence.
-        update: a function or module of query and context: :func:`residual` (the default), :func:`replace`,
+        hops: their number; needed with one attention, and otherwise the length of the sequence.
+        update: function or module of query and context: :func:`residual` (the default), :func:`replace`,
             :class:`LinearUpdate`, :class:`GRUUpdate`, or any other.
-        feedback: the survey's general form (eqs. 41, 42): scores see the query beside the context of the hop before,
-            ``[q^k; o^(k-1)]``, and o^0 is the mean of the values.
+        feedback: use the survey's general form (eqs. 41, 42), in which scores see the query beside the context of the
+            hop before, ``[q^k; o^(k-1)]``, where o^0 is the mean of the values.
 
     Raises:
         ValueError: if there is no hop, or ``hops`` differs from the number of attentions.
@@ -141,21 +141,14 @@ class MultiHop(nn.Module):
         keys = self._for_hops("key", key)
         values = keys if value is None else self._for_hops("value", value)
         context = masked_mean(values[0], padding_mask).unsqueeze(-2) if self.feedback else None
+        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "attn_bias": attn_bias}
         weights = []
         for hop in range(self.hops):
-            attention = self.attentions[hop if len(self.attentions) > 1 else 0]
+            attention = self.attentions[hop % len(self.attentions)]
             extended = query
             if self.feedback and context is not None:
                 extended = torch.cat([query, context.expand(*query.shape[:-1], context.shape[-1])], dim=-1)
-            output = attention(
-                extended,
-                keys[hop],
-                values[hop],
-                attn_mask=attn_mask,
-                padding_mask=padding_mask,
-                attn_bias=attn_bias,
-                need_weights=need_weights,
-            )
+            output = attention(extended, keys[hop], values[hop], **masks, need_weights=need_weights)
             context = output.context
             updated = self.update(query, context)
             if updated.shape != query.shape and hop + 1 < self.hops:
@@ -164,7 +157,7 @@ class MultiHop(nn.Module):
                 )
             query = updated
             weights.append(output.weights)
-        assert context is not None  # there is a hop at least
+        assert context is not None  # since there is at least one hop
         return MultiHopOutput(query, context, torch.stack(weights) if need_weights else None)
 
     def _for_hops(self, name: str, given: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:

@@ -1,4 +1,4 @@
-"""Attention that sees its earlier weights (Chorowski et al. 2015, arXiv 1506.07503).
+"""Attention that depends on its earlier weights (Chorowski et al. 2015, arXiv 1506.07503).
 
 Shapes: B batch, L queries in their order, S keys, C filters, d_q, d_k, d_v widths.
 """
@@ -23,9 +23,9 @@ class LocationAwareOutput(NamedTuple):
 
     Attributes:
         context: ``(B, L, d_v)``.
-        seen: for the query after these, ``(B, S)``: the last weights, or the sum of all.
+        seen: last weights or sum of all weights, ``(B, S)``, for the query after these.
         weights: ``(B, L, S)``, or None.
-        log_prob, entropy: of keys that were drawn, ``(B, L)``, see :class:`.Alignment`; None if none were.
+        log_prob, entropy: of drawn keys, ``(B, L)``, see :class:`.Alignment`; None if none were drawn.
     """
 
     context: Tensor
@@ -46,16 +46,14 @@ class LocationAwareAttention(nn.Module):
     Args:
         d_q, d_k: widths of query and key.
         n_filters: C, rows of F.
-        kernel_size: places that a filter spans, an odd number.
-        score: makes a score from the widths of query and extended key; by default :class:`Additive`.
+        kernel_size: number of positions that a filter spans, odd.
+        score: makes the score from the widths of query and extended key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
-        cumulative: F sees the sum of all weights so far instead, as in Tacotron 2 (Shen et al. 2018,
-            arXiv 1712.05884).
+        cumulative: apply F to the sum of all weights so far, as in Tacotron 2 (Shen et al. 2018, arXiv 1712.05884).
         dropout: rate on the weights while training.
 
     Raises:
-        ValueError: if a size is not positive, ``kernel_size`` is even, or the score does not compare a query with keys
-            by one number.
+        ValueError: if a size is not positive, ``kernel_size`` is even, or the score is not one number for each pair.
     """
 
     def __init__(
@@ -98,7 +96,7 @@ class LocationAwareAttention(nn.Module):
             query: ``(B, L, d_q)``. A decoder whose queries depend on contexts gives them one at a time.
             key: ``(B, S, d_k)``; value: ``(B, S, d_v)``, by default the key.
             padding_mask: boolean ``(B, S)``; True = a real key.
-            seen: ``(B, S)``, from the call before; None begins anew, as if nothing had been attended.
+            seen: ``(B, S)``, from the call before; None for a start, as if nothing had been attended.
             need_weights: also return the weights.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Parts that the composed architectures share: attentions of their own, and one query over one sequence."""
+"""Parts that the composed architectures share: how they make attentions, and one query over one sequence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..general import GeneralAttention
 from ..scores import Score
 
 ScoreFactory = Callable[[int, int], Score]
-"""Makes a score from the widths of query and key, as the classes of scores do (``score=General``)."""
+"""Function that makes a score from the widths of query and key, as a class of scores does (``score=General``)."""
 
 
 def build_attention(score: Score, align: Align | None, dropout: float = 0.0) -> GeneralAttention:

@@ -13,8 +13,11 @@ from dual_attention.experiments.language.config import (
     LanguageMachineConfig,
     LanguageOptimConfig,
 )
+from dual_attention.experiments.language.experiment import LanguageModelling
 from dual_attention.experiments.language.model_keys import LanguageModelKeys
 from dual_attention.training.configs import OutputConfig, StepLoopConfig
+from dual_attention.training.run_folder import RunFolder
+from dual_attention.training.runs import start_run
 
 TEXT = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
 MODEL = LanguageModelKeys(
@@ -32,18 +35,11 @@ MODEL = LanguageModelKeys(
 )
 
 
-@pytest.fixture
-def text(tmp_path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def config(tmp_path, text) -> LanguageConfig:
+def tiny_config(folder: Path) -> LanguageConfig:
     """A run of 7 steps with dropout and micro-batches, whose reports, evaluations and checkpoints do not coincide."""
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     return LanguageConfig(
-        data=LanguageDataConfig(path=str(text), val_tokens=160),
+        data=LanguageDataConfig(path=str(folder / "text.txt"), val_tokens=160),
         model=MODEL,
         optim=LanguageOptimConfig(lr=1e-2, warmup_steps=2),
         loop=StepLoopConfig(
@@ -56,8 +52,24 @@ def config(tmp_path, text) -> LanguageConfig:
             checkpoint_every=5,
         ),
         machine=LanguageMachineConfig(device="cpu", threads=1),
-        output=OutputConfig(folder=str(tmp_path / "runs"), name="run", tensorboard=False, progress=False),
+        output=OutputConfig(folder=str(folder / "runs"), name="run", tensorboard=False, progress=False),
     )
+
+
+@pytest.fixture
+def config(tmp_path) -> LanguageConfig:
+    return tiny_config(tmp_path)
+
+
+@pytest.fixture
+def text(tmp_path, config) -> Path:
+    return tmp_path / "text.txt"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> RunFolder:
+    """That run in a folder of its own, trained without a stop; not to be changed."""
+    return start_run(LanguageModelling(), tiny_config(tmp_path_factory.mktemp("whole")))
 
 
 def named(config: LanguageConfig, name: str, **changes) -> LanguageConfig:

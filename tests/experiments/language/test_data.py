@@ -70,7 +70,7 @@ def test_files_folders_and_patterns(tmp_path, monkeypatch):
         with pytest.raises(FileNotFoundError, match=r"data\.path: no such file or folder: none"):
             find_files([wrong], "data.path")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"holds no \.txt file"):
+    with pytest.raises(FileNotFoundError, match=r"holds no file of text"):
         find_files(["empty"], "data.path")
 
 

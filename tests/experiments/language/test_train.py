@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,9 +24,10 @@ from dual_attention.training.interrupt import Interrupted, StopOnSignal
 from dual_attention.training.metrics import read_rows
 from dual_attention.training.optim import build_optimizer, learning_rate
 from dual_attention.training.plan import StepPlan
+from dual_attention.training.run_folder import RunFolder
 from dual_attention.training.runs import evaluate_run, resume_run, start_run
 
-from .conftest import MODEL, named
+from .conftest import MODEL, named, tiny_config
 
 CONFIGS = sorted((Path(__file__).parents[3] / "experiments" / "language" / "configs").glob("*.yaml"))
 LANGUAGE = LanguageModelling()
@@ -40,10 +42,12 @@ def without_time(rows):
     return [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in rows]
 
 
-def test_a_run_leaves_everything_in_its_folder(config):
-    folder = start_run(LANGUAGE, config)
+def test_a_run_leaves_everything_in_its_folder(whole):
+    folder, config = whole, tiny_config(whole.path.parents[1])
     assert {path.name for path in folder.path.iterdir()} == {
+        ".lock",
         "checkpoints",
+        "checksums.json",
         "config.json",
         "config.yaml",
         "curves.png",
@@ -53,6 +57,7 @@ def test_a_run_leaves_everything_in_its_folder(config):
         "result.json",
         "tokenizer",
     }
+    assert {path.name for path in folder.path.parent.iterdir()} == {"run", "tokens"}
     assert read_config(LanguageConfig, folder.config) == config and experiment_of_run(folder).name == "language"
     rows = read_rows(folder.metrics)
     assert [row["step"] for row in rows] == [2, 3, 4, 5, 6, 7]
@@ -65,13 +70,22 @@ def test_a_run_leaves_everything_in_its_folder(config):
     # one byte a token, so bits per byte are bits per token
     assert result["bits_per_byte"]["val"] == pytest.approx(last["val_loss"] / math.log(2))
     assert result["val_tokens"] == 160 and result["tokens"] == 7 * 6 * 16
-    assert [path.name for path in folder.checkpoints.folder.iterdir()] == ["report-00006-step-00000007"]
+    checkpoints = sorted(path.name for path in folder.checkpoints.folder.iterdir())
+    assert checkpoints == ["report-00004-step-00000005", "report-00006-step-00000007"]
 
 
-def test_the_numbers_are_measured_again_from_the_weights(config):
-    folder = start_run(LANGUAGE, config)
-    found = evaluate_run(LANGUAGE, folder.path)["val"]
-    assert found["loss"] == folder.read_result()["loss"]["val"] and found["tokens"] == 160
+def test_the_numbers_are_measured_again_from_the_weights(whole):
+    found = evaluate_run(LANGUAGE, whole.path)["val"]
+    assert found["loss"] == whole.read_result()["loss"]["val"] and found["tokens"] == 160
+
+
+def test_evaluation_writes_nothing_beside_the_run(whole, tmp_path):
+    """With the tokens that runs share, or without them: they are made again in a place of their own."""
+    run = shutil.copytree(whole.path, tmp_path / "runs" / "run")
+    expected = evaluate_run(LANGUAGE, whole.path)
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    assert evaluate_run(LANGUAGE, run) == expected
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
 def test_training_learns(config):
@@ -81,9 +95,8 @@ def test_training_learns(config):
 
 
 @pytest.mark.parametrize("looks", [0, 3, 4, 9, 14, 17])
-def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, monkeypatch, looks):
+def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, whole, monkeypatch, looks):
     """Looks fall between steps and between batches of evaluations."""
-    whole = start_run(LANGUAGE, named(config, "whole"))
     counter = itertools.count()
     with monkeypatch.context() as patch:
         patch.setattr(StopOnSignal, "__call__", lambda self: next(counter) >= looks)
@@ -98,10 +111,9 @@ def test_stopped_anywhere_and_resumed_gives_the_same_numbers(config, monkeypatch
     assert parts.weights.read_bytes() == whole.weights.read_bytes()
 
 
-def test_a_crash_resumes_from_the_last_checkpoint(config, monkeypatch):
+def test_a_crash_resumes_from_the_last_checkpoint(config, whole, monkeypatch):
     from dual_attention.training import loop
 
-    whole = start_run(LANGUAGE, named(config, "whole"))
     step = loop.Trainer.train_step
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 6 else 1 / 0)
@@ -118,12 +130,10 @@ def test_micro_batches_change_rounding_alone(config):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_the_seed_decides(config):
-    losses = [
-        start_run(LANGUAGE, named(config, str(i), seed=seed)).read_result()["loss"]["val"]
-        for i, seed in enumerate((0, 0, 1))
-    ]
-    assert losses[0] == losses[1] != losses[2]
+def test_the_seed_decides(config, whole):
+    assert final(start_run(LANGUAGE, named(config, "same"))) == final(whole)
+    other = start_run(LANGUAGE, named(config, "other", seed=1))
+    assert other.read_result()["loss"]["val"] != whole.read_result()["loss"]["val"]
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -208,8 +218,8 @@ def test_impossible_models(changes, message):
         LanguageModelKeys(d_model=66)
 
 
-def test_nothing_is_overwritten_and_nothing_half_made(config, text):
-    folder = start_run(LANGUAGE, config)
+def test_nothing_is_overwritten_and_nothing_half_made(config, whole):
+    folder = RunFolder(shutil.copytree(whole.path, Path(config.output.folder) / "run"))
     before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     with pytest.raises(FileExistsError, match="never overwritten"):
         start_run(LANGUAGE, config)
@@ -218,7 +228,7 @@ def test_nothing_is_overwritten_and_nothing_half_made(config, text):
     assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
         start_run(LANGUAGE, named(config, "other", data=replace(config.data, path="nowhere.txt")))
-    assert {path.name for path in folder.path.parent.iterdir()} == {"run", "tokens"}
+    assert {path.name for path in folder.path.parent.iterdir()} == {"run"}
 
 
 def test_a_text_that_has_changed_is_not_gone_on_with(config, text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Diverged
 from dual_attention.training.metrics import read_rows
 from dual_attention.training.progress import Progress
+from dual_attention.training.run_folder import RunFolder
 from dual_attention.training.runs import evaluate_run, resume_run, start_run
 from tests.training.conftest import tiny_config
 
@@ -41,12 +43,18 @@ class Signals(Progress):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_run_leaves_everything_in_its_folder(tmp_path):
-    config = tiny_config(tmp_path, "run")
-    config = replace(config, output=replace(config.output, tensorboard=True))
-    folder = start_run(GAMES, config)
-    names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> RunFolder:
+    """A run that was not stopped; not to be changed."""
+    config = tiny_config(tmp_path_factory.mktemp("whole"), "run")
+    return start_run(GAMES, replace(config, output=replace(config.output, tensorboard=True)))
+
+
+def test_a_run_leaves_everything_in_its_folder(whole):
+    folder = whole
+    assert {path.name for path in folder.path.iterdir()} == {
+        ".lock",
+        "checksums.json",
         "config.yaml",
         "metrics.jsonl",
         "tensorboard",
@@ -55,7 +63,7 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path):
         "result.json",
         "curves.png",
     }
-    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    assert list(folder.tensorboard.iterdir())
     assert folder.curves.read_bytes().startswith(b"\x89PNG")
     result = json.loads(folder.result.read_text())
     assert set(result["accuracy"]) == {"val", "test", "hexominoes", "stripes"}
@@ -65,10 +73,9 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path):
     assert rows[-1]["val_accuracy"] == result["accuracy"]["val"]
 
 
-def test_evaluate_gives_the_numbers_of_the_run(tmp_path):
-    folder = start_run(GAMES, tiny_config(tmp_path, "run"))
-    results = evaluate_run(GAMES, folder.path)
-    assert {name: numbers["accuracy"] for name, numbers in results.items()} == final(folder)["accuracy"]
+def test_evaluate_gives_the_numbers_of_the_run(whole):
+    results = evaluate_run(GAMES, whole.path)
+    assert {name: numbers["accuracy"] for name, numbers in results.items()} == final(whole)["accuracy"]
     assert {name: numbers["images"] for name, numbers in results.items()} == {
         "val": 24,
         "test": 32,
@@ -77,40 +84,35 @@ def test_evaluate_gives_the_numbers_of_the_run(tmp_path):
     }
 
 
-def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path):
-    runs = [start_run(GAMES, tiny_config(tmp_path, str(i), seed=seed)) for i, seed in enumerate((0, 0, 1))]
-    results = [final(run)["loss"] for run in runs]
-    assert results[0] == results[1] != results[2]
+def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path, whole):
+    same, other = (start_run(GAMES, tiny_config(tmp_path, str(seed), seed=seed)) for seed in (0, 1))
+    assert final(same)["loss"] == final(whole)["loss"] != final(other)["loss"]
 
 
 def test_models_of_one_seed_see_the_same_images(tmp_path):
     splits = [
-        prepare_games(tiny_config(tmp_path, "x", model=PRESETS[name])).problem.train.images
+        prepare_games(tiny_config(tmp_path, "x", model=PRESETS[name])).problem.train.tensors[0]
         for name in ("dat-0+2-sym", "transformer-128-h2")
     ]
     assert torch.equal(*splits)
 
 
-def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch):
-    expected = final(start_run(GAMES, tiny_config(tmp_path, "whole")))
+def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch, whole):
     config = tiny_config(tmp_path, "parts")
     for number, at in enumerate((4, 3)):  # in the middle of the second epoch, then at the end of it
-        monkeypatch.setattr(runs, "choose_progress", lambda _, at=at: Signals(at))
         before = signal.getsignal(signal.SIGINT)
-        with pytest.raises(Interrupted):
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(runs, "choose_progress", lambda _, at=at: Signals(at))
             start_run(GAMES, config) if number == 0 else resume_run(GAMES, tmp_path / "parts")
         assert signal.getsignal(signal.SIGINT) is before
         assert not (tmp_path / "parts" / "result.json").exists()
-    monkeypatch.undo()
     torch.manual_seed(123)
-    assert final(resume_run(GAMES, tmp_path / "parts")) == expected
-    rows = [read_rows(tmp_path / name / "metrics.jsonl") for name in ("whole", "parts")]
+    assert final(resume_run(GAMES, tmp_path / "parts")) == final(whole)
+    rows = [read_rows(path / "metrics.jsonl") for path in (whole.path, tmp_path / "parts")]
     assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
 
 
-def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path, monkeypatch):
-    expected = final(start_run(GAMES, tiny_config(tmp_path, "whole")))
-
+def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path, monkeypatch, whole):
     class Raises(Progress):
         left = 5
 
@@ -119,16 +121,15 @@ def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path
             if self.left == 0:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "choose_progress", lambda _: Raises())
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(runs, "choose_progress", lambda _: Raises())
         start_run(GAMES, tiny_config(tmp_path, "parts"))
-    monkeypatch.undo()
-    assert final(resume_run(GAMES, tmp_path / "parts")) == expected
+    assert final(resume_run(GAMES, tmp_path / "parts")) == final(whole)
 
 
-def test_nothing_is_overwritten(tmp_path):
+def test_nothing_is_overwritten(tmp_path, whole):
     config = tiny_config(tmp_path, "run")
-    folder = start_run(GAMES, config)
+    folder = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
     before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     with pytest.raises(FileExistsError, match=r"run: a finished run is never overwritten; .*--output\.name"):
         start_run(GAMES, config)
@@ -166,8 +167,8 @@ def test_no_run_folder(tmp_path, path):
             act(GAMES, tmp_path / path)
 
 
-def test_an_unfinished_run_is_not_evaluated(tmp_path):
-    folder = start_run(GAMES, tiny_config(tmp_path, "run"))
+def test_an_unfinished_run_is_not_evaluated(tmp_path, whole):
+    folder = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
     folder.result.unlink()
     with pytest.raises(FileNotFoundError, match="not finished; continue it with --resume"):
         evaluate_run(GAMES, folder.path)

@@ -190,16 +190,8 @@ def test_gradients_under_dropout_are_those_of_the_mask_of_the_forward_pass(activ
 def test_dropout_of_linear_keeps_the_mean():
     leaves, _, _ = draw_inputs(batch=1, n=2, m=3)
     wanted = run(relational_attention, leaves, None)
-    drawn = [run(relational_attention, leaves, None, dropout=0.3, impl="linear").detach() for _ in range(3000)]
+    drawn = [run(relational_attention, leaves, None, dropout=0.3, impl="linear").detach() for _ in range(1000)]
     torch.testing.assert_close(torch.stack(drawn).mean(0), wanted.detach(), atol=0.15, rtol=0.1)
-
-
-def test_a_second_derivative_is_refused_not_wrong():
-    leaves, _, _ = draw_inputs()
-    out = run(relational_attention, leaves, None, impl="linear")
-    (first,) = torch.autograd.grad(out.square().sum(), leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="linear_relational_attention_backward"):
-        first.square().sum().backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -264,7 +256,20 @@ def test_softmax_relations_do_not_leak_what_minus_infinity_hides(impl, of_heads)
         torch.testing.assert_close(relations, relational_attention(*leaves, **arguments).relations)
 
 
-def test_softmax_relations_refuse_a_mask_of_each_head():
+@pytest.mark.parametrize("impl", ["reference", "dense", "blockwise"])
+def test_softmax_relations_leave_out_what_every_head_hides(impl):
     leaves, _, mask = draw_inputs()
-    with pytest.raises(ValueError, match="shared by all heads"):
-        run(relational_attention, leaves, None, rel_activation="softmax", mask=mask)
+    mask[:, :, :, 0] = False
+    how = {"rel_activation": "softmax", "mask": mask}
+    ours = run(relational_attention, leaves, None, **how, impl=impl)
+    q, k, u, w, s, w_r = leaves
+    seen = mask.any(dim=1)
+    scores = 0.4 * torch.einsum("bnrp,bmrp->bnmr", u, w).masked_fill(~seen[..., None], -torch.inf)
+    relations = scores.softmax(dim=2)
+    assert (relations[:, :, 0] == 0).all() and relations.isfinite().all()
+    alpha = reference.attention_weights(q, k, scale=0.7, mask=mask)
+    attended = torch.einsum("bhnm,bnmr->bhnr", alpha, relations) @ w_r.transpose(1, 2)
+    assert_same_with_gradients(ours, attended + reference.attend_to_symbols(alpha, s), leaves)
+    if impl != "blockwise":
+        maps = relational_attention(*leaves, **SCALES, **how, impl=impl, need_weights=True)
+        torch.testing.assert_close(maps.relations, relations)

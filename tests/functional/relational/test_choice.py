@@ -163,6 +163,14 @@ def test_reasons_while_an_export_leaves_a_length_open(activation, name, reason, 
     assert all(reason in found.reason for found in choices)
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+def test_programs_for_elsewhere_hold_no_operations_of_this_library(activation):
+    choices = []
+    torch.jit.trace(Lengths(activation, "shared", choices.append), (normal(2, 400, 4),), check_trace=False)
+    assert {found.name for found in choices} == {"dense"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "taken"),
     [

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference, relational_attention
 from dual_attention.functional.relational import pair_symbols
@@ -250,3 +251,30 @@ def test_symbols_are_written_out_where_many_weights_share_them():
     assert pair_symbols.pair_symbols(table, index, 4, 5, maps=12) is not None
     assert pair_symbols.pair_symbols(table, index, 4, 5, maps=11) is None
     assert pair_symbols.pair_symbols(table, None, 4, 5, maps=12) is None
+
+
+@pytest.mark.parametrize("impl", ["reference", "dense"])
+@pytest.mark.parametrize("activation", ["identity", "sigmoid", "softmax"])
+def test_returned_relations_are_not_masked(impl, activation):
+    """They are those of padded senders too, as they were given, except for softmax, which leaves them out."""
+    leaves, _, _ = draw_inputs()
+    real = boolean(2, 5)
+    real[0, 3:] = False
+    how = {**SCALES, "rel_activation": activation, "need_weights": True, "impl": impl}
+    maps = relational_attention(*leaves, mask=MaskPattern(4, 5, padding=real), **how)
+    mask = real[:, None, None] if activation == "softmax" else None
+    wanted = reference.relations(leaves[2], leaves[3], scale=SCALES["rel_scale"], activation=activation, mask=mask)
+    torch.testing.assert_close(maps.relations, wanted)
+    assert (maps.relations[0, :, 3:] == 0).all() == (activation == "softmax")
+    leaves[3].data[0, 3:] = torch.nan
+    again = relational_attention(*leaves, mask=MaskPattern(4, 5, padding=real), **how)
+    torch.testing.assert_close(again.output, maps.output)
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(again.output.sum(), leaves))
+
+
+def test_relations_of_width_one_are_a_product_that_is_counted():
+    u, w = normal(2, 4, 3, 1), normal(2, 5, 3, 1)
+    with FlopCounterMode(display=False) as counter:
+        relations = reference.relations(u, w, scale=0.5, activation="tanh")
+    torch.testing.assert_close(relations, torch.tanh(0.5 * u[:, :, None, :, 0] * w[:, None, :, :, 0]))
+    assert counter.get_total_flops() == 2 * 2 * 4 * 5 * 3

@@ -1,0 +1,58 @@
+"""Names and texts in messages: the known name that a wrong one may stand for, and texts safe to print."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+_ALLOWED = "\n\t"
+_TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+"""Marks that turn the direction of writing."""
+
+
+def suggestion(name: str, known: Iterable[str], *, separator: str | None = None) -> str:
+    """``"; did you mean a or b?"`` for the known names nearest to a wrong one; empty if none is near.
+
+    Args:
+        separator: of the parts of names, if they have any. Those with the same last part are nearest, then those whose
+            first parts are the same.
+    """
+    parts = {other: _parts(other, separator) for other in known}
+    first, last = _parts(name, separator)
+    ends = {other: end for other, (_, end) in parts.items()}
+    beside = {other: end for other, (begin, end) in parts.items() if begin == first}
+    found = [other for other, end in ends.items() if end == last] or _nearest(last, beside) or _nearest(last, ends)
+    return f"; did you mean {' or '.join(found[:3])}?" if found else ""
+
+
+def _parts(name: str, separator: str | None) -> tuple[str, str]:
+    """The first parts of a name, and the last."""
+    first, _, last = name.rpartition(separator) if separator else ("", "", name)
+    return first, last
+
+
+def _nearest(name: str, texts: dict[str, str]) -> list[str]:
+    """The names whose texts are like a wrong one, and hardly less so than the likest."""
+    alike = {other: SequenceMatcher(None, name, text).ratio() for other, text in texts.items()}
+    best = max(alike.values(), default=0.0)
+    found = [other for other in sorted(alike, key=alike.__getitem__, reverse=True) if alike[other] > best - 0.08]
+    return found if best >= 0.7 else []
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters as escapes, so that a terminal shows them and does not obey them.
+
+    Line breaks and tabs stay, and so does all that is not a control character or a mark that turns the direction of
+    writing.
+    """
+    return "".join(character if _harmless(character) else _escaped(character) for character in text)
+
+
+def _harmless(character: str) -> bool:
+    controls = unicodedata.category(character) in ("Cc", "Cs") and character not in _ALLOWED
+    return not controls and character not in _TURNING
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

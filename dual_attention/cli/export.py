@@ -1,0 +1,65 @@
+"""``dat export``: a trained language model and its tokenizer as a folder for transformers, or of the hub's format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from .._extras import require
+from .._words import printable
+from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
+from ..data.text.tokenizer_json import write_tokenizer_json
+from ..estimate.units import DTYPES
+from ..language_models import LanguageModel
+from ..training.config_io import option_parser, parse_options
+
+
+def export(prog: str, arguments: Sequence[str]) -> int:
+    """``dat export``."""
+    parser = option_parser(
+        prog=prog,
+        description="Write a trained language model and its tokenizer into a new folder: for transformers, whose "
+        "AutoModelForCausalLM, AutoTokenizer and pipelines load it after `import dual_attention.hf`, or in the format "
+        "of the published models on the hub.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
+    parser.add_argument("--to", type=Literal["transformers", "hub"], default="transformers", help="Format.")
+    parser.add_argument("--out", type=str, required=True, metavar="FOLDER", help="New folder; nothing is overwritten.")
+    parser.add_argument("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
+    dtypes = Literal["float32", "bfloat16", "float16"]
+    parser.add_argument("--dtype", type=dtypes, default="float32", help="Of the weights.")
+    options = parse_options(parser, arguments)
+    out = Path(options.out)
+    if out.exists():
+        raise FileExistsError(f"--out: {out} exists already and is not overwritten")
+    checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype])
+    write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer)
+    print(printable(str(out)))
+    return 0
+
+
+def write_export(
+    checkpoint: Checkpoint, out: Path, *, to: Literal["transformers", "hub"], tokenizer: str | None = None
+) -> None:
+    """Write a language model and its tokenizer into a folder.
+
+    Args:
+        tokenizer: see :meth:`~dual_attention.checkpoints.Checkpoint.tokenizer`.
+
+    Raises:
+        ValueError: if it is no language model, or its tokenizer is not known.
+    """
+    model: Any = checkpoint.model
+    if not isinstance(model, LanguageModel):
+        raise ValueError(f"{checkpoint.source}: expected a language model, got a {type(model).__name__}")
+    found = checkpoint.tokenizer(tokenizer)
+    require("huggingface_hub", extra="hf")
+    from ..hf.convert import to_hub, to_transformers
+
+    if to == "hub":
+        to_hub(model, checkpoint.config).save_pretrained(out)
+    else:
+        tokens = {"bos_token_id": found.end, "eos_token_id": found.end, "pad_token_id": found.end}
+        to_transformers(model, checkpoint.config, **tokens).save_pretrained(out)
+    write_tokenizer_json(found, out, context=model.block_size)

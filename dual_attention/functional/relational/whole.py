@@ -1,0 +1,57 @@
+"""Sums over senders with all weights built at once, by plain operations that have every derivative.
+
+Shapes: as in :mod:`..reference`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import reference
+from ..checks import is_exporting, leaves_pytorch
+from ..masks import MaskPattern
+from ..symbols import RelativeSymbols
+from .relative_symbols import attend_to_symbols
+
+
+def whole_sums(
+    q: Tensor,
+    k: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols,
+    bias: Tensor | None = None,
+    *,
+    pattern: MaskPattern,
+    scale: float,
+    rel_scale: float,
+    kept: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attended symbols ``(B, H, N, d_h)`` and attended relations ``(B, H, N, R)``, for the identity activation.
+
+    Args:
+        kept: factors of dropout, ``(B, H, N, M)``.
+    """
+    alpha = reference.attention_weights(q, k, scale=scale, mask=pattern.dense(q.device), bias=bias)
+    if kept is not None:
+        alpha = alpha * kept
+    return attend_to_symbols(alpha, symbols), attend_to_relations(alpha, u, w, rel_scale)
+
+
+def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:
+    """Relations under the attention weights, for the identity activation.
+
+    The relation is linear in the sender's key, so the sum over senders moves inside the inner product:
+
+    Math: sum_j alpha^h_ij <u^l_i, w^l_j> = <u^l_i, sum_j alpha^h_ij w^l_j>
+
+    Takes ``(B, H, N, M)``, ``(B, N, R, p)`` and ``(B, M, R, p)``; returns ``(B, H, N, R)``.
+    """
+    batch, heads, n, _ = alpha.shape
+    # Relation keys are shared by all heads: stacking the heads' weights makes one product for each example.
+    if is_exporting() or leaves_pytorch():  # which could not leave the sizes of stacked weights open
+        keys = torch.einsum("bhnm,bmrp->bhnrp", alpha, w)
+    else:
+        keys = (alpha.flatten(1, 2) @ w.flatten(2)).view(batch, heads, n, *w.shape[2:])
+    return (keys * (rel_scale * u)[:, None]).sum(dim=-1)

@@ -1,0 +1,280 @@
+"""Language models for transformers without a head for tokens: the base of the causal ones, and a classifier.
+
+Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+from transformers.modeling_outputs import BaseModelOutputWithPast, SequenceClassifierOutput
+from transformers.utils import logging
+
+from .._models.weights import init_weights
+from .cache import DualAttnCache, cache_in
+from .configuration import DualAttnConfig
+from .modeling import OwnsModel, one_input, output_of, padding_mask_from, relations_of, traced_fields
+from .packing import MoreInputs, packed_segments, segments_from
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["DualAttnLMForSequenceClassification", "DualAttnModel", "DualAttnModelOutput", "OwnsLanguageModel"]
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class DualAttnModelOutput(BaseModelOutputWithPast):
+    """Output of a language model before its output layer.
+
+    Attributes:
+        last_hidden_state: ``(B, N, d)``, after the last normalisation.
+        others: as those of :class:`~dual_attention.hf.causal_lm.DualAttnCausalLMOutput`.
+    """
+
+    relations: tuple[Tensor, ...] | None = None
+
+
+class Pass(NamedTuple):
+    """Findings of a forward pass.
+
+    Attributes:
+        hidden: ``(B, N, d)``, the input of the output layer.
+        past: the cache, if there is one.
+        traced: attention weights, hidden states and relations as far as they were requested.
+    """
+
+    hidden: Tensor
+    past: Cache | None
+    traced: dict[str, Any]
+
+
+class OwnsLanguageModel(OwnsModel):
+    """Base of the language models; ``model`` is a :class:`~dual_attention.language_models.LanguageModel`."""
+
+    config: DualAttnConfig  # pyright: ignore[reportIncompatibleVariableOverride]
+    config_class = DualAttnConfig
+    main_input_name = "input_ids"
+
+    def _run(
+        self,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        outputs: tuple[bool | None, bool | None],
+        more: Mapping[str, Any],
+        *,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,
+    ) -> Pass:
+        """Pass tokens through the blocks; arguments as :meth:`DualAttnModel.forward`, outputs: maps and states."""
+        tokens = one_input(input_ids, inputs_embeds)
+        maps, states, traced = self._traced(*outputs)
+        segments = segments_from(more, tokens)
+        if segments is None and position_ids is not None and attention_mask is None and past_key_values is None:
+            segments = packed_segments(position_ids)
+        past = past_key_values
+        if past is None and segments is None:
+            past = self._cache_if_useful(use_cache, inputs_embeds)
+        earlier = 0 if past is None else cache_in(past, self.model.new_cache).length
+        inputs: dict[str, Any] = {
+            "embeddings": inputs_embeds,
+            "padding_mask": padding_mask_from(attention_mask, tokens, earlier),
+            "positions": position_ids,
+            "segments": segments,
+            "cache": None if past is None else cache_in(past),
+        }
+        trace = self.model.trace(input_ids, **inputs) if traced else None
+        hidden = self.model.hidden(input_ids, **inputs) if trace is None else trace.hidden
+        found = traced_fields(trace, maps, states)
+        if trace is not None and maps:
+            found["relations"] = relations_of(trace.maps)
+        return Pass(hidden, past, found)
+
+    def _cache_if_useful(self, use_cache: bool | None, inputs_embeds: Tensor | None) -> DualAttnCache | None:
+        """A new cache, unless it is not asked for, or would have to keep a graph."""
+        differentiable = torch.is_grad_enabled() and (
+            any(parameter.requires_grad for parameter in self.parameters())
+            or (inputs_embeds is not None and inputs_embeds.requires_grad)
+        )
+        if use_cache is None:
+            use_cache = self.config.use_cache and not self.training and not torch.is_grad_enabled()
+        elif use_cache and differentiable:
+            logger.warning_once("use_cache=True: caches keep no graph, so none is returned while gradients are wanted.")
+        return self.new_cache() if use_cache and not differentiable else None
+
+    def new_cache(self, max_length: int | None = None) -> DualAttnCache:
+        """An empty cache, to be given as ``past_key_values``; memory for ``max_length`` tokens is reserved at once."""
+        return DualAttnCache(self.model.new_cache(max_length))
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embedding."""
+        return self.model.layers.token_embedder
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the token embedding."""
+        self.model.layers["token_embedder"] = value
+        self.model.vocab_size = value.num_embeddings
+
+
+class DualAttnModel(OwnsLanguageModel):
+    """A language model without its output layer: the base of the others, and what ``AutoModel`` loads.
+
+    Of a model with an output layer it is the attribute ``backbone``, which shares its ``model``.
+    """
+
+    default_auto_class = "AutoModel"
+    _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.", r"^score\.")
+
+    def _build(self) -> nn.Module:
+        return without_output_layer(self.config)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **more: Unpack[MoreInputs],
+    ) -> DualAttnModelOutput | tuple[Any, ...]:
+        """Represent each token in the light of those before it.
+
+        Args:
+            input_ids: integers ``(B, N)``; with ``past_key_values`` only the new tokens.
+            attention_mask: ``(B, t + N)``; 1 = a real token, 0 = padding, on either side.
+            position_ids: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each row.
+                Where they begin anew within a row, without mask and cache, sequences are packed into it, which do not
+                see each other.
+            past_key_values: cache of earlier tokens, to which these are appended. From :meth:`new_cache`, or a
+                :class:`transformers.DynamicCache` that was empty when it first came.
+            inputs_embeds: vectors ``(B, N, d)`` instead of ``input_ids``.
+            use_cache: by default as the config says, where it can be of use: in evaluation mode and without gradients.
+                There is no cache of packed sequences, nor while gradients are wanted, about which True warns once.
+            output_attentions: return attention weights and relations, which are built for it.
+            output_hidden_states: return the inputs of the blocks, too.
+            return_dict: False returns a tuple.
+            more: see :class:`~dual_attention.hf.packing.MoreInputs`.
+
+        Raises:
+            TypeError, ValueError: as :meth:`LanguageModel.forward
+                <dual_attention.language_models.LanguageModel.forward>`, or for arguments that exclude one another.
+        """
+        given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids}
+        outputs = output_attentions, output_hidden_states
+        cached: dict[str, Any] = {"past_key_values": past_key_values, "use_cache": use_cache}
+        found = self._run(input_ids, inputs_embeds, outputs, more, **given, **cached)
+        output = DualAttnModelOutput(last_hidden_state=found.hidden, past_key_values=found.past, **found.traced)
+        return output_of(output, return_dict, self.config)
+
+
+class HasBackbone(OwnsLanguageModel):
+    """A language model with a head."""
+
+    @property
+    def backbone(self) -> DualAttnModel:
+        """The same model without its head, of the same parameters; transformers' ``base_model``."""
+        found = self.__dict__.get("_backbone")
+        if found is None or found.model is not self.model or found.config is not self.config:
+            found = DualAttnModel(self.config, self.model)
+            self.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
+        found.training = self.training
+        return found
+
+
+class DualAttnLMForSequenceClassification(HasBackbone):
+    """A language model with a linear classifier, or a regression, on the last token of each sequence.
+
+    It is what reward models are made of. The loss is the one of transformers for ``config.problem_type``, which by
+    default follows from the labels.
+    """
+
+    accepts_loss_kwargs = False
+    default_auto_class = "AutoModelForSequenceClassification"
+    _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.",)
+
+    def _build(self) -> nn.Module:
+        return without_output_layer(self.config)
+
+    def _add_head(self) -> None:
+        self.num_labels = self.config.num_labels
+        self.score = nn.Linear(self.config.d_model, self.num_labels or 1, bias=False)
+        init_weights(self.score)
+
+    def _draw(self) -> None:
+        super()._draw()
+        init_weights(self.score)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+        """Classify sequences by their last real token.
+
+        Args:
+            input_ids, attention_mask, position_ids, inputs_embeds, output_attentions, output_hidden_states,
+            return_dict: as :meth:`DualAttnModel.forward`, whose errors it has, too. Without an attention mask, padding
+                is told by ``config.pad_token_id``.
+            labels: classes, integers ``(B,)``; for several at once 0 or 1, floating point ``(B, C)``; for regression
+                numbers, floating point ``(B,)`` or ``(B, C)``.
+            use_cache: of no effect, a whole sequence is read at once.
+
+        Returns:
+            Logits ``(B, C)``, and with labels the mean loss.
+        """
+        outputs = output_attentions, output_hidden_states
+        found = self._run(
+            input_ids,
+            inputs_embeds,
+            outputs,
+            {},
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            use_cache=False,
+        )
+        if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
+            attention_mask = input_ids != self.config.pad_token_id
+        logits = self.score(last_real(found.hidden, attention_mask))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        found.traced.pop("relations", None)
+        output = SequenceClassifierOutput(loss=loss, logits=logits, **found.traced)
+        return output_of(output, return_dict, self.config)
+
+
+def without_output_layer(config: DualAttnConfig) -> nn.Module:
+    """A language model of this configuration whose output layer is nothing."""
+    model: Any = config.build()
+    model.layers["final_out"] = nn.Identity()
+    return model
+
+
+def last_real(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """The last real token of each sequence, the first if there is none: ``(B, N, d) -> (B, d)``."""
+    if not hidden.shape[1]:
+        raise ValueError("input_ids: expected at least one token, got none")
+    if mask is None:
+        return hidden[:, -1]
+    places = torch.arange(hidden.shape[1], device=hidden.device)
+    last = (places * mask.to(hidden.device).bool()).argmax(dim=1)
+    return hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2])).squeeze(1)

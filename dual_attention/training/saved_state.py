@@ -1,0 +1,173 @@
+"""Checks of the state in a checkpoint, before any of it is used.
+
+Optimisers write where the tensors of their state lie, and take their sizes from the parameters, so a state that does
+not fit would let them write anywhere. Nothing of a state is handed on that has not been compared with the model, the
+plan of training and the optimiser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .configs import check
+from .plan import Plan
+
+KEYS = ("epoch", "step", "seconds", "sums", "count", "optimizer", "random")
+"""Keys of every state."""
+LATER_KEYS = ("metrics",)
+"""Keys that states of older versions lack."""
+
+
+def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Compare the state of a checkpoint with what it is to continue.
+
+    Raises:
+        ValueError: naming the entry, and what it was expected to be.
+    """
+    missing = [key for key in KEYS if key not in state]
+    unknown = [key for key in state if key not in (*KEYS, *LATER_KEYS)]
+    check(not missing and not unknown, "its keys", f"{', '.join(KEYS)}", list(state))
+    _check_position(state, plan)
+    _check_means(state, plan)
+    _check_optimizer(state["optimizer"], optimizer, state["step"])
+    _check_random(state["random"], device)
+    _check_metrics(state.get("metrics"))
+
+
+def optimizer_state(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The state dict for ``optimizer`` from one that was checked: its own settings, and copies of the saved tensors.
+
+    Each copy lies in memory as its parameter does, as fused optimisers expect.
+    """
+    parameters = _parameters(optimizer)
+    entries = {
+        index: {
+            name: torch.empty_like(value if name == "step" else parameters[index], device="cpu").copy_(value.detach())
+            for name, value in entry.items()
+        }
+        for index, entry in saved["state"].items()
+    }
+    groups = optimizer.state_dict()["param_groups"]
+    rates = [group["lr"] for group in saved["param_groups"]]  # the last ones, which the next row of metrics tells
+    groups = [{**group, "lr": rate} for group, rate in zip(groups, rates, strict=True)]
+    return {"state": entries, "param_groups": groups}
+
+
+def _check_position(state: Mapping[str, Any], plan: Plan) -> None:
+    epoch, step, seconds = state["epoch"], state["step"], state["seconds"]
+    check(_is_integer(epoch) and 0 <= epoch <= plan.spans, "epoch", f"an integer from 0 to {plan.spans}", epoch)
+    first = plan.first_step(epoch)
+    last = first if epoch == plan.spans else plan.first_step(epoch + 1)
+    check(_is_integer(step) and first <= step <= last, "step", f"an integer from {first} to {last}", step)
+    check(type(seconds) in (int, float) and 0 <= seconds < math.inf, "seconds", "a number of at least 0", seconds)
+
+
+def _check_means(state: Mapping[str, Any], plan: Plan) -> None:
+    """The running means of an epoch are sums over the examples that were taken in it."""
+    epoch, taken = state["epoch"], state["step"] - plan.first_step(state["epoch"])
+    examples = sum(map(len, plan.batches(epoch)[:taken])) if taken else 0
+    check(_is_integer(state["count"]) and state["count"] == examples, "count", f"{examples}", state["count"])
+    sums = state["sums"]
+    check(isinstance(sums, dict) and ("loss" in sums) == (examples > 0), "sums", "the sums of an epoch", sums)
+    for name, value in sums.items():
+        fits = isinstance(name, str) and _is_plain(value, (), torch.float64)
+        check(fits, f"sums[{name!r}]", "a float64 scalar", _described(value))
+    check(not examples or bool(sums["loss"].isfinite()), "sums['loss']", "a finite number", sums.get("loss"))
+
+
+def _check_optimizer(saved: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
+    own = optimizer.state_dict()
+    check(isinstance(saved, dict) and saved.keys() == own.keys(), "optimizer", "a state of an optimiser", _kind(saved))
+    groups, entries = saved["param_groups"], saved["state"]
+    fits = isinstance(groups, list) and len(groups) == len(own["param_groups"])
+    check(fits, "optimizer.param_groups", f"a list of {len(own['param_groups'])}", _kind(groups))
+    for number, (group, expected) in enumerate(zip(groups, own["param_groups"], strict=True)):
+        name = f"optimizer.param_groups[{number}]"
+        check(isinstance(group, dict) and "params" in group, name, "a group of parameters", _kind(group))
+        rate = group.get("lr")
+        check(type(rate) is float and 0 <= rate < math.inf, f"{name}.lr", "a number of at least 0", rate)
+        for key in ("params", "betas", "eps", "weight_decay", "amsgrad", "maximize"):
+            if key in group and key in expected:
+                check(repr(group[key]) == repr(expected[key]), f"{name}.{key}", f"{expected[key]!r}", group[key])
+    check(isinstance(entries, dict), "optimizer.state", "a dict", _kind(entries))
+    parameters = _parameters(optimizer)
+    for index, entry in entries.items():
+        name = f"optimizer.state[{index!r}]"
+        known = _is_integer(index) and 0 <= index < len(parameters)
+        check(known, name, f"the number of one of {len(parameters)} parameters", index)
+        _check_moments(entry, parameters[index], name, step)
+    check(bool(entries) == (step > 0), "optimizer.state", f"that of step {step}", f"{len(entries)} parameters")
+
+
+def _check_moments(entry: Any, parameter: Tensor, name: str, step: int) -> None:
+    """State of one parameter: its own count of steps, and the running means of its gradient and of the square."""
+    expected = {"step", "exp_avg", "exp_avg_sq"}
+    fits = isinstance(entry, dict) and entry.keys() == expected
+    check(fits, name, f"the entries {', '.join(sorted(expected))}", list(entry) if isinstance(entry, dict) else entry)
+    count = entry["step"]
+    check(_is_plain(count, (), torch.float32), f"{name}.step", "a float32 scalar", _described(count))
+    taken = float(count)
+    check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
+    shape, dtype = tuple(parameter.shape), parameter.dtype
+    for key in ("exp_avg", "exp_avg_sq"):
+        value = entry[key]
+        check(_is_plain(value, shape, dtype), f"{name}.{key}", f"{dtype} {shape}", _described(value))
+        check(bool(value.isfinite().all()), f"{name}.{key}", "finite numbers", "NaN or infinity")
+    squares = entry["exp_avg_sq"]
+    check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
+
+
+def _check_random(saved: Any, device: torch.device) -> None:
+    needed = {"cpu", "cuda"} if device.type == "cuda" else {"cpu"}
+    fits = isinstance(saved, dict) and "cpu" in saved and saved.keys() <= {"cpu", "cuda"}
+    check(fits, "random", f"the states of the generators of {', '.join(sorted(needed))}", _kind(saved))
+    for name, value in saved.items():
+        kind = f"the state of a random generator of the {name}"
+        plain = isinstance(value, Tensor) and _is_plain(value, (value.numel(),), torch.uint8)
+        check(plain, f"random[{name!r}]", kind, _described(value))
+        if name not in needed:
+            continue
+        try:
+            torch.Generator(device if name == "cuda" else "cpu").set_state(value.contiguous().clone())
+        except RuntimeError as error:
+            raise ValueError(f"random[{name!r}]: expected {kind}, got another one ({error})") from error
+
+
+def _check_metrics(mark: Any) -> None:
+    """Length and checksum of ``metrics.jsonl`` at the time of the checkpoint."""
+    if mark is not None:
+        fits = isinstance(mark, dict) and mark.keys() == {"bytes", "sha256"} and isinstance(mark["sha256"], str)
+        check(fits and _is_integer(mark["bytes"]) and mark["bytes"] >= 0, "metrics", "a length and a checksum", mark)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Parameters by their numbers in a state dict."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int
+
+
+def _is_plain(value: object, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether a value is a dense tensor in the memory of the CPU, of that shape and dtype."""
+    return (
+        type(value) is Tensor
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and value.dtype == dtype
+        and tuple(value.shape) == shape
+    )
+
+
+def _described(value: object) -> str:
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else _kind(value)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,66 @@
+"""Data sets of the hub, by one that lies in a folder."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dual_attention.data.text.hub_datasets import open_dataset, read_dataset
+from dual_attention.data.text.tokenizer import ByteTokenizer
+from dual_attention.experiments.language.config import LanguageDataConfig
+from dual_attention.experiments.language.data import load_data, make_tokenizer
+
+library = pytest.importorskip("datasets", reason="the extra datasets is large, and not installed")
+
+
+@pytest.fixture
+def dataset(tmp_path, monkeypatch):
+    """A data set named owner/name, as the hub would hold it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    library.disable_progress_bars()
+    folder = tmp_path / "owner" / "name"
+    folder.mkdir(parents=True)
+    for split, n in (("train", 60), ("validation", 9)):
+        rows = [{"body": f"{split} {number}" if number else " ", "n": number} for number in range(n)]
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def load(tmp_path, **more):
+    config = LanguageDataConfig(dataset="owner/name", field="body", **more)
+    common = {"context": 8, "vocab_size": 300, "seed": 0, "cache": tmp_path / "tokens"}
+    return load_data(config, make_tokenizer(config), **common)
+
+
+def test_splits_of_a_data_set(dataset, tmp_path):
+    texts = [piece.text for piece in read_dataset(open_dataset("owner/name")["train"], "owner/name", "body")]
+    assert texts == [f"train {number}" for number in range(1, 60)]
+    data = load(tmp_path)
+    assert data.origin["train"]["rows"] == 60 and data.origin["val"]["split"] == "validation"
+    whole = data.train.arrays[0].tolist()
+    assert ByteTokenizer().decode(whole) == "".join(texts) and whole[0] == 256
+    assert load(tmp_path).origin == data.origin  # from the cache
+    learned = load(tmp_path, tokenizer="bpe", bpe_vocab_size=270)
+    assert len(learned.train.arrays[0]) < len(whole)
+
+
+def test_a_data_set_without_validation_keeps_its_end_apart(dataset, tmp_path):
+    (dataset / "validation.jsonl").unlink()
+    data = load(tmp_path, val_fraction=0.2)
+    assert data.origin["train"] == data.origin["val"]
+    assert len(data.val.arrays[0]) < len(data.train.arrays[0])
+
+
+def test_what_is_no_data_set(dataset, tmp_path):
+    with pytest.raises(OSError, match=r"data\.dataset: owner/other could not be loaded \("):
+        open_dataset("owner/other")
+    for field, message in (
+        ("text", r"expected a column of owner/name \(body, n\)"),
+        ("n", "texts, got int"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(read_dataset(open_dataset("owner/name")["train"], "owner/name", field))
+    with pytest.raises(ValueError, match=r"data\.dataset: expected null with data\.path"):
+        LanguageDataConfig(dataset="owner/name", path="x.txt")

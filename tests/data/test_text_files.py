@@ -1,0 +1,71 @@
+"""Files of text: folders, JSON Lines, byte-order marks, and what is not text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dual_attention.data.text.files import find_files, read_documents, read_pieces
+from dual_attention.data.text.tokenizer import ByteTokenizer
+from dual_attention.data.text.tokens import tokenize_files
+
+
+def texts(path, field="text") -> list[str]:
+    return [piece.text for piece in read_documents(path, "<|endoftext|>", field)]
+
+
+def test_a_folder_stands_for_its_text(tmp_path):
+    for name in ("b.md", "a.py", "sub/c", ".hidden/d.md", "sub/.e.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"text of {name}")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\x00")
+    (tmp_path / "zeros").write_bytes(b"abc\x00")
+    (tmp_path / "nothing.md").write_bytes(b"")
+    (tmp_path / "cut.md").write_bytes(b"a" * 8191 + "ü".encode())  # the part that is looked at ends within a character
+    found = [str(path.relative_to(tmp_path)) for path in find_files([str(tmp_path)], "data.path")]
+    assert found == ["a.py", "b.md", "cut.md", "sub/c"]
+    (tmp_path / "x.txt").write_text("x")
+    assert [path.name for path in find_files([str(tmp_path)], "data.path")] == ["x.txt"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no file of text"):
+        find_files([str(tmp_path / "empty")], "data.path")
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "t.jsonl"
+    lines = [{"text": "one\ntwo", "body": "x"}, {"text": "  ", "body": "y"}, {"text": "ü<|endoftext|>", "body": "z"}]
+    path.write_text("\ufeff" + "\n\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    assert texts(path) == ["one\ntwo", "ü<|endoftext|>"] and texts(path, "body") == ["x", "y", "z"]
+    source, other = (tokenize_files([path], "", ByteTokenizer(), tmp_path / "cache", field=f) for f in ("text", "body"))
+    assert other.arrays[0].tolist() == [256, 120, 256, 121, 256, 122] and source.origin["field"] == "text"
+    assert source.arrays[0].tolist()[:4] == [256, *b"one"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[1]", "line 2: expected a text under the key 'text', got list"),
+        ('{"body": "x"}', "line 2: expected a text under the key 'text', got the keys 'body'"),
+        ('{"text": 3}', "line 2: expected a text under the key 'text'"),
+        (b"\xff", "line 2: not JSON"),
+    ],
+)
+def test_wrong_lines_are_named(tmp_path, line, message):
+    path = tmp_path / "t.ndjson"
+    path.write_bytes(b'{"text": "a"}\n' + (line if isinstance(line, bytes) else line.encode()))
+    with pytest.raises(ValueError, match=rf"t\.ndjson, {message}"):
+        texts(path)
+
+
+def test_marks_and_zeros(tmp_path):
+    path = tmp_path / "t.rst"
+    path.write_bytes(b"\xef\xbb\xbfone")
+    assert texts(path) == ["one"]
+    path.write_bytes(b"\xef\xbb\xbfone\xff")
+    with pytest.raises(ValueError, match="byte 6"):
+        list(read_pieces(path, ""))
+    path.write_bytes(b"one\x00two")
+    with pytest.raises(ValueError, match=r"t\.rst: not text \(a zero at byte 3\)"):
+        texts(path)

@@ -1,0 +1,130 @@
+"""Long vectors in float16: their product overflows, their scaled product does not."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from dual_attention.attention import Attention
+from dual_attention.baselines import ESBN
+from dual_attention.functional import (
+    attention,
+    disentangled_relational_cross_attention,
+    dot_score,
+    reference,
+    relational_attention,
+    relational_cross_attention,
+)
+from dual_attention.functional.relational.head_products import add_head_products
+from dual_attention.mechanisms import Relation
+from dual_attention.symbol_retrieval import RelationalSymbolicAttention
+
+B, N, M, WIDTH = 2, 5, 6, 128
+SCALE = 1 / math.sqrt(WIDTH)
+
+
+def large(*shape):
+    """Numbers near 30: the product of two such vectors is near 115,000, where float16 ends at 65,504."""
+    x = 30 + torch.rand(*shape, generator=torch.Generator().manual_seed(0))
+    return x.half().requires_grad_()
+
+
+def small(*shape):
+    return (1e-3 * torch.rand(*shape, generator=torch.Generator().manual_seed(1))).half().requires_grad_()
+
+
+def assert_finite(results, inputs):
+    results = [x for x in results if x is not None]
+    assert all(x.isfinite().all() for x in results)
+    loss = 1e-2 * results[0].float().sum()  # the gradient of W_r adds relations, each some 10,000, up
+    for grad in torch.autograd.grad(loss, inputs, allow_unused=True):
+        assert grad is None or grad.isfinite().all()
+
+
+def test_the_product_overflows():
+    q, k = large(1, WIDTH), large(1, WIDTH)
+    assert (q @ k.T).isinf().all()
+    wanted = SCALE * (q.double() @ k.double().T)
+    torch.testing.assert_close(reference.inner_products(q, k, SCALE).double(), wanted, rtol=2e-3, atol=0)
+    assert reference.inner_products(100 * q, k / 100, 1e3).isinf().all()  # as it should be
+    q = torch.tensor([[4e4]], dtype=torch.float16)
+    assert reference.inner_products(q, 1e-4 * torch.ones_like(q), 8.0).isfinite().all()
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(need_weights, causal):
+    q, k, v = large(B, 2, N, WIDTH), large(B, 1, N, WIDTH), large(B, 1, N, 4)
+    mask = torch.ones(1, 1, N, N, dtype=torch.bool).tril() if causal else None
+    assert_finite(attention(q, k, v, scale=SCALE, mask=mask, need_weights=need_weights), (q, k, v))
+
+
+@pytest.mark.parametrize(
+    ("impl", "activation"),
+    [
+        *itertools.product(["reference", "dense", "linear", "blockwise"], ["identity", "tanh", "softmax"]),
+        ("sdpa", "identity"),  # library attention takes no activated relations
+    ],
+)
+def test_relational_attention(impl, activation):
+    inputs = (
+        large(B, 2, N, WIDTH),
+        large(B, 2, M, WIDTH),
+        large(B, N, 3, WIDTH),
+        large(B, M, 3, WIDTH),
+        small(B, 2, M, 4),
+        small(2, 4, 3),
+    )
+    how = {"scale": SCALE, "rel_scale": SCALE, "rel_activation": activation, "impl": impl}
+    for need_weights in {False, impl in ("reference", "dense")}:
+        assert_finite(relational_attention(*inputs, **how, need_weights=need_weights), inputs)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "relu", "tanh"])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_relational_cross_attention(activation, need_weights):
+    q, k, symbols = large(B, 2, N, WIDTH), large(B, 2, M, WIDTH), small(B, 2, M, 4)
+    how = {"scale": SCALE, "need_weights": need_weights}
+    inputs = (q, k, symbols)
+    assert_finite(relational_cross_attention(*inputs, activation=activation, **how), inputs)
+    inputs = (q, k, q, k, symbols)
+    assert_finite(disentangled_relational_cross_attention(*inputs, rel_activation=activation, **how), inputs)
+
+
+def test_scores_of_mechanisms_baselines_and_symbols():
+    with torch.no_grad():
+        assert dot_score(large(N, WIDTH), large(M, WIDTH)).isfinite().all()
+        relation = Relation(WIDTH, 1).half()
+        u = large(1, N, 1, WIDTH)
+        assert relation.relate(u, u).isfinite().all()
+        z = large(1, N, WIDTH)
+        assert all(
+            x.isfinite().all() for x in ESBN(WIDTH, 3, 3, scale=None, context_norm=False).half()(z, need_weights=True)
+        )
+        retriever = RelationalSymbolicAttention(WIDTH, 1, 1, 4, 2).half()
+        for projection in (retriever.q_proj, retriever.k_proj):
+            torch.nn.init.eye_(projection.weight)
+            torch.nn.init.zeros_(projection.bias)
+        assert retriever(z).isfinite().all()
+
+
+def test_positions_of_keys():
+    layer = Attention(WIDTH, 1, shaw_max_rel_pos=2).half()
+    with torch.no_grad():
+        torch.nn.init.eye_(layer.wq.weight)
+        layer.wk.weight.zero_()
+        layer.rel_pos_keys.rel_pos_embeddings.fill_(30.0)
+        x = large(1, N, WIDTH)
+        for need_weights in (False, True):
+            assert layer(x, x, x, need_weights=need_weights).output.isfinite().all()
+
+
+def test_gradients_of_keys_are_scaled_before_they_are_rounded():
+    a, b = large(1, 1, WIDTH, 2), large(1, 1, WIDTH, 3)
+    for batch in (1, 2):
+        a, b = a.expand(1, batch, -1, -1), b.expand(1, batch, -1, -1)
+        total = torch.zeros(1, batch, 2, 3)
+        add_head_products(a.detach(), b.detach(), total, SCALE)
+        wanted = SCALE * (a.double().transpose(2, 3) @ b.double())
+        torch.testing.assert_close(total.double(), wanted, rtol=2e-3, atol=0)

@@ -1,0 +1,36 @@
+"""Names that are near to a wrong one, and texts that are safe to print."""
+
+from __future__ import annotations
+
+import pytest
+
+from dual_attention._words import printable, suggestion
+
+KEYS = ("optim.lr", "optim.warmup_steps", "data.n_train", "data.seed", "seed", "model.d_model", "loop.steps")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("lr", "; did you mean optim.lr?"),
+        ("n_train", "; did you mean data.n_train?"),
+        ("seed", "; did you mean data.seed or seed?"),
+        ("optim.warm_up_steps", "; did you mean optim.warmup_steps?"),
+        ("n_trian", "; did you mean data.n_train?"),
+        ("train.lr", "; did you mean optim.lr?"),
+        ("zebra", ""),
+    ],
+)
+def test_the_nearest_name(wrong, hint):
+    assert suggestion(wrong, KEYS, separator=".") == hint
+
+
+def test_names_without_parts():
+    assert suggestion("T-1.3B", ("T-1.31B", "T-353M", "DAT-1.37B")) == "; did you mean T-1.31B?"
+    assert suggestion("resnet", ("T-1.31B", "esbn")) == ""
+
+
+def test_control_characters_are_shown_and_not_obeyed():
+    assert printable("a\x1b[31mred\x07\r\x9b\u202e") == "a\\x1b[31mred\\x07\\r\\x9b\\u202e"
+    assert printable("\ud800") == "\\ud800"
+    assert printable("two\nlines\tund Umlaute: ü, 漢字, 👩‍👩‍👧") == "two\nlines\tund Umlaute: ü, 漢字, 👩‍👩‍👧"
