@@ -12,11 +12,11 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench gallery configs clean
+.PHONY: help setup demo test lint types fmt pytest golden bench gallery configs reliability clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
 	@echo "Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  WORKERS=$(WORKERS)  ARGS= (given to dat demo, pytest or the benchmark)"
 
 setup: $(READY) ## Make the virtual environment, or bring it up to date
@@ -53,6 +53,9 @@ gallery: $(READY) ## Draw the pictures of the pages under docs/
 
 configs: $(READY) ## Write the configurations under experiments/ from the library's presets
 	$(BIN)/python -m dual_attention.experiments experiments
+
+reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--seconds 3600 --seed 5"
+	env OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

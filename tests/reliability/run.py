@@ -1,0 +1,29 @@
+"""All parts, one after the other, each with its share of the time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+
+from .draws import calls, configurations
+from .kills import TEXT, kills
+from .mutations import mutations
+from .trials import Tally, run_trials
+
+
+def run(folder: Path, seconds: float, rng: random.Random) -> dict[str, Tally]:
+    """The tallies by part; the working directory must be ``folder``."""
+    torch.set_num_threads(1)
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    tallies = {name: Tally() for name in ("kills", "mutations", "configurations", "calls")}
+    killed = Tally()
+    for name in ("k", "m", "c"):
+        (folder / name).mkdir()
+    run_trials(mutations(folder / "m", rng), tallies["mutations"], 0.5 * seconds)
+    run_trials(kills(folder / "k", rng, killed), tallies["kills"], 0.25 * seconds)
+    tallies["kills"].counts["kill -9"] = killed.counts.get("kills", 0)
+    run_trials(configurations(folder / "c", rng), tallies["configurations"], 0.15 * seconds)
+    run_trials(calls(rng), tallies["calls"], 0.1 * seconds)
+    return tallies
