@@ -3,29 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.cases import Request
 from benchmarks.floors import multiply_adds
-from benchmarks.runner import Runner, draw_inputs, implementation
+from benchmarks.runner import Runner, draw_inputs
 from benchmarks.suites import crossing, layers, short
 from benchmarks.work import Draw, Generation, Settings, Work
+from dual_attention import RelationalAttention, relational_attention
+
+RELATIONS_FIRST, KEYS_FIRST = "tanh", "identity"
+"""Activations with which the dense implementation computes relations in one or the other of the two exact forms."""
 
 
-def counted(work: Work, quantity: str) -> int:
-    """Multiply-adds of products of matrices that a call makes; attention as two products, not fused."""
+LENGTHS = 12, 13, 14
+
+
+def runner_of(work: Work) -> Runner:
     torch.manual_seed(0)
-    tensors: dict = {"inputs": draw_inputs(work.inputs)}
-    runner = Runner(work, Settings(), tensors)
-    runner.cotangent = torch.ones_like(runner.forward())
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, implementation(work.impl):
-        # The counter's hooks want gradients, so this forward pass keeps what a backward pass would need.
-        runner.step() if quantity == "step" else runner.module(**runner.inputs)
-    return counter.get_total_flops() // 2
+    return Runner(work, Settings(), {"inputs": draw_inputs(work.inputs)})
+
+
+def counted(work: Work, activation: str = KEYS_FIRST) -> tuple[int, int]:
+    """Multiply-adds of the matrix products of a forward pass and of a step; attention as two products, not fused."""
+    operation = relational_attention.relational_attention
+
+    def dense(*tensors: Tensor, **options: Any) -> Any:
+        return operation(*tensors, **{**options, "impl": "dense", "rel_activation": activation})
+
+    runner = runner_of(work)
+    with (
+        mock.patch.object(relational_attention, "relational_attention", dense),
+        sdpa_kernel(SDPBackend.MATH),
+        FlopCounterMode(display=False) as counter,
+    ):
+        output = runner.module(**runner.inputs)
+        forward = counter.get_total_flops() // 2
+        output.backward(torch.ones_like(output))
+        return forward, counter.get_total_flops() // 2
+
+
+def least(work: Work) -> tuple[int, int]:
+    """The floors of a forward pass and of a step."""
+    return multiply_adds(work, "forward"), multiply_adds(work, "step")
+
+
+def projected_again(work: Work) -> int:
+    """Multiply-adds of a forward pass for the keys of symmetric relations, which are the queries."""
+    runner, found = runner_of(work), []
+    for layer in runner.module.modules():
+        if getattr(layer, "symmetric_rels", False):
+            assert isinstance(layer, RelationalAttention)
+            layer.wq_rel.register_forward_hook(lambda linear, _, out: found.append(out.numel() * linear.in_features))
+    runner.forward()
+    return sum(found) // 2
 
 
 def without_mask(work: Work) -> Work:
@@ -39,32 +77,53 @@ def without_mask(work: Work) -> Work:
     return replace(work, kwargs=kwargs)
 
 
-def plain_works() -> dict[str, Work]:
-    """Of every kind that the suites run without relations, small."""
+def with_offsets(work: Work, most: int) -> Work:
+    """The same with relative symbols for offsets up to ``most``, if its symbols are relative."""
+    kwargs, inputs = {**work.kwargs}, {**work.inputs}
+    for name in ("symbols", "symbol_retrieval_kwargs"):
+        if "max_rel_pos" in kwargs.get(name, ()):
+            kwargs[name] = {**kwargs[name], "max_rel_pos": most}
+    if kwargs.get("relative"):
+        inputs["symbols"] = Draw((2 * most + 1, *inputs["symbols"].shape[1:]))
+    return replace(work, kwargs=kwargs, inputs=inputs)
+
+
+def works() -> dict[str, Work]:
+    """Of every kind that the suites run, small.
+
+    Relative symbols are either so few that weights of the same symbol are summed first, or more than the pairs of a
+    receiver, and so many that the dense form does not sum them.
+    """
     request = Request((12,), quick=True)
-    cases = [*layers.step_cases(request), *short.cases(request)]
-    return {
-        f"{case.suite}, {case.label}": without_mask(spec.work)
-        for case in cases
-        for spec in case.sides
-        if spec.name == "plain"
-    }
+    suites = layers.step_cases, layers.memory_cases, layers.relative_cases, short.cases, crossing.cases
+    found = {}
+    for case in (case for cases in suites for case in cases(request)):
+        for spec in case.sides:
+            if spec.name in ("ours", "plain"):
+                name, work = f"{case.suite}, {case.label}, {spec.name}", without_mask(spec.work)
+                few, many = with_offsets(work, case.length // 3), with_offsets(work, 2 * case.length + 1)
+                found |= {name: work} if few == work else {f"{name}, few symbols": few, f"{name}, many symbols": many}
+    return found
 
 
-@pytest.mark.parametrize("quantity", ["forward", "step"])
-@pytest.mark.parametrize("name", plain_works())
-def test_without_relations_and_masks_it_is_what_torch_counts(name: str, quantity: str):
-    work = plain_works()[name]
-    assert multiply_adds(work, quantity) == counted(work, quantity)
+@pytest.mark.parametrize("name", works())
+def test_without_masks_it_is_what_torch_counts_of_the_cheaper_form(name: str):
+    work = works()[name]
+    is_ours = name.endswith(("ours", "symbols"))
+    forward, step = min(counted(work, form) for form in ((RELATIONS_FIRST, KEYS_FIRST) if is_ours else (KEYS_FIRST,)))
+    again = projected_again(work)
+    assert least(work) == (forward - again, step - 3 * again)
+    assert (again > 0) == (is_ours and name.startswith(("short, games", "short, CIFAR")))
 
 
-@pytest.mark.parametrize("quantity", ["forward", "step"])
-def test_no_dual_module_computes_less(quantity: str):
-    request = Request((12,), quick=True)
-    cases = [*layers.step_cases(request), *short.cases(request), *crossing.cases(request)]
-    for case in cases:
-        work = replace(case.sides[0].work, impl="dense")
-        assert 0.5 * counted(work, quantity) < multiply_adds(work, quantity) <= counted(work, quantity)
+@pytest.mark.parametrize("side", ["ours", "plain"])
+def test_a_causal_mask_leaves_out_what_grows_with_its_pairs(side: str):
+    """The second difference of the work over the length is twice that of a pair."""
+    works = [next(spec.work for spec in layers.step_case(4, n, quick=True).sides if spec.name == side) for n in LENGTHS]
+    forms = [[counted(without_mask(work), form) for work in works] for form in (RELATIONS_FIRST, KEYS_FIRST)]
+    for found, shortest, middle, longest in zip(least(works[0]), *min(forms), strict=True):
+        of_pair = (longest - 2 * middle + shortest) // 2
+        assert found == shortest - 12 * 11 // 2 * of_pair
 
 
 def test_frozen_symbols_need_no_gradient():
@@ -107,4 +166,5 @@ def test_llama_is_half_of_the_pairs_less_than_torch_counts():
     (work,) = (spec.work for spec in layers.step_case(4, 12, quick=True).sides if spec.name == "llama")
     sizes = work.kwargs
     masked = 12 * 11 // 2 * 2 * sizes["hidden_size"] * sizes["num_hidden_layers"]
-    assert counted(work, "step") - multiply_adds(work, "step") == 3 * masked
+    forward, step = counted(work)
+    assert least(work) == (forward - masked, step - 3 * masked)

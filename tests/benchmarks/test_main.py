@@ -54,7 +54,8 @@ def test_a_wrong_side_is_refused(
     make_published: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     out = tmp_path / "results"
-    assert main([*QUICK, "--published", str(make_published(WRONG)), "--out", str(out)]) == 1
+    sides = ["--published", str(make_published(WRONG)), "--sides", "published,reference"]
+    assert main([*QUICK, *sides, "--out", str(out)]) == 1
     for row in results(out)["rows"]:
         sides = {side["name"]: side for side in row["sides"]}
         assert sides["published"]["agrees"] is False and sides["published"]["ratio"] is None
