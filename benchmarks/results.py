@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from benchmarks.measuring import Rates
@@ -152,6 +152,13 @@ class Row:
             if side.multiply_adds is not None and side.traffic is not None:
                 side.floor_arithmetic = side.multiply_adds / rates.multiply_adds
                 side.floor_bytes = side.traffic / rates.bytes
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Row:
+        """From :meth:`to_json`."""
+        known = {entry.name for entry in fields(SideResult)}
+        sides = [SideResult(**{name: side[name] for name in known & side.keys()}) for side in data["sides"]]
+        return cls(**{**data, "sides": sides})
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON, with summaries beside the samples."""
