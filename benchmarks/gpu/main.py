@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import re
 import shutil
 import subprocess
@@ -61,8 +62,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("argument --device: cpu is for --dry-run only; benchmarks/run.py measures on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device is available to torch (--device cpu --dry-run tries the command without one)")
-    if given.published is not None and shutil.which(given.published) is None:
-        parser.error(f"argument --published: expected a Python interpreter, got {given.published!r}")
+    if given.published is not None:
+        found = shutil.which(given.published)
+        if found is None:
+            parser.error(f"argument --published: expected a Python interpreter, got {given.published!r}")
+        given.published = os.path.abspath(found or "")  # processes run elsewhere
     given.steps = [step for step in steps if step.name in given.steps]
     return given
 

@@ -115,6 +115,12 @@ class Choices(logging.Handler):
         self.found[record.getMessage().split(" (q ")[0]] = None
 
 
+def kernels_in(ran: dict[str, Any], most: int = 3) -> str:
+    """The longest kernels of :func:`what_ran` with their share of the time, in words."""
+    longest = list(ran["kernels"].items())[:most]
+    return "longest kernels: " + ", ".join(f"{name[:60]} {share:.0%}" for name, share in longest)
+
+
 @contextlib.contextmanager
 def choices() -> Iterator[Choices]:
     log, handler = logging.getLogger("dual_attention.functional.relational"), Choices()

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.floors import multiply_adds
 from benchmarks.gpu.decode import built, language_model
-from benchmarks.gpu.observing import described, library_attention, timed, what_ran
+from benchmarks.gpu.observing import described, kernels_in, library_attention, timed, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.suites.layers import size
 
@@ -62,6 +62,7 @@ def measure(setting: Setting, relations: int | None, how: str, kernel: str) -> R
         found = described(timed(step, setting), batch * multiply_adds(work, "step"), setting)
         ran = what_ran(step, setting)
     found["says"] += f"; {batch * n / found['median']:.0f} tokens/s; attention: {', '.join(ran['library']) or 'none'}"
+    found["says"] += f"; {kernels_in(ran)}"
     return {**found, "loss": first, "graphs": graphs, "ran": ran}
 
 

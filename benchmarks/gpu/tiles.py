@@ -1,12 +1,13 @@
 """Sizes of the kernels' tiles against their neighbours: time of each kernel by itself, registers, spills.
 
-A neighbour doubles or halves one size. It is compiled first, in many processes; then it is timed, and its results are
-held against those of the default.
+A neighbour doubles or halves one size. Defaults and neighbours are first compiled, in many processes; then they are
+timed, and their results are held against those of the default.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -54,8 +55,8 @@ DRY = (Shape(4, 4, relative=True, width=16, heads=2, groups=1, batch=1, n=32),)
 
 
 def phases(setting: Setting) -> list[Phase]:
-    """Defaults and all neighbours: compiled, then timed."""
-    compiled, measured = [], []
+    """Defaults, then their neighbours, are compiled; then all are timed."""
+    defaults, others, measured = [], [], []
     for shape in DRY if setting.dry_run else SHAPES:
         default = sizes(shape, setting)
         for kernel in KERNELS:
@@ -66,11 +67,10 @@ def phases(setting: Setting) -> list[Phase]:
                 name = f"{shape.label}: {kernel} {label(tile)}{DEFAULT if tile == tiles[0] else ''}"
                 run = functools.partial(measure, setting, shape, kernel, tile)
                 if setting.device == "cuda":
-                    compiled.append(
-                        Item(f"compiled, {name}", functools.partial(compile_one, setting, shape, kernel, tile))
-                    )
+                    compiled = Item(f"compiled, {name}", functools.partial(compile_one, setting, shape, kernel, tile))
+                    (defaults if tile == tiles[0] else others).append(compiled)
                 measured.append(Item(name, run))
-    return [Phase(compiled, processes=MANY), Phase(measured)]
+    return [Phase(defaults, processes=MANY), Phase(others, processes=MANY), Phase(measured)]
 
 
 def sizes(shape: Shape, setting: Setting) -> Tuning:
@@ -106,7 +106,8 @@ class Noting:
 
 
 def make_call(setting: Setting, shape: Shape, note: Callable[[Any], None]) -> Any:
-    """A call of the fused operation whose forward and backward passes have run, in default tiles."""
+    """A call of the fused operation in default tiles, each kernel of which can run by itself: what kernels hand on to
+    one another is drawn, so that only those are compiled that are asked for."""
     from dual_attention.functional.triton.launch import Call, KernelArguments
 
     class Noted(Call):
@@ -116,32 +117,25 @@ def make_call(setting: Setting, shape: Shape, note: Callable[[Any], None]) -> An
     torch.manual_seed(0)
     s, dtype = shape, getattr(torch, setting.dtype)
 
-    def normal(*size: int) -> Tensor:
+    def normal(*size: int, dtype: torch.dtype = dtype) -> Tensor:
         return torch.randn(size, device=setting.device, dtype=dtype)
 
-    call = Noted(
-        KernelArguments(
-            normal(s.batch, s.heads, s.n, s.width),
-            normal(s.batch, s.groups, s.n, s.width),
-            normal(s.batch, s.n, s.n_relations, s.p),
-            normal(s.batch, s.n, s.n_relations, s.p),
-            normal(2 * s.n + 1, s.groups, s.width) if s.relative else normal(s.batch, s.groups, s.n, s.width),
-            None,
-            None,
-            None,
-            s.n if s.relative else None,
-            0,
-            True,
-            None,
-            0,
-            s.width**-0.5,
-            s.p**-0.5,
-            sizes(shape, setting).numbers(),
-        )
+    q, k = normal(s.batch, s.heads, s.n, s.width), normal(s.batch, s.groups, s.n, s.width)
+    u, w = normal(s.batch, s.n, s.n_relations, s.p), normal(s.batch, s.n, s.n_relations, s.p)
+    table = normal(2 * s.n + 1, s.groups, s.width) if s.relative else torch.randn_like(k)
+    max_offset = s.n if s.relative else None
+    masks, order, scales = (None, None, None), (True, None, 0), (s.width**-0.5, s.p**-0.5)
+    tiles = sizes(shape, setting).numbers()
+    call = Noted(KernelArguments(q, k, u, w, table, *masks, max_offset, 0, *order, *scales, tiles))
+    rows = (s.batch, s.heads, s.n)
+    call.operands = call.operands._replace(
+        out_symbols=torch.randn_like(q),
+        out_relations=normal(*rows, s.n_relations),
+        grad_symbols=torch.randn_like(q),
+        grad_relations=normal(*rows, s.n_relations),
+        log_sum=torch.full(rows, math.log2(s.n) + 1, device=setting.device),
+        delta=normal(*rows, dtype=torch.float32),
     )
-    results = call.forward()
-    grads = normal(*results[0].shape), normal(*results[1].shape)
-    call.backward(*grads, *results)
     return call
 
 
@@ -177,9 +171,7 @@ def compile_one(setting: Setting, shape: Shape, kernel: str, tile: Tile) -> Resu
     """Registers, spilled ones and shared memory of each launch; leaves the kernel in Triton's cache on the disk."""
     _, launches, error = launched(setting, shape, kernel, tile)
     found = [{"registers": one.n_regs, "spills": one.n_spills, "shared": one.metadata.shared} for one in launches]
-    says = "; ".join(
-        f"{one['registers']} registers, {one['spills']} spilled, {one['shared']} B shared" for one in found
-    )
+    says = "; ".join(f"{one['registers']} registers, {one['spills']} spills, {one['shared']} B shared" for one in found)
     return {"launches": found, "difference": error, "says": says}
 
 

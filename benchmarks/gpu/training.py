@@ -15,7 +15,7 @@ import torch
 from benchmarks.cases import OURS, Case, SideSpec, published_bytes
 from benchmarks.comparing import Bench
 from benchmarks.floors import multiply_adds
-from benchmarks.gpu.observing import SAMPLE_SECONDS, SAMPLES, rates, utilisation, what_ran
+from benchmarks.gpu.observing import SAMPLE_SECONDS, SAMPLES, kernels_in, rates, utilisation, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.report import mebibytes, plain, relation, seconds
 from benchmarks.runner import Runner, draw_inputs
@@ -110,13 +110,14 @@ def row(setting: Setting, relations: int, relative: bool, n: int) -> Result:
             says.append(f"{side.name} {figures} {relation(side, memory=False)}".rstrip())
     ours = Runner(compared.sides[0].work, setting.settings, {"inputs": draw_inputs(compared.sides[0].work.inputs)})
     ours.cotangent = torch.ones_like(ours.inputs["x"])
+    ran = what_ran(ours.step, setting)
     return {
         "row": found.to_json(),
         "table": plain(found),
         "utilisation": parts,
         "agrees": not found.disagreements and not any(side.status == "failed" for side in found.sides),
-        "ran": what_ran(ours.step, setting),
-        "says": "; ".join(says),
+        "ran": ran,
+        "says": "; ".join([*says, f"ours by {', '.join(ran['relational'])}", kernels_in(ran)]),
     }
 
 

@@ -9,15 +9,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from benchmarks.gpu import main as command
-from benchmarks.gpu import process, running
+from benchmarks.gpu import process, running, tiles
 from benchmarks.gpu.plan import NAMES, Item, LeftOut, Phase, Setting, Step, step_named
 from benchmarks.gpu.record import Record
 from benchmarks.gpu.running import Run
+from dual_attention.functional.triton.tuning import Tile
 
 from .conftest import ROOT
 
@@ -150,6 +152,38 @@ def test_tiles():
     assert all(result["agrees"] and result["median"] > 0 for result in found.values())
     assert [line.split(": ")[1] for line in step_named("tiles").conclude(found)] == ["keys", "table"]
     assert all(line.endswith("(default)") for line in step_named("tiles").conclude(found))
+
+
+@needs_triton
+def test_registers_and_tiles_that_do_not_fit(monkeypatch: pytest.MonkeyPatch):
+    """What a compiled kernel tells, where the interpreter has nothing to tell."""
+    shape, tile = tiles.DRY[0], Tile(32, 32, 64, 4, 1)
+    told = SimpleNamespace(n_regs=168, n_spills=4, metadata=SimpleNamespace(shared=1024))
+    run = tiles.Noting.__getitem__
+    monkeypatch.setattr(tiles.Noting, "__init__", note_instead(tiles.Noting.__init__, told))
+    found = tiles.compile_one(DRY, shape, "keys", tile)
+    assert found["launches"] == [{"registers": 168, "spills": 4, "shared": 1024}]
+    assert found["says"] == "168 registers, 4 spills, 1024 B shared" and found["difference"] < 1e-5
+
+    class OutOfResources(Exception):
+        pass
+
+    def too_large(noting, grid):
+        def launch(**arguments):
+            if arguments["form"].I.value == 32:
+                raise OutOfResources("out of resource: shared memory")
+            return run(noting, grid)(**arguments)
+
+        return launch
+
+    monkeypatch.setattr(tiles.Noting, "__getitem__", too_large)
+    result, works = process.measure(Item("key", lambda: tiles.compile_one(DRY, shape, "keys", tile)))
+    assert works and result["status"] == "left out" and "shared memory" in result["note"]
+
+
+def note_instead(init, told):
+    """The constructor of a noting kernel, that notes this in place of nothing."""
+    return lambda noting, kernel, note: init(noting, kernel, lambda _: note(told))
 
 
 @needs_triton
