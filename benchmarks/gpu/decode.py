@@ -43,8 +43,9 @@ def language_model(sizes: Size, layers: int, length: int, relations: int | None,
 
 
 def built(work: Work, device: str, dtype: torch.dtype) -> Any:
-    """The language model itself, without the benchmark's wrapper."""
-    wrapper: Any = build(work.subject, work.kwargs)
+    """The language model itself, without the benchmark's wrapper; its weights are drawn where it will be."""
+    with torch.device(device):
+        wrapper: Any = build(work.subject, work.kwargs)
     return wrapper.model.to(device, dtype)
 
 
