@@ -100,7 +100,7 @@ class Run:
         how = f"the process was ended by signal {-status}" if status < 0 else f"the process ended with status {status}"
         obituary = ": ".join([how, *last])[:500]
         if running is not None:
-            over = {"status": "unfinished", "note": f"the {self.step.name} step's minutes were over"}
+            over = {"status": "unfinished", "note": "the step was ended"}
             self.put(running, over if self.over() else {"status": "failed", "note": obituary})
         return begun, obituary
 

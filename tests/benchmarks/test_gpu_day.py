@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -412,13 +414,30 @@ def test_minutes_are_enforced_and_the_next_call_goes_on(fake, tmp_path: Path):
     assert time.monotonic() - start < 20
     assert missing == 2
     assert record.items["1 hangs"]["status"] == "unfinished"
-    assert record.items["1 hangs"]["note"] == "the fake step's minutes were over"
+    assert record.items["1 hangs"]["note"] == "the step was ended"
     assert json.loads((tmp_path / "fake.json").read_text())["items"] == record.items
 
     missing, record, said = fake("a,hangs,b", seconds=3.0)  # what hung comes last
     assert missing == 1
     assert said[0] == "2 b: b"
     assert (tmp_path / "notes").read_text() == "a\nhangs\nb\nhangs\n"
+
+
+def test_an_interrupt_ends_all_processes(fake, tmp_path: Path):
+    """What was measured is kept."""
+
+    def interrupt():
+        while "hangs" not in (tmp_path / "notes").read_text():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fake("a,hangs,b")
+    assert time.monotonic() - start < 60
+    items = json.loads((tmp_path / "fake.json").read_text())["items"]
+    assert {key: item["status"] for key, item in items.items()} == {"0 a": "measured", "1 hangs": "unfinished"}
 
 
 def test_no_seconds_measure_nothing(fake, tmp_path: Path):
