@@ -86,9 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for step in given.steps:
-            records.append((step, Record(folder / f"{step.name}.json", {**about, "step": step.name})))
-        for step, record in records:
+        for step in map(step_named, NAMES):  # with those done before, for the report
+            path = folder / f"{step.name}.json"
+            if step in given.steps or path.exists():
+                records.append((step, Record(path, {**about, "step": step.name})))
+        for step, record in [one for one in records if one[0] in given.steps]:
             print(f"\n== {step.name}: {step.about}, at most {share * step.minutes:.3g} min", flush=True)
             run = Run(step, setting, record, 60 * share * step.minutes, lambda line: print(line, flush=True))
             missing = run()

@@ -231,6 +231,9 @@ def test_a_dry_run_and_the_same_command_again(tmp_path: Path, capsys: pytest.Cap
     again = json.loads((tmp_path / "decode.json").read_text())
     assert again["items"] == before["items"] and "plain, batch 8: " not in capsys.readouterr().out
 
+    assert command.main([*DRY_RUN, "--steps", "decode", "--out", str(tmp_path)]) == 0
+    assert "## training" in (tmp_path / "report.md").read_text()  # of the step that was done before
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
