@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -121,6 +121,15 @@ class OwnsModel(WritesLoader, PreTrainedModel):
     def _body(self) -> Any:
         """The module with the blocks."""
         return self.model
+
+    def _classified(
+        self, output: Callable[..., Any], logits: Tensor, labels: Tensor | None, traced: dict[str, Any]
+    ) -> Any:
+        """The output of a classifier, with transformers' loss for ``config.problem_type`` if there are labels."""
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return output(loss=loss, logits=logits, **traced)
 
 
 def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
