@@ -420,17 +420,11 @@ def compiled(model) -> list[int]:
     return graphs
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "position_relative",
-        pytest.param("symbolic_attention", marks=pytest.mark.slow),
-        pytest.param("transformer", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["position_relative", "symbolic_attention", "transformer"])
 def test_compiled_generation_compiles_few_times(kind: str):
     """The prompt, a first token, and all others: not once for each token, nor for each length of a later prompt."""
-    model = causal(kind, pos_enc_type="RoPE")
+    model = causal(kind, pos_enc_type="RoPE", n_layers=1)
     prompts = [tokens(2, length) for length in (4, 7, 5)]
     wanted = [model.generate(x, max_new_tokens=14, **GREEDY) for x in prompts]
     graphs = compiled(model)
