@@ -70,7 +70,7 @@ class _DifferentiableAgain(torch.autograd.Function):
 
 
 def _autocast_of(kind: str) -> dict[str, Any]:
-    """Arguments of :class:`torch.autocast` for what holds on a kind of device now."""
+    """Arguments with which :class:`torch.autocast` restores its present state on a kind of device."""
     if not torch.amp.is_autocast_available(kind):
         return {"device_type": "cpu", "enabled": torch.is_autocast_enabled("cpu")}
     return {

@@ -253,7 +253,7 @@ class DualAttnLMForSequenceClassification(HasBackbone):
 
 
 def without_output_layer(config: DualAttnConfig) -> nn.Module:
-    """A language model of this configuration whose output layer is nothing."""
+    """A language model of this configuration without its output layer."""
     model: Any = config.build()
     model.layers["final_out"] = nn.Identity()
     return model

@@ -148,9 +148,7 @@ def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
 
 @contextmanager
 def fetched(module: nn.Module) -> Iterator[None]:
-    """Have the parameters of a module itself within, although another method than its ``forward`` is called: those that
-    accelerate offloads are there only during that.
-    """
+    """Context with a module's own parameters in memory: accelerate loads offloaded ones only for its ``forward``."""
     hook = getattr(module, "_hf_hook", None)
     if hook is None:
         yield
