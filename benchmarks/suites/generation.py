@@ -132,9 +132,9 @@ def compiled_case(sizes: Size, start: int, *, new: int) -> Case:
 
 
 def conclude_compiled(rows: Sequence[Row]) -> list[str]:
-    """What compiling costs."""
+    """What compiling costs: the first calls, beside those of the uncompiled models."""
     return [
-        f"{row.label}: first calls, in which it is compiled: "
+        f"{row.label}: check and first calls, with compilation if there is any: "
         + ", ".join(f"{side.name} {seconds(side.first)}" for side in row.sides if side.first is not None)
         for row in rows
     ]
