@@ -181,13 +181,8 @@ def padding_mask_from(attention_mask: Tensor | None, x: Tensor, earlier: int = 0
 def attentions_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...]:
     """Attention weights of each block, ``(B, H, N, M)``; sensory heads first, then relational ones."""
 
-    def weights(found: Tensor | DualAttentionOutput) -> Tensor:
-        if isinstance(found, Tensor):
-            return found
-        kinds = [found.sa_weights, None if found.ra_maps is None else found.ra_maps[0]]
-        return torch.cat([kind for kind in kinds if kind is not None], dim=1)
-
-    return tuple(map(weights, maps))
+    found = (block if isinstance(block, Tensor) else block.weights for block in maps)
+    return tuple(weights for weights in found if weights is not None)
 
 
 def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...] | None:
