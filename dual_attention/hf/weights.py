@@ -24,6 +24,7 @@ __all__ = [
     "checkpoint_weights",
     "filled",
     "fit_state_dict",
+    "read_index",
     "read_weights",
     "shared_names",
     "to_language_state_dict",
@@ -72,9 +73,11 @@ def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights
         path = files.find(name, needed=False)
         if path is None:
             continue
+        if not meta:
+            files.check(path)
         if not name.endswith(".index.json"):
             return read_weights(path, meta=meta)
-        listed = _read_index(path)
+        listed = read_index(path)
         shards = sorted(set(listed.values()))
         parts = [read_weights(shard, meta=meta) for shard in map(files.find, shards) if shard is not None]
         if len(parts) < len(shards):
@@ -92,7 +95,7 @@ def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights
     raise FileNotFoundError(f"{files.name}: has no weights, neither of {', '.join(_FILES)}")
 
 
-def _read_index(path: Path) -> dict[str, str]:
+def read_index(path: Path) -> dict[str, str]:
     """The file that has each tensor, of files beside the index only."""
     index = read_json(path)
     listed = index.get("weight_map") if isinstance(index, dict) else None
