@@ -13,23 +13,33 @@ from torch import Tensor, nn
 from ..functional.checks import check_dropout as check_dropout
 from ..functional.checks import check_floating, check_tensor, is_autocast, is_number
 
+LARGEST_SIZE = 2**63 - 1
+"""Of an axis: what an integer of PyTorch holds."""
+
 
 def check_positive(**sizes: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer of at least one."""
+    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer from one to the largest size."""
     for name, size in sizes.items():
         if not is_number(size):
             raise TypeError(f"{name}: expected a positive number, got {size!r}")
         if isinstance(size, float) or size < 1:
             raise ValueError(f"{name}: expected a positive number{' without a fraction' * (size >= 1)}, got {size}")
+        _check_largest(name, size)
 
 
 def check_not_negative(**sizes: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer of at least zero."""
+    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer from zero to the largest size."""
     for name, size in sizes.items():
         if not is_number(size) or isinstance(size, float):
             raise TypeError(f"{name}: expected zero or more, a whole number, got {size!r}")
         if size < 0:
             raise ValueError(f"{name}: expected zero or more, got {size}")
+        _check_largest(name, size)
+
+
+def _check_largest(name: str, size: int) -> None:
+    if size > LARGEST_SIZE:
+        raise ValueError(f"{name}: expected a number of at most 64 bits, got {size}")
 
 
 LARGEST_DEPTH = 10_000

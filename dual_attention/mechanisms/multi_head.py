@@ -72,6 +72,7 @@ class MultiHead(nn.Module):
         self.d_key = d_model if d_key is None else d_key
         self.key_dim = d_model // n_heads if key_dim is None else key_dim
         self.head_dim = d_model // n_heads if head_dim is None else head_dim
+        check_positive(d_key=self.d_key, d_out=1 if d_out is None else d_out)
         self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         check_positive(key_dim=self.key_dim, head_dim=self.head_dim, n_kv_heads=self.n_kv_heads)
         if n_heads % self.n_kv_heads:
