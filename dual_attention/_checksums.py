@@ -49,6 +49,12 @@ def read_checksums(folder: Path) -> dict[str, str]:
     return checksums
 
 
+def damaged_files(folder: Path) -> list[str]:
+    """Names that have a checksum and whose files are missing, or not as they were written."""
+    listed = read_checksums(folder).items()
+    return [name for name, digest in listed if not (folder / name).is_file() or sha256_of(folder / name) != digest]
+
+
 def check_checksums(folder: Path, names: Iterable[str] | None = None) -> None:
     """Compare files of a folder with their checksums: those of these names, or by default all that have one.
 
