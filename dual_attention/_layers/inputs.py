@@ -5,13 +5,19 @@ Shapes: B batch, L length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..functional.checks import check_dropout as check_dropout
-from ..functional.checks import check_floating, check_tensor, is_autocast, is_number
+from ..functional.checks import check_floating, check_same_device, check_tensor, is_autocast, is_number
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 LARGEST_SIZE = 2**63 - 1
 """Of an axis: what an integer of PyTorch holds."""
@@ -104,6 +110,23 @@ def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = N
     if not x.dim() or x.shape[-1] != width:
         raise ValueError(f"{name}: expected shape (..., {width}), got {tuple(x.shape)}")
     check_like(name, x, layer)
+
+
+def on_one_device(forward: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Have the ``forward`` of a module name the first tensor that is not on the device of its parameters or, without
+    parameters, of the first tensor: a ``ValueError``.
+    """
+    names = list(inspect.signature(forward).parameters)[1:]
+
+    @wraps(forward)
+    def checked(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        weight = next(self.parameters(), None)
+        like = {} if weight is None or weight.is_meta else {"parameters": weight}  # on meta, they may be offloaded
+        check_same_device(**like, **{name: x for name, x in given.items() if isinstance(x, Tensor)})
+        return forward(self, *args, **kwargs)
+
+    return checked
 
 
 def check_tokens(name: str, x: Tensor) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .._layers.inputs import check_dropout, check_like, check_positive
+from .._layers.inputs import check_dropout, check_like, check_positive, on_one_device
 from ..functional import Alignment
 from ..functional.checks import check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
@@ -96,6 +96,7 @@ class GeneralAttention(nn.Module):
         self.dropout = check_dropout("dropout", dropout)
         self.block = block
 
+    @on_one_device
     def forward(
         self,
         query: Tensor | None = None,

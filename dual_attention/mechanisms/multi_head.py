@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.heads import merge_heads, split_heads
-from .._layers.inputs import check_dropout, check_positive, check_sequence
+from .._layers.inputs import check_dropout, check_positive, check_sequence, on_one_device
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
@@ -103,6 +103,7 @@ class MultiHead(nn.Module):
         """Message of the heads."""
         return self.attention.message if self.features is None else self.features
 
+    @on_one_device
     def forward(
         self,
         query: Tensor | None = None,

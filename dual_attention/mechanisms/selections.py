@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
-from .._layers.inputs import check_not_negative, check_positive
+from .._layers.inputs import check_not_negative, check_positive, on_one_device
 from ..functional.activations import Activation
 from ._parameters import matrix
 
@@ -129,6 +129,7 @@ class PredictiveWindow(Select):
         self.weight = matrix(None, d_p)
         self.requires_grad_(trainable)
 
+    @on_one_device
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
         if query.shape[-1] != self.weight_p.shape[-1]:
             raise ValueError(f"query: expected width {self.weight_p.shape[-1]}, got shape {tuple(query.shape)}")
@@ -190,6 +191,7 @@ class SubsetSampler(nn.Module):
         mean = functional.masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
         return self.logit(self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))).squeeze(-1)
 
+    @on_one_device
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Subset, boolean ``(..., S)``, and its log-probability ``(...)``."""
         sample = self.training or self.evaluation == "sample"
