@@ -7,16 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.initialization import guard_torch_init_functions
+from transformers.utils import GENERATION_CONFIG_NAME
 
+from .._files import read_json_object
 from ..dual_attention import DualAttentionOutput
 from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
 from .configuration import ModelConfig
+from .files import folder_of
 from .remote import WritesLoader
-from .weights import shared_names
+from .weights import read_index, read_weights, shared_names
 
 __all__ = ["OwnsModel", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
@@ -98,6 +102,22 @@ class OwnsModel(WritesLoader, PreTrainedModel):
 
     def _draw(self) -> None:
         self.model.init_weights()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the method of transformers; a damaged file is named in a ``ValueError``."""
+        folder = folder_of(pretrained_model_name_or_path, **kwargs)
+        if folder is not None:
+            for path in folder.glob("*.index.json"):
+                read_index(path)
+            if (folder / GENERATION_CONFIG_NAME).is_file():
+                read_json_object(folder / GENERATION_CONFIG_NAME)
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except SafetensorError as error:
+            for path in () if folder is None else folder.glob("*.safetensors"):
+                read_weights(path, meta=True)  # which names it
+            raise ValueError(f"{pretrained_model_name_or_path}: damaged or incomplete weights ({error})") from error
 
     @property
     def eager(self) -> bool:

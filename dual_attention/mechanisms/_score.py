@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from .._layers.inputs import check_positive
+
 Factors = tuple[Tensor, Tensor, float]
 """Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
 
@@ -32,6 +34,7 @@ class Score(nn.Module, ABC):
 
     def __init__(self, heads: int | None = None, **shown: object) -> None:
         super().__init__()
+        check_positive(heads=1 if heads is None else heads)
         self.heads = heads
         self._shown = shown
 

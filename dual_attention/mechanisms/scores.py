@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import functional
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_not_negative, check_positive
 from ..functional.activations import Activation
 from ..functional.alignments.common import require_rate
 from ._parameters import matrix, zeros
@@ -278,8 +278,7 @@ class KeyOnly(Score):
         d_w = d_k if d_w is None else d_w
         super().__init__(heads, d_w=d_w, n_queries=n_queries, d_out=d_out)
         check_positive(d_k=d_k, n_queries=n_queries, d_out=1 if d_out is None else d_out)
-        if d_w < 0:
-            raise ValueError(f"d_w: expected zero or more, got {d_w}")
+        check_not_negative(d_w=d_w)
         if d_out is not None and n_queries != 1:
             raise ValueError(f"n_queries: expected 1 with scores of features (d_out={d_out}), got {n_queries}")
         self.multidim = d_out is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -9,10 +12,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
+    AutoModelForCausalLM,
     AutoModelForImageClassification,
+    GenerationConfig,
+    PreTrainedConfig,
 )
 
-from dual_attention.hf import DualAttnForCausalLM, DualAttnForSequenceClassification
+from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnForSequenceClassification, load_model
+from dual_attention.hf.files import warn_of_misspelt
 from dual_attention.hf.weights import shared_names
 from tests.hf.models import IMAGES, KINDS, MODELS, assert_same, causal, inputs, masked, tokens, vision
 
@@ -79,6 +86,38 @@ def test_half_precision(tmp_path: Path):
     assert torch.equal(again.model.freqs_cos, model.model.freqs_cos)
     x = tokens(2, 7)
     torch.testing.assert_close(again(x).logits.float(), model(x).logits, atol=0.3, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("config.json", "null", "expected a JSON object, got NoneType"),
+        ("generation_config.json", "[]", "expected a JSON object, got list"),
+        ("generation_config.json", '{"a', "is not JSON"),
+        ("model.safetensors.index.json", '{"weight_map": {}}', "is no index of files of weights"),
+        ("model.safetensors", "null", "cannot be read as safetensors"),
+    ],
+)
+def test_damaged_files_are_named(name: str, text: str, named: str, tmp_path: Path):
+    causal().save_pretrained(tmp_path)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: {named}"):
+        DualAttnForCausalLM.from_pretrained(tmp_path)
+
+
+def test_arguments_that_are_almost_ours(tmp_path: Path):
+    """transformers keeps what it does not know; what it does know is not taken for a slip."""
+    known = {**vars(GenerationConfig()), **PreTrainedConfig().to_dict(), "n_heads_sa": 2, "mine": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_misspelt(known, DualAttnConfig._names("dat"))
+        causal().save_pretrained(tmp_path)
+        load_model(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "n_head_sa": 3}))
+    for load in (load_model, AutoModelForCausalLM.from_pretrained):
+        with pytest.warns(UserWarning, match="n_head_sa: no argument of the model.*did you mean n_heads_sa"):
+            load(tmp_path)
 
 
 def test_what_is_missing_is_drawn_as_usual(tmp_path: Path):
