@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -122,6 +122,15 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         """The module with the blocks."""
         return self.model
 
+    def _classified(
+        self, output: Callable[..., Any], logits: Tensor, labels: Tensor | None, traced: dict[str, Any]
+    ) -> Any:
+        """The output of a classifier, with transformers' loss for ``config.problem_type`` if there are labels."""
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return output(loss=loss, logits=logits, **traced)
+
 
 def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     """The token ids ``(B, N)`` or the embeddings ``(B, N, d)``; a ``ValueError`` if there are both or neither."""
@@ -139,9 +148,7 @@ def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
 
 @contextmanager
 def fetched(module: nn.Module) -> Iterator[None]:
-    """Have the parameters of a module itself within, although another method than its ``forward`` is called: those that
-    accelerate offloads are there only during that.
-    """
+    """Context with a module's own parameters in memory: accelerate loads offloaded ones only for its ``forward``."""
     hook = getattr(module, "_hf_hook", None)
     if hook is None:
         yield
@@ -174,13 +181,8 @@ def padding_mask_from(attention_mask: Tensor | None, x: Tensor, earlier: int = 0
 def attentions_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...]:
     """Attention weights of each block, ``(B, H, N, M)``; sensory heads first, then relational ones."""
 
-    def weights(found: Tensor | DualAttentionOutput) -> Tensor:
-        if isinstance(found, Tensor):
-            return found
-        kinds = [found.sa_weights, None if found.ra_maps is None else found.ra_maps[0]]
-        return torch.cat([kind for kind in kinds if kind is not None], dim=1)
-
-    return tuple(map(weights, maps))
+    found = (block if isinstance(block, Tensor) else block.weights for block in maps)
+    return tuple(weights for weights in found if weights is not None)
 
 
 def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...] | None:

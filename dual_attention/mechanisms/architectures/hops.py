@@ -24,7 +24,7 @@ def residual(query: Tensor, context: Tensor) -> Tensor:
 
 
 def replace(query: Tensor, context: Tensor) -> Tensor:
-    """o, without the query."""
+    """The context o in place of the query."""
     return context
 
 
