@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_finite, check_floating, check_rows, check_same_device
-from .derivatives import needs_plain
+from .derivatives import is_traced, needs_plain
 
 
 def rotary_tables(
@@ -67,18 +67,14 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
     cos, sin = cos[..., offset:stop, :], sin[..., offset:stop, :]
     if for_each:
         cos, sin = cos[:, None], sin[:, None]
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or _has_derivatives(cos, sin) or needs_plain(x):
+    if is_traced() or cos.requires_grad or sin.requires_grad or needs_plain(x, cos, sin):
         return _turn_by_parts(x, cos, sin)
     return _Turn.apply(x, cos, sin)
 
 
-def _has_derivatives(*tables: Tensor) -> bool:
-    return any(table.requires_grad for table in tables) or needs_plain(*tables)
-
-
 def _turn_by_parts(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """By real operations, which every compiler knows."""
-    even, odd = x.to(_wide(x)).unflatten(-1, (-1, 2)).unbind(-1)
+    even, odd = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, 2)).unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return rotated.flatten(-2).type_as(x)
 
@@ -92,8 +88,10 @@ class _Turn(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        pairs = torch.view_as_complex(_even_strides(x.to(_wide(x))).unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).type_as(x)
+        wide = torch.promote_types(torch.promote_types(x.dtype, cos.dtype), torch.float32)
+        pairs = torch.view_as_complex(_even_strides(x.to(wide)).unflatten(-1, (-1, 2)))
+        turns = torch.complex(cos.to(wide), sin.to(wide))
+        return torch.view_as_real(pairs * turns).flatten(-2).type_as(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -105,7 +103,3 @@ def _even_strides(x: Tensor) -> Tensor:
     """A tensor whose pairs begin where complex numbers may."""
     fits = x.stride(-1) == 1 and not any(stride % 2 for stride in (*x.stride()[:-1], x.storage_offset()))
     return x if fits else x.contiguous()
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)

@@ -80,6 +80,15 @@ def test_pairs_as_complex_numbers(dtype, layout):
     torch.testing.assert_close(torch.autograd.grad(fast, x, grad), torch.autograd.grad(by_parts, x, grad))
 
 
+@pytest.mark.parametrize("of_tables", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("of_x", [torch.bfloat16, torch.float32])
+def test_tables_of_another_type(of_tables, of_x):
+    x, (cos, sin) = torch.randn(2, 3, 5, 6, dtype=of_x), (table.to(of_tables) for table in rotary_tables(6, 5))
+    rotated = apply_rotary(x, cos, sin)
+    assert rotated.dtype == of_x
+    torch.testing.assert_close(rotated, rotary._turn_by_parts(x, cos, sin))
+
+
 def test_derivatives_of_rotation():
     x = torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
     cos, sin = (table.double() for table in rotary_tables(4, 3))
