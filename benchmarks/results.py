@@ -76,6 +76,7 @@ class SideResult:
         agrees: whether that is within the tolerance; None if not compared.
         samples: seconds for each call (generation: each token), as :meth:`Runner.sample` has them.
         number: calls in each sample.
+        first: seconds of the check before them, its first calls.
         allocated, resident: peak bytes, of the memory suite.
         multiply_adds, traffic: least arithmetic and bytes of a call.
         floor_arithmetic, floor_bytes: seconds that those take at the best rates of this run.
@@ -93,6 +94,7 @@ class SideResult:
     agrees: bool | None = None
     samples: list[float] = field(default_factory=list)
     number: int = 0
+    first: float | None = None
     allocated: int | None = None
     resident: int | None = None
     multiply_adds: int | None = None

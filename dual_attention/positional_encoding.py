@@ -64,8 +64,8 @@ def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, o
 def table_of(layer: nn.Module, x: Tensor) -> Tensor:
     """All rows of an embedding, to be read beside ``x``.
 
-    Offloaded weights are there only while their layer is called, and what took the place of a layer, such as an
-    adapter, computes other rows than its weight: then the layer is called.
+    The layer is called where its weight does not tell them: an offloaded one is in memory only during the call, and an
+    adapter in the place of a layer computes other rows.
     """
     weight = layer.get_parameter("weight") if type(layer) is nn.Embedding else None
     if weight is not None and not is_offloaded(weight, x):

@@ -29,7 +29,8 @@ from .checks import (
     is_open,
 )
 from .derivatives import needs_plain
-from .masks import MaskPattern, block_of, pattern_and_bias
+from .mask_patterns import MaskPattern, block_of
+from .masks import pattern_and_bias
 from .padding import zero_padding
 from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
 from .symbols import RelativeSymbols, check_index, symbol_table

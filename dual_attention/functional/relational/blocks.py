@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..masks import MaskPattern, block_of
+from ..mask_patterns import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
 from .relative_symbols import summed_by_symbol

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .. import reference
-from ..masks import block_of
+from ..mask_patterns import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .relative_symbols import attend_to_symbols, symbols_of_block
