@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
+from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
@@ -97,7 +98,7 @@ class VisionModel(StackModel):
         if pos_enc != "none":
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
         self.cls_token = nn.Parameter(torch.randn(1, 1, width))
-        self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
+        self.dropout = Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks = nn.ModuleList()
         self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
         self.final_out = nn.Linear(width, config.num_classes)

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._layers.dropout import Dropout
 from .._layers.heads import merge_heads, split_heads
 from .._layers.inputs import check_dropout, check_positive, check_sequence, on_one_device
 from ..functional import mask_pattern
@@ -96,7 +97,7 @@ class MultiHead(nn.Module):
         width = n_heads * self.head_dim
         self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
         self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
-        self.out_dropout = nn.Dropout(check_dropout("out_dropout", out_dropout))
+        self.out_dropout = Dropout(check_dropout("out_dropout", out_dropout))
 
     @property
     def message(self) -> Message:
