@@ -126,6 +126,8 @@ def on_one_device(forward: Callable[Concatenate[Any, P], R]) -> Callable[Concate
         check_same_device(**like, **{name: x for name, x in given.items() if isinstance(x, Tensor)})
         return forward(self, *args, **kwargs)
 
+    # Code of its own: PyTorch's compiler limits how often it compiles one code, whatever modules it belongs to.
+    checked.__code__ = checked.__code__.replace(co_name=forward.__qualname__)
     return checked
 
 

@@ -126,7 +126,7 @@ class CheckpointFiles:
             check_checksums(self.folder, [path.name])
 
 
-def folder_of(name_or_path: Any, subfolder: str | None = None, **_: Any) -> Path | None:
+def folder_of(name_or_path: Any, /, subfolder: str | None = None, **_: Any) -> Path | None:
     """The folder that transformers is asked to load from, by the arguments of ``from_pretrained``; None on the hub."""
     path = Path(name_or_path, subfolder or "") if isinstance(name_or_path, str | Path) else None
     return path if path is not None and path.is_dir() else None

@@ -70,6 +70,7 @@ def test_it_is_swept_and_plotted(capsys):
     assert {path.name for path in Path("grid").iterdir()} == {
         ".lock",
         "cells",
+        "checksums.json",
         "comparison.md",
         "figures",
         "grid.yaml",
