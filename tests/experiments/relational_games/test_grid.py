@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dual_attention.experiments.relational_games.config import GamesDataConfig, RelationalGamesConfig
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.grid import MATCH_PATTERN_SIZES, SIZES, GamesGrid, GridData
 from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, PRESETS
@@ -105,6 +106,28 @@ def test_a_grid_leaves_a_table_and_figures(tmp_path, in_process, monkeypatch, ca
     assert {row["model"] for row in rows} == set(grid.models)
     assert all(0 <= row[name] <= 100 for row in rows for name in ("test", "hexominoes", "stripes"))
     assert all((folder.figures / name).stat().st_size > 10_000 for name in ("learning_curves.png", "heldout.png"))
+
+
+def test_a_folder_with_cells_of_another_generator_is_refused(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", tasks=("between",), models=("transformer-128-h2",))
+    folder = reproduce(GAMES, grid, quiet=True)
+    cell = folder.path_of(in_process[0])
+    assert json.loads(cell.read_text())["generator"] == 2 == cell_rows(GAMES, folder.path)[0]["generator"]
+    older = {key: value for key, value in json.loads(cell.read_text()).items() if key != "generator"}
+    cell.write_text(json.dumps(older))
+    with pytest.raises(
+        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; their data differ, so they are not"
+    ):
+        reproduce(GAMES, replace(grid, seeds=2), quiet=True)
+    assert len(in_process) == 1
+
+
+def test_the_generator_of_a_result_is_that_of_its_task():
+    def generator(task, folder=None):
+        config = RelationalGamesConfig(task=task, data=GamesDataConfig(official_folder=folder))
+        return GAMES.identity(config)["generator"]
+
+    assert [generator("same"), generator("between"), generator("between", "official")] == [1, 2, 0]
 
 
 def test_done_cells_are_skipped_and_lists_may_grow(tmp_path, in_process, capsys):

@@ -124,3 +124,21 @@ def test_what_is_refused(sources, tmp_path):
     with pytest.raises(ValueError, match="no result has one of each"):
         plot_results(GAMES, sources, tmp_path / "out", {"model": ("esbn",), "task": ("match_pattern",)})
     assert not (tmp_path / "out").exists()
+
+
+def test_results_of_different_generators_are_not_merged(tmp_path):
+    """The results of the first release have no such column, and are of generator 1."""
+    older, newer = tmp_path / "older.csv", tmp_path / "newer.csv"
+    older.write_text(to_csv(rows_of(DATS, ("between", "same"))))
+    newer.write_text(to_csv([{**one, "generator": 2} for one in rows_of(DATS, ("between",), seeds=(3,))]))
+    with pytest.raises(
+        ValueError, match=r"newer\.csv: .* on between, .* seed 3: generator 2, but generator 1 in .*not merged"
+    ):
+        merge_results(GAMES, [older, newer])
+    same = tmp_path / "same.csv"
+    same.write_text(to_csv([{**one, "generator": 1} for one in rows_of(DATS, ("same",), seeds=(3,))]))
+    merged = merge_results(GAMES, [older, same])
+    assert {row["generator"] for row in merged} == {1} and len(merged) == 2 * 2 * 2 * 3 + 4
+    other_tasks = tmp_path / "other.csv"
+    other_tasks.write_text(to_csv(rows_of(DATS, ("same",))))
+    assert len(merge_results(GAMES, [newer, other_tasks])) == 4 + 12
