@@ -13,6 +13,7 @@ from ..training.configs import StepLoopConfig
 from ..training.experiment import AnyExperiment, Config, Experiment, Ready
 from ..training.metrics import Row
 from ..training.problem import Problem
+from .intervals import Published
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class SweptExperiment(Experiment[Config, Ready]):
     colours: ClassVar[Mapping[str, str]] = {}  # of curves, by the value of their axis
     figures: ClassVar[tuple[CurvesFigure, ...]] = ()  # drawn from the results of a sweep
     compares: ClassVar[bool] = False  # whether there are published numbers
+    adjusted: ClassVar[str] = ""  # what adjusted means of published points are less, in words
 
     @property
     def curve_axis(self) -> Axis:
@@ -118,8 +120,8 @@ class SweptExperiment(Experiment[Config, Ready]):
         """The level that guessing reaches in a panel."""
         return self.chance
 
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[tuple[float, float]]:
-        """Points (horizontal axis, measure) of a published curve, sorted; empty if there is none."""
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        """Points of a published curve, sorted; empty if there is none."""
         return []
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:

@@ -21,6 +21,7 @@ from ...data.relational_games import (
 )
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.intervals import Published
 from ...sweeps.results import to_csv
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
@@ -124,6 +125,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     caption = "Accuracy in percent after the last epoch"
     colours = COLOURS
     compares = True
+    adjusted = "test images that were trained on"
     figures = (
         CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
         CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
@@ -163,7 +165,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         model = build_model(config.model, 2, seed=0)
         return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
 
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[tuple[float, float]]:
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
         return published_curve(measure, panel, curve)
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:

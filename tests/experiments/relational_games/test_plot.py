@@ -93,7 +93,7 @@ def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
         line, _, (bars,) = measured[1]
         assert list(line.get_xdata()) == [250, 500] and list(line.get_ydata()) == [64.5, 67.0]
         low, high = bars.get_segments()[0][:, 1]
-        assert low == pytest.approx(63.5) and high == pytest.approx(65.5)
+        assert low == pytest.approx(64.5 - 2.484, abs=0.01) and high == pytest.approx(64.5 + 2.484, abs=0.01)
         published = [line for line in axes[1][column].lines if len(line.get_xdata()) > 2 or 250 in line.get_xdata()]
         assert len(published) == len(DATS) + 3
         assert max(line.get_xdata()[-1] for line in published) == 500
