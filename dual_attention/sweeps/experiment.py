@@ -57,7 +57,9 @@ class SweptExperiment(Experiment[Config, Ready]):
     Grid: ClassVar[type]  # dataclass of a sweep's configuration, a dual_attention.sweeps.grid.GridConfig
     axes: ClassVar[tuple[Axis, ...]]  # what identifies a run: (panels of a figure,) curves, horizontal axis
 
-    provenance: ClassVar[Mapping[str, int]] = {}  # numbers of the data's makers, from `identity`, and of rows without
+    provenance: ClassVar[
+        Mapping[str, int | None]
+    ] = {}  # numbers of how data were made, from `identity`; of rows without
 
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
     scale: ClassVar[float] = 1.0  # factor of the measures
@@ -96,7 +98,8 @@ class SweptExperiment(Experiment[Config, Ready]):
     def row(self, result: Mapping[str, Any]) -> Row:
         """A line of a table of results from the numbers of one run; here its measures are named as evaluation sets."""
         row: Row = {key: result[key] for key in (*(axis.name for axis in self.axes), "seed", "parameters")}
-        row.update({name: result.get(name, older) for name, older in self.provenance.items()})
+        made = {name: result.get(name, older) for name, older in self.provenance.items()}
+        row.update({name: number for name, number in made.items() if number is not None})
         values = result[self.metrics[0]]
         names = [*(name for name in self.measures if name in values), *(n for n in values if n not in self.measures)]
         row.update({name: round(self.scale * values[name], 3) for name in names})

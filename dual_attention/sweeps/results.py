@@ -81,8 +81,10 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
     missing = {*(axis.name for axis in axes), "seed", next(iter(experiment.measures))} - set(rows[0])
     if missing:
         raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
-    whole = {*(axis.name for axis in axes if axis.number), "seed", "parameters", "steps", *experiment.provenance}
-    rows = [{**experiment.provenance, **row} for row in rows]
+    whole = {*(axis.name for axis in axes if axis.number), "seed", "parameters", "steps"}
+    older = {name: number for name, number in experiment.provenance.items() if number is not None}
+    rows = [{**older, **row} for row in rows]
+    whole |= older.keys()
     return [{key: int(value) if key in whole else value for key, value in row.items()} for row in rows]
 
 
@@ -92,9 +94,9 @@ def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -
     for row in rows:
         first = firsts.setdefault(experiment.panel(row), row)
         for name in experiment.provenance:
-            if row[name] != first[name]:
+            if row.get(name) != first.get(name):
                 raise ValueError(
-                    f"{where}: {experiment.describe_run(row)}: {name} {row[name]}, but {name} {first[name]} in "
+                    f"{where}: {experiment.describe_run(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
                     f"{experiment.describe_run(first)}; their data differ, so they are not merged: expected one {name} "
                     f"for all runs of {experiment.panel(row) or experiment.name}"
                 )

@@ -5,8 +5,9 @@ object's integer plus one. Every rule takes the wanted labels, so classes can be
 
 The official generator is not public. Each rule says what it rests on: on genuine official files ("official file": the
 samples of ``between`` and ``column_patterns`` in deepmind/deepmind-research, folder PrediNet), on words of the authors
-of arXiv 1905.10307, 2405.16727 or 2310.03240 ("authors' text"; the last has the most precise, in its table of tasks), on
-official images reproduced in papers and public notebooks ("public pictures"), or on nothing better than a choice of ours ("choice").
+of arXiv 1905.10307, 2405.16727 or 2310.03240 ("authors' text"; the last has the most precise, in its table of tasks),
+on official images reproduced in papers and public notebooks ("public pictures"), or on nothing better than a choice of
+ours ("choice").
 """
 
 from collections.abc import Callable, Sequence

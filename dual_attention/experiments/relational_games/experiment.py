@@ -115,7 +115,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
         Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
     )
-    provenance: ClassVar[Mapping[str, int]] = {"generator": 1}
+    provenance: ClassVar[Mapping[str, int | None]] = {"generator": 1, "independent_share": None}
     measures = TEST_SETS
     scale = 100.0
     unit = " %"
@@ -132,9 +132,10 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     )
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
-        """The axes, and the version of the generator of the task's images, 0 for official ones."""
-        official = config.data.official_folder is not None
-        return {**super().identity(config), "generator": 0 if official else generator_version(config.task)}
+        """The axes, the version of the generator of the task's images (0: official ones), and a share that is given."""
+        identity, data = super().identity(config), config.data
+        identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
+        return identity if data.independent_share is None else {**identity, "independent_share": data.independent_share}
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_games(config)

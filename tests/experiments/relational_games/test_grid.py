@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from dual_attention.experiments.relational_games.config import GamesDataConfig, RelationalGamesConfig
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.grid import MATCH_PATTERN_SIZES, SIZES, GamesGrid, GridData
 from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, PRESETS
+from dual_attention.experiments.relational_games.problem import load_splits
 from dual_attention.experiments.relational_games.published import (
     overlap,
     published_curve,
@@ -27,7 +29,7 @@ from dual_attention.sweeps.grid import Cell, GridFolder, cells
 from dual_attention.sweeps.intervals import Published
 from dual_attention.sweeps.report import draw_figures
 from dual_attention.sweeps.reproduce import reproduce
-from dual_attention.sweeps.results import cell_rows, read_results
+from dual_attention.sweeps.results import cell_rows, merge_results, read_results
 from dual_attention.sweeps.workers import run_cell
 from dual_attention.training.configs import LoopConfig
 from dual_attention.training.interrupt import Interrupted
@@ -134,6 +136,35 @@ def test_the_generator_of_a_result_is_that_of_its_task():
         return GAMES.identity(config)["generator"]
 
     assert [generator("same"), generator("between"), generator("between", "official")] == [1, 2, 0]
+
+
+def test_a_share_that_is_given_reaches_the_images_and_the_results(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", models=("transformer-128-h2",))
+    shared = replace(grid, data=replace(grid.data, independent_share=1.0), out=str(tmp_path / "shared"))
+    cell = cells(GAMES, grid)[0]
+    own, given = (load_splits(one.config(cell))["test"] for one in (grid, shared))
+    positive = own.labels == 1
+    assert torch.equal(own.images[positive], given.images[positive])
+    assert not torch.equal(own.images, given.images)
+    folder = reproduce(GAMES, shared, quiet=True)
+    [row] = merge_results(GAMES, [folder.path])
+    assert (row["independent_share"], row["generator"]) == (1.0, 1)
+    assert merge_results(GAMES, [folder.results]) == [row]
+    with pytest.raises(ValueError, match=r"data: .* holds cells run with"):
+        reproduce(GAMES, replace(grid, out=shared.out), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"independent_share": 1.5}, r"data\.independent_share: expected null or a number between 0 and 1, got 1\.5"),
+        ({"independent_share": 0.5, "official_folder": "x"}, r"expected null with data\.official_folder, got 0\.5"),
+    ],
+)
+@pytest.mark.parametrize("kind", [GridData, GamesDataConfig])
+def test_shares_are_checked(kind, values, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**values)
 
 
 def test_done_cells_are_skipped_and_lists_may_grow(tmp_path, in_process, capsys):

@@ -139,6 +139,13 @@ def test_results_of_different_generators_are_not_merged(tmp_path):
     same.write_text(to_csv([{**one, "generator": 1} for one in rows_of(DATS, ("same",), seeds=(3,))]))
     merged = merge_results(GAMES, [older, same])
     assert {row["generator"] for row in merged} == {1} and len(merged) == 2 * 2 * 2 * 3 + 4
+    shared = tmp_path / "shared.csv"
+    shared.write_text(to_csv([{**one, "independent_share": 0.5} for one in rows_of(DATS, ("same",), seeds=(4,))]))
+    with pytest.raises(
+        ValueError, match=r"seed 4: independent_share 0\.5, but independent_share None in .* not merged"
+    ):
+        merge_results(GAMES, [same, shared])
+    assert merge_results(GAMES, [shared, newer])[-1]["independent_share"] == 0.5
     other_tasks = tmp_path / "other.csv"
     other_tasks.write_text(to_csv(rows_of(DATS, ("same",))))
     assert len(merge_results(GAMES, [newer, other_tasks])) == 4 + 12
