@@ -99,6 +99,7 @@ class Bench:
         published: interpreter of the published package's environment.
         only: names of sides to run beside ours; None for all.
         report: takes one line about progress.
+        also_memory: the peak memory of what is timed is measured too, in the same process: exact on a GPU.
     """
 
     settings: Settings
@@ -108,6 +109,7 @@ class Bench:
     published: Path | None = None
     only: frozenset[str] | None = None
     report: Callable[[str], None] = lambda line: None
+    also_memory: bool = False
     _worker: Worker | None = field(default=None, init=False)
 
     def worker(self) -> Worker:
@@ -225,7 +227,9 @@ class Bench:
         for spec in specs:
             if spec.name not in lost:
                 with self.watching(spec, lost):
+                    start = time.perf_counter()
                     values[spec.name] = sides[spec.name].values(quantity)
+                    results[spec.name].first = time.perf_counter() - start
         compare(specs, values, results, TOLERANCES[self.settings.dtype])
         values.clear()
 
@@ -238,6 +242,8 @@ class Bench:
                 result.number = max(1, math.ceil(self.sample_seconds / max(seconds * calls, 1e-9)))
                 result.status = "measured"
                 result.multiply_adds, result.traffic = multiply_adds(spec.work, quantity), side.traffic(quantity)
+                if self.also_memory:
+                    result.allocated = side.memory(quantity)["allocated"]
         settle = SETTLE if any(spec.place == "published" for spec in timed) else 0.0
         for _ in range(self.repeats):
             for spec in timed:

@@ -13,13 +13,12 @@ import json
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmarks.subjects import build
 from benchmarks.work import Draw, Work
 from dual_attention.estimate import estimate
 from dual_attention.estimate.flops import RelationalSizes, pairs
-from dual_attention.relational_attention import RelationalAttention
 
 OUTPUT = "output"
 """Heading under which an estimate has the output layer of a language model."""
@@ -53,31 +52,10 @@ def forward_flops(work: Work) -> dict[str, int]:
 def _estimated(text: str) -> dict[str, int]:
     work = Work.from_json(json.loads(text))
     with torch.device("meta"):
-        module = project_symmetric_relations_once(build(work.subject, work.kwargs))
+        module = build(work.subject, work.kwargs)
         inputs = {name: given(draw) for name, draw in work.inputs.items()}
     parts = estimate(module, device="cpu", training=False, inputs=inputs).parts
     return {part.name: part.least_flops for part in parts}
-
-
-class AlreadyProjected(nn.Module):
-    """In the place of a projection whose results are there already."""
-
-    def __init__(self, projection: nn.Linear) -> None:
-        super().__init__()
-        self.width = projection.out_features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(..., d) -> (..., width)``."""
-        return x.new_empty(*x.shape[:-1], self.width)
-
-
-def project_symmetric_relations_once(module: nn.Module) -> nn.Module:
-    """The module, whose symmetric relations take no second product for the keys."""
-    for layer in module.modules():
-        if isinstance(layer, RelationalAttention) and layer.symmetric_rels:
-            layer.symmetric_rels = False
-            layer.add_module("wk_rel", AlreadyProjected(layer.wq_rel))
-    return module
 
 
 def given(draw: Draw) -> Tensor:

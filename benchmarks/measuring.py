@@ -147,7 +147,7 @@ class RateMeter:
         cuda = device == "cuda"
         n = 256 if self._quick else 8192 if cuda else 2048
         n_bytes = 2**22 if self._quick else 2**30 if cuda else 2**28
-        left, right, product = (torch.ones(n, n, device=device, dtype=dtype) for _ in range(3))
+        left, right, product = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(3))
         seconds = self._fastest(lambda: torch.mm(left, right, out=product))
         source, copy = (torch.ones(n_bytes, dtype=torch.uint8, device=device) for _ in range(2))
         self.best = Rates(

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from benchmarks.measuring import Rates
@@ -76,6 +76,7 @@ class SideResult:
         agrees: whether that is within the tolerance; None if not compared.
         samples: seconds for each call (generation: each token), as :meth:`Runner.sample` has them.
         number: calls in each sample.
+        first: seconds of the check before them, its first calls.
         allocated, resident: peak bytes, of the memory suite.
         multiply_adds, traffic: least arithmetic and bytes of a call.
         floor_arithmetic, floor_bytes: seconds that those take at the best rates of this run.
@@ -93,6 +94,7 @@ class SideResult:
     agrees: bool | None = None
     samples: list[float] = field(default_factory=list)
     number: int = 0
+    first: float | None = None
     allocated: int | None = None
     resident: int | None = None
     multiply_adds: int | None = None
@@ -152,6 +154,13 @@ class Row:
             if side.multiply_adds is not None and side.traffic is not None:
                 side.floor_arithmetic = side.multiply_adds / rates.multiply_adds
                 side.floor_bytes = side.traffic / rates.bytes
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Row:
+        """From :meth:`to_json`."""
+        known = {entry.name for entry in fields(SideResult)}
+        sides = [SideResult(**{name: side[name] for name in known & side.keys()}) for side in data["sides"]]
+        return cls(**{**data, "sides": sides})
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON, with summaries beside the samples."""

@@ -54,6 +54,9 @@ class Runner:
         if "state" in tensors:
             module.load_state_dict(tensors["state"], strict=True)
         self.module: nn.Module = module.to(self.device, self.dtype).train()
+        if work.compiled:
+            model: Any = self.module.model
+            model.forward = torch.compile(model.forward)
         self.inputs: dict[str, Tensor] = {}
         for name, value in tensors["inputs"].items():
             moved = value.to(self.device, self.dtype if value.is_floating_point() else None)
@@ -120,8 +123,9 @@ class Runner:
 
     def _values_of_generation(self) -> dict[str, Tensor]:
         assert self.work.generation is not None
-        check, new = self.work.generation.check, 4
-        with torch.no_grad(), implementation(self.work.impl):
+        check, new = self.work.generation.check, self.work.generation.checked
+        eager = torch.compiler.set_stance("force_eager") if self.work.compiled else contextlib.nullcontext()
+        with torch.no_grad(), implementation(self.work.impl), eager:
             scores = self.module(self.inputs["x"][:, :check])[:, -1]
         results = {"scores of the last token of the prompt": scores.cpu()}
         if self.dtype == torch.float32:  # in lower precision the best two tokens may change places

@@ -218,15 +218,10 @@ class LlamaLayers(nn.Module):
         return self.model(inputs_embeds=x, use_cache=False).last_hidden_state
 
 
-class LlamaModel(nn.Module):
-    """transformers' Llama language model, with its own generation."""
+class TransformersModel(nn.Module):
+    """A language model of transformers' kind, with the generation of transformers."""
 
-    def __init__(self, **config: Any) -> None:
-        super().__init__()
-        transformers = importlib.import_module("transformers")
-        # No token ends the text: every side generates as many as it is asked for.
-        settings = transformers.LlamaConfig(attn_implementation="sdpa", bos_token_id=None, eos_token_id=None, **config)
-        self.model = transformers.LlamaForCausalLM(settings)
+    model: Any
 
     def forward(self, x: Tensor) -> Tensor:
         """Tokens ``(B, N)`` to scores ``(B, N, vocabulary)``."""
@@ -236,6 +231,26 @@ class LlamaModel(nn.Module):
         """Greedy continuation: ``(B, N)`` to ``(B, N + new)``."""
         mask = torch.ones_like(prompt)
         return self.model.generate(prompt, attention_mask=mask, max_new_tokens=new, min_new_tokens=new, do_sample=False)
+
+
+class LlamaModel(TransformersModel):
+    """transformers' Llama."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+        transformers = importlib.import_module("transformers")
+        # No token ends the text: every side generates as many as it is asked for.
+        settings = transformers.LlamaConfig(attn_implementation="sdpa", bos_token_id=None, eos_token_id=None, **config)
+        self.model = transformers.LlamaForCausalLM(settings)
+
+
+class DualModelForTransformers(TransformersModel):
+    """A Dual Attention Transformer as transformers has it."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+        hf = library("hf")
+        self.model = hf.DualAttnForCausalLM(hf.DualAttnConfig(**config))
 
 
 SUBJECTS: dict[str, type[nn.Module]] = {
@@ -249,6 +264,7 @@ SUBJECTS: dict[str, type[nn.Module]] = {
     "operation": Operation,
     "model": Model,
     "llama_model": LlamaModel,
+    "dual_model_for_transformers": DualModelForTransformers,
 }
 
 

@@ -23,11 +23,12 @@ class Draw:
 
 @dataclass(frozen=True)
 class Generation:
-    """Generation from a prompt of ``start`` tokens by ``new`` tokens; compared on the first ``check`` tokens."""
+    """Generation from a prompt of ``start`` tokens by ``new``; ``checked`` after the first ``check`` are compared."""
 
     start: int
     new: int
     check: int
+    checked: int = 4
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Work:
         inputs: arguments of the module's call.
         impl: implementation of relational attention; None for the library's own choice.
         generation: for the quantity ``generate``.
+        compiled: whether the forward pass of its ``model`` is compiled.
     """
 
     subject: str
@@ -47,6 +49,7 @@ class Work:
     inputs: dict[str, Draw]
     impl: str | None = None
     generation: Generation | None = None
+    compiled: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -57,7 +60,7 @@ class Work:
         """From :meth:`to_json`."""
         inputs = {name: Draw(**{**draw, "shape": tuple(draw["shape"])}) for name, draw in data["inputs"].items()}
         generation = data["generation"] and Generation(**data["generation"])
-        return cls(data["subject"], data["kwargs"], inputs, data["impl"], generation)
+        return cls(data["subject"], data["kwargs"], inputs, data["impl"], generation, data["compiled"])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _EXTRAS = {
 
 
 def extra_of(module: str | None) -> str | None:
-    """The extra that installs a module, or one that it is in; None if none does."""
+    """The extra that installs a module or the package around it; None if there is none."""
     root = (module or "").partition(".")[0]
     return next((extra for extra, modules in _EXTRAS.items() if root in modules), None)
 

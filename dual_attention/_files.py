@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the new ones, never half-written, and on the disk when that is said."""
+"""Files that are replaced whole or not at all, and are on the disk when what wrote them returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DigestWriter:
         return memoryview(data).nbytes
 
     def flush(self) -> None:
-        """Nothing: the file is flushed when it is complete."""
+        """Do nothing: the file is flushed when it is complete."""
 
     def digest(self) -> str:
         """SHA-256 of what was written so far, in hexadecimal digits."""
@@ -45,7 +45,7 @@ class DigestWriter:
 
 @contextmanager
 def named_in_errors(path: Path, *, written_as: Path | None = None) -> Iterator[None]:
-    """Context whose errors of the system that name no file, such as that of a full disk, name ``path``.
+    """Context that adds ``path`` to system errors that name no file, such as that of a full disk.
 
     Args:
         written_as: a temporary file, of which they name ``path``, too.
@@ -60,7 +60,7 @@ def named_in_errors(path: Path, *, written_as: Path | None = None) -> Iterator[N
 
 @contextmanager
 def replaced_atomically(path: Path) -> Iterator[DigestWriter]:
-    """A file to write that takes the place of ``path`` at the end of the block, when it is on the disk.
+    """A file to write, which takes the place of ``path`` at the end of the block, once it is on the disk.
 
     It has the permissions of any new file. If the block fails, ``path`` is left as it was.
     """
@@ -117,9 +117,9 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.tmp")
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what processes that have died were writing in ``folder``.
+    """Remove from ``folder`` what dead processes left half-written.
 
-    What carries the number of this process is a leftover as well, of one that had the number before it.
+    A leftover under the number of this process is of an earlier process with that number.
 
     Args:
         name: only what was to become the file or folder of this name; by default everything.

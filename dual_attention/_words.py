@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 _ALLOWED = "\n\t"
@@ -38,6 +38,12 @@ def _nearest(name: str, texts: dict[str, str]) -> list[str]:
     best = max(alike.values(), default=0.0)
     found = [other for other in sorted(alike, key=alike.__getitem__, reverse=True) if alike[other] > best - 0.08]
     return found if best >= 0.7 else []
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """The first of some names in one text, and how many there are more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def printable(text: str) -> str:

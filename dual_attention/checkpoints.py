@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ._checksums import CHECKSUMS, check_checksums
 from .data.text.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
 from .data.text.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
 from .experiments import experiment_of_run
@@ -23,7 +24,6 @@ from .hf.loading import empty_language_model, language_config, load_model
 from .hf.weights import filled, read_weights
 from .language_models import LanguageModel
 from .training.checkpoint import WEIGHTS
-from .training.checksums import CHECKSUMS, check_checksums
 from .training.config_io import read_config
 from .training.run_folder import RunFolder
 

@@ -29,6 +29,7 @@ from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transactional, visibility
 from ._layers.inputs import check_not_negative, check_sequence
+from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
@@ -56,6 +57,17 @@ class DualAttentionOutput(NamedTuple):
     output: Tensor
     sa_weights: Tensor | None = None
     ra_maps: tuple[Tensor, ...] | None = None
+
+    @property
+    def weights(self) -> Tensor | None:
+        """Weights of all heads, ``(B, H_sa + H_ra, N, N)``, sensory ones first; None if not asked for.
+
+        While gradients are recorded the output depends on this tensor, so that it gets one; not where the layer is
+        compiled.
+        """
+        kinds = self.sa_weights, None if self.ra_maps is None else self.ra_maps[0]
+        found = [kind for kind in kinds if kind is not None]
+        return joined_weights(found) if len(found) > 1 else found[0] if found else None
 
 
 class DualAttention(TypedModule):
@@ -189,7 +201,11 @@ class DualAttention(TypedModule):
             output, *maps = self.relational_attention(x, symbols, **shared, cache=caches["relational_attention"])
             outputs.append(output)
             ra_maps = tuple(maps) if need_weights else None
-        return DualAttentionOutput(torch.cat(outputs, dim=-1), sa_weights, ra_maps)
+        output = torch.cat(outputs, dim=-1)
+        if sa_weights is not None and ra_maps is not None:
+            output, (sa_weights, ra_weights) = join_weights(output, (sa_weights, ra_maps[0]))
+            ra_maps = ra_weights, *ra_maps[1:]
+        return DualAttentionOutput(output, sa_weights, ra_maps)
 
     def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""

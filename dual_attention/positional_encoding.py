@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.calls import TypedModule
+from ._layers.dropout import Dropout
 from ._layers.inputs import (
     check_dropout,
     check_not_negative,
@@ -64,8 +65,8 @@ def rows_at(table: Tensor, x: Tensor, positions: Tensor | None, *, limit: str, o
 def table_of(layer: nn.Module, x: Tensor) -> Tensor:
     """All rows of an embedding, to be read beside ``x``.
 
-    Offloaded weights are there only while their layer is called, and what took the place of a layer, such as an
-    adapter, computes other rows than its weight: then the layer is called.
+    The layer is called where its weight does not tell them: an offloaded one is in memory only during the call, and an
+    adapter in the place of a layer computes other rows.
     """
     weight = layer.get_parameter("weight") if type(layer) is nn.Embedding else None
     if weight is not None and not is_offloaded(weight, x):
@@ -93,7 +94,7 @@ class _AddedPositions(TypedModule):
         self.d_model = d_model
         self.max_len = max_len
         self.scale = math.sqrt(d_model) if scale else 1.0
-        self.dropout = nn.Dropout(check_dropout("dropout", dropout))
+        self.dropout = Dropout(check_dropout("dropout", dropout))
 
     @abstractmethod
     def _table(self, x: Tensor) -> Tensor:

@@ -117,12 +117,20 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         return {"w": self.wq_rel(y) if self.symmetric_rels else self.wk_rel(y)}
 
     def _attend(
-        self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
+        self,
+        x: Tensor,
+        own: dict[str, Tensor],
+        q: Tensor,
+        keys: tuple[Tensor, ...],
+        symbols: Symbols,
+        offset: int,
+        **how: Any,
     ) -> RelationalAttentionOutput:
         k, w = keys
         how["bias"] = self._with_positions(how["bias"], q, k.shape[2], offset)
         scales = {"scale": self.attn_scale, "rel_scale": self.rel_scale}
-        u, w = self._relation_heads(self.wq_rel(x)), self._relation_heads(w)
+        u = own["w"] if self.symmetric_rels and own else self.wq_rel(x)
+        u, w = self._relation_heads(u), self._relation_heads(w)
         return relational_attention(q, k, u, w, symbols, self.wr, **scales, rel_activation=self.rel_activation, **how)
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:

@@ -64,7 +64,14 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
         return {"k": (self.n_kv_heads, self.head_dim)}
 
     def _attend(
-        self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
+        self,
+        x: Tensor,
+        own: dict[str, Tensor],
+        q: Tensor,
+        keys: tuple[Tensor, ...],
+        symbols: Symbols,
+        offset: int,
+        **how: Any,
     ) -> tuple[Tensor, Tensor | None]:
         return relational_cross_attention(q, keys[0], symbols, scale=self.attn_scale, activation=self.activation, **how)
 
@@ -116,7 +123,14 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         return {"k_rel": split_heads(self.wk_rel(y), self.n_kv_heads)}
 
     def _attend(
-        self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
+        self,
+        x: Tensor,
+        own: dict[str, Tensor],
+        q: Tensor,
+        keys: tuple[Tensor, ...],
+        symbols: Symbols,
+        offset: int,
+        **how: Any,
     ) -> tuple[Tensor | None, ...]:
         k, k_rel = keys
         q_rel = split_heads(self.wq_rel(x), self.n_heads)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transactional
+from ._layers.dropout import Dropout
 from ._layers.inputs import check_dropout, check_features, check_positive, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
@@ -123,7 +124,7 @@ class Block(TypedBlock):
     def __init__(self, dropout_rate: float, norm_first: bool) -> None:
         super().__init__()
         self.norm_first = norm_first
-        self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
+        self.dropout = Dropout(check_dropout("dropout_rate", dropout_rate))
 
     def pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Input of a sublayer: with pre-norm normalised, otherwise as it is."""

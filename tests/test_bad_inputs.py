@@ -10,7 +10,7 @@ from torch import nn
 
 from dual_attention import functional, mechanisms
 from dual_attention.attention import Attention
-from dual_attention.baselines import Abstractor
+from dual_attention.baselines import Abstractor, ContextNorm, VisionPrediNet
 from dual_attention.dual_attention import DualAttention
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from dual_attention.functional import RelativeSymbols
@@ -388,3 +388,41 @@ def test_functions(wrong):
         with pytest.raises((TypeError, ValueError), match=r"^\w+: expected|^\w+: widths"):
             call()
             pytest.fail(name)
+
+
+IMAGES = {"image_shape": (1, 4, 4), "patch_size": (2, 2)}
+SIZED = {
+    Attention: {"d_model": D, "n_heads": 2, "n_kv_heads": 1, "window": 3, "key_dim": 4},
+    RelationalAttention: {"d_model": D, "n_heads": 2, "n_relations": 3, "rel_proj_dim": 2},
+    DualAttention: {"d_model": D, "n_heads_sa": 1, "n_heads_ra": 1},
+    FeedForwardBlock: {"embed_dim": D, "dff": 6},
+    RMSNorm: {"dim": D},
+    SymbolicAttention: {"d_model": D, "n_heads": 2, "n_symbols": 5},
+    PositionalSymbolRetriever: {"symbol_dim": D, "max_length": 9},
+    PositionRelativeSymbolRetriever: {"symbol_dim": D, "max_rel_pos": 2},
+    SinusoidalPositionalEncoding: {"d_model": D, "max_len": 9},
+    LearnedPositionalEmbeddings: {"d_model": D, "max_len": 9},
+    RelativePositionalEncoding: {"dim": D, "max_rel_pos": 2},
+    RotaryPositionalEncoding: {"dim": D, "max_len": 9},
+    VisionPrediNet: {"num_classes": 2, "d_model": D, "n_heads": 2, "n_relations": 2, **IMAGES},
+    ContextNorm: {"d_model": D},
+    mechanisms.MonotonicWindow: {"half_width": 2, "offset": 1},
+    mechanisms.PredictiveWindow: {"d_q": D, "half_width": 2},
+    mechanisms.KeyOnly: {"d_k": D, "d_w": 3, "heads": 2},
+    mechanisms.Euclidean: {"heads": 2},
+    mechanisms.Entmax: {"heads": 2},
+    mechanisms.FeatureMessage: {"d_value": D, "heads": 2, "head_dim": 4, "n_kv_heads": 1},
+}
+
+
+@pytest.mark.parametrize("kind", SIZED, ids=lambda kind: kind.__name__)
+def test_sizes_beyond_64_bits(kind):
+    """They are refused by name, not by PyTorch or after other arithmetic with them."""
+    sizes = SIZED[kind]
+    kind(**sizes)
+    for name in sizes.keys() - IMAGES.keys():
+        for size in (10**30, 2**63):
+            with pytest.raises(ValueError, match=f"^{name}: "):
+                kind(**{**sizes, name: size})
+    with pytest.raises(ValueError, match=r"^ignore_index: "):
+        functional.cross_entropy(torch.zeros(2, 3), torch.tensor([0, 1]), ignore_index=10**30)

@@ -126,6 +126,34 @@ def test_symmetric_relations_are_symmetric_and_share_one_projection():
     assert not torch.allclose(free, free.transpose(1, 2))
 
 
+def projected(linear, call):
+    """Shapes of what passes through a projection during a call."""
+    shapes = []
+    hook = linear.register_forward_hook(lambda _, inputs, __: shapes.append(tuple(inputs[0].shape)))
+    call()
+    hook.remove()
+    return shapes
+
+
+def test_symmetric_relations_of_self_attention_are_projected_once():
+    layer = float64(RelationalAttention(8, 2, symmetric_rels=True))
+    x, y, symbols = normal(3, 5, 8), normal(3, 5, 8), normal(3, 5, 8)
+    assert projected(layer.wq_rel, lambda: layer(x, symbols)) == [(3, 5, 8)]
+    assert projected(layer.wq_rel, lambda: layer(x, symbols, y=y)) == [(3, 5, 8), (3, 5, 8)]
+    torch.testing.assert_close(layer(x, symbols).output, layer(x, symbols, y=x.clone()).output)
+
+
+@pytest.mark.parametrize("layer", [kind(8, 2, n_kv_heads=1) for kind in LAYERS])
+def test_symbols_of_positions_are_projected_once_for_all_examples(layer):
+    layer, x = float64(layer), normal(3, 5, 8)
+    symbols = normal(5, 8).requires_grad_()
+    assert projected(layer.wv, lambda: layer(x, symbols.expand(3, 5, 8))) == [(1, 5, 8)]
+    once, each = layer(x, symbols.expand(3, 5, 8))[0], layer(x, symbols.repeat(3, 1, 1))[0]
+    torch.testing.assert_close(once, each)
+    of_once, of_each = (torch.autograd.grad(out.square().sum(), symbols)[0] for out in (once, each))
+    torch.testing.assert_close(of_once, of_each)
+
+
 @pytest.mark.parametrize("symmetric, n_relations", [(False, 2), (True, 7)])
 def test_relation_width_needs_no_product_constraint(symmetric, n_relations):
     """The published runs with one relation of width d_model could not be built by the published package."""

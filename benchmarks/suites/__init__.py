@@ -5,5 +5,13 @@ from benchmarks.suites import crossing, generation, layers, short
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
-    for suite in (layers.STEP, layers.MEMORY, layers.RELATIVE, short.SUITE, generation.SUITE, crossing.SUITE)
+    for suite in (
+        layers.STEP,
+        layers.MEMORY,
+        layers.RELATIVE,
+        short.SUITE,
+        generation.SUITE,
+        generation.COMPILED,
+        crossing.SUITE,
+    )
 }

@@ -1,12 +1,14 @@
-"""Generation of text with a few layers of the paper's 343M language model."""
+"""Generation of text with a few layers of the paper's 343M language model; and by transformers, compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.cases import OURS, Case, Request, SideSpec, Suite
-from benchmarks.suites.layers import Size, size
+from benchmarks.report import seconds
+from benchmarks.results import Row
+from benchmarks.suites.layers import QUICK, Size, size
 from benchmarks.work import Draw, Generation, Work
 
 LAYERS = 4
@@ -73,3 +75,71 @@ def common_arguments(sizes: Size, layers: int, length: int) -> dict[str, Any]:
 
 
 SUITE = Suite("generation", "tokens a second of generation", cases, (768,), (16,))
+
+
+COMPILED_LAYERS = 2
+COMPILED_NEW = 60
+SMALL = Size(
+    d_model=256,
+    dff=1024,
+    heads=4,
+    kv=4,
+    symbols=64,
+    symbol_heads=4,
+    vocabulary=8192,
+    gated=688,
+    relations=(8,),
+)
+
+
+def compiled_cases(request: Request) -> Iterator[Case]:
+    """A small model, where a call's fixed costs count."""
+    for start in request.lengths:
+        yield compiled_case(QUICK if request.quick else SMALL, start, new=8 if request.quick else COMPILED_NEW)
+
+
+def compiled_case(sizes: Size, start: int, *, new: int) -> Case:
+    """Both by the ``generate`` of transformers, with and without a compiled forward pass."""
+    length, relations = start + new, sizes.relations[0]
+    inputs = {"x": Draw((1, length), below=sizes.vocabulary)}
+    generation = Generation(start, new, check=start, checked=new)
+    dual = {
+        **common_arguments(sizes, COMPILED_LAYERS, length),
+        **sizes.block(relations),
+        "symbol_retrieval": "symbolic_attention",
+        "symbol_retrieval_kwargs": sizes.retriever(),
+    }
+    llama = {**sizes.llama(COMPILED_LAYERS, length), "vocab_size": sizes.vocabulary, "tie_word_embeddings": True}
+
+    def side(name: str, subject: str, kwargs: dict[str, Any], function: str, *, compiled: bool) -> SideSpec:
+        work = Work(subject, kwargs, inputs, generation=generation, compiled=compiled)
+        return SideSpec(name, work, function=function, package="transformers")
+
+    ours = "dual_model_for_transformers", dual, "dual"
+    theirs = "llama_model", llama, "llama"
+    return Case(
+        suite="compiled",
+        label=f"{new} tokens by transformers, {COMPILED_LAYERS} layers, d={sizes.d_model}, R={relations}",
+        length=start,
+        quantities=("generate",),
+        sides=(
+            side(OURS, *ours, compiled=True),
+            side("eager", *ours, compiled=False),
+            side("llama", *theirs, compiled=True),
+            side("eager llama", *theirs, compiled=False),
+        ),
+    )
+
+
+def conclude_compiled(rows: Sequence[Row]) -> list[str]:
+    """What compiling costs: the first calls, beside those of the uncompiled models."""
+    return [
+        f"{row.label}: check and first calls, with compilation if there is any: "
+        + ", ".join(f"{side.name} {seconds(side.first)}" for side in row.sides if side.first is not None)
+        for row in rows
+    ]
+
+
+COMPILED = Suite(
+    "compiled", "generation by transformers, compiled", compiled_cases, (64,), (16,), conclude=conclude_compiled
+)

@@ -84,7 +84,7 @@ class Cache(ABC):
 
     @abstractmethod
     def reserve(self, length: int) -> None:
-        """Take memory for ``length`` tokens in all when the next come, so that it need not grow until there are more.
+        """Reserve memory for ``length`` tokens in all, to be taken when the next come, so that it need not grow before.
 
         More may come nevertheless. With a window, or of a context, memory does not grow with the tokens.
         """

@@ -69,7 +69,7 @@ class _BlockCall(Protocol[P, T]):
 
 
 class TypedBlock(nn.Module):
-    """A module whose calls return a tensor, or with ``need_weights=True`` the tuple that its ``forward`` names beside.
+    """A module whose calls return a tensor, or with ``need_weights=True`` the tuple that its ``forward`` declares.
 
     Without that argument a checker compares a call with ``forward`` itself; with it, only the names of its inputs.
     """

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from torch import Tensor
 
 from ..functional import MaskPattern, mask_pattern
-from ..functional.masks import Segments, check_bias, last_columns
+from ..functional.mask_patterns import last_columns
+from ..functional.masks import Segments, check_bias
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
 
 P = ParamSpec("P")

@@ -5,31 +5,47 @@ Shapes: B batch, L length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..functional.checks import check_dropout as check_dropout
-from ..functional.checks import check_floating, check_tensor, is_autocast, is_number
+from ..functional.checks import check_floating, check_same_device, check_tensor, is_autocast, is_number
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LARGEST_SIZE = 2**63 - 1
+"""Of an axis: what an integer of PyTorch holds."""
 
 
 def check_positive(**sizes: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer of at least one."""
+    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer from one to the largest size."""
     for name, size in sizes.items():
         if not is_number(size):
             raise TypeError(f"{name}: expected a positive number, got {size!r}")
         if isinstance(size, float) or size < 1:
             raise ValueError(f"{name}: expected a positive number{' without a fraction' * (size >= 1)}, got {size}")
+        _check_largest(name, size)
 
 
 def check_not_negative(**sizes: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer of at least zero."""
+    """Raise ``TypeError`` or ``ValueError`` for the first size that is not an integer from zero to the largest size."""
     for name, size in sizes.items():
         if not is_number(size) or isinstance(size, float):
             raise TypeError(f"{name}: expected zero or more, a whole number, got {size!r}")
         if size < 0:
             raise ValueError(f"{name}: expected zero or more, got {size}")
+        _check_largest(name, size)
+
+
+def _check_largest(name: str, size: int) -> None:
+    if size > LARGEST_SIZE:
+        raise ValueError(f"{name}: expected a number of at most 64 bits, got {size}")
 
 
 LARGEST_DEPTH = 10_000
@@ -94,6 +110,23 @@ def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = N
     if not x.dim() or x.shape[-1] != width:
         raise ValueError(f"{name}: expected shape (..., {width}), got {tuple(x.shape)}")
     check_like(name, x, layer)
+
+
+def on_one_device(forward: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Have the ``forward`` of a module name the first tensor that is not on the device of its parameters or, without
+    parameters, of the first tensor: a ``ValueError``.
+    """
+    names = list(inspect.signature(forward).parameters)[1:]
+
+    @wraps(forward)
+    def checked(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        weight = next(self.parameters(), None)
+        like = {} if weight is None or weight.is_meta else {"parameters": weight}  # on meta, they may be offloaded
+        check_same_device(**like, **{name: x for name, x in given.items() if isinstance(x, Tensor)})
+        return forward(self, *args, **kwargs)
+
+    return checked
 
 
 def check_tokens(name: str, x: Tensor) -> None:

@@ -47,11 +47,19 @@ class RelationalHeads(Heads, Generic[Output]):
 
     @abstractmethod
     def _attend(
-        self, x: Tensor, q: Tensor, keys: tuple[Tensor, ...], symbols: Symbols, offset: int, **how: Any
+        self,
+        x: Tensor,
+        own: dict[str, Tensor],
+        q: Tensor,
+        keys: tuple[Tensor, ...],
+        symbols: Symbols,
+        offset: int,
+        **how: Any,
     ) -> tuple[Any, ...]:
         """Messages that heads receive ``(B, H, N, d_h)``, and their maps.
 
         Args:
+            own: what :meth:`_relation_keys` makes of the receivers, if they are the senders, too; else nothing.
             keys: those of :meth:`_kept_keys`, of the earlier senders that are held and the new ones.
             symbols: projected, of the same senders.
             offset: place of the first receiver among them.
@@ -119,7 +127,7 @@ class RelationalHeads(Heads, Generic[Output]):
         wq, wk = self.selecting()
         q = rotate(split_heads(wq(x), self.n_heads), freqs_cos, freqs_sin, past.position)
         new = {"k": rotate(split_heads(wk(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)}
-        new |= self._relation_keys(y)
+        new |= (compared := self._relation_keys(y))
         relative = self.use_relative_positional_symbols
         symbols = project_symbols(
             self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=relative, past=past
@@ -131,5 +139,6 @@ class RelationalHeads(Heads, Generic[Output]):
 
         rate = self.dropout if self.training else 0.0
         how = {"mask": pattern, "bias": bias, "dropout": rate, "need_weights": need_weights}
-        attended, *maps = self._attend(x, q, tuple(keys), symbols, past.offset, **how)
+        own = compared if y is x else {}
+        attended, *maps = self._attend(x, own, q, tuple(keys), symbols, past.offset, **how)
         return self._output(self.resid_dropout(self.wo(merge_heads(attended))), *maps)

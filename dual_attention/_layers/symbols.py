@@ -30,6 +30,9 @@ def project_symbols(
 
     A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
     symbols are those of the M new senders, and relative ones name the earlier senders as well.
+
+    Returns:
+        Shared symbols ``(B or 1, G, M, d_h)``, or relative ones with a library ``(K, G, d_h)``.
     """
     if not isinstance(symbols, Tensor | RelativeSymbols):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
@@ -49,4 +52,6 @@ def project_symbols(
     check_sequence("symbols", symbols, wv.in_features, batch=(1, batch), layer=wv)
     if symbols.shape[1] != m:
         raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
+    if symbols.stride(0) == 0:  # the same for all examples, as those of positions
+        symbols = symbols[:1]
     return split_heads(wv(symbols), n_kv_heads)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._layers.dropout import Dropout
 from .._layers.inputs import check_dropout, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
@@ -149,7 +150,7 @@ class EncoderForSequenceClassification(CountsParameters):
         self.problem: Problem = problem
         self.pool: Pool = pool
         self.ignore_index = ignore_index
-        self.dropout = nn.Dropout(rate)
+        self.dropout = Dropout(rate)
         self.classifier = nn.Linear(encoder.d_model, n_classes)
         init_weights(self)
         self.encoder = encoder

@@ -16,6 +16,7 @@ from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
 from .._layers.config import arguments_for
 from .._layers.continuation import cache_parts, transactional
+from .._layers.dropout import Dropout
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options
 from ..functional import cross_entropy, linear_cross_entropy
@@ -49,7 +50,7 @@ class Layers(nn.ModuleDict):
 
     token_embedder: nn.Embedding
     positional_embedder: nn.Embedding
-    dropout: nn.Dropout
+    dropout: Dropout
     symbol_retrievers: nn.ModuleList
     blocks: nn.ModuleList
     norm: nn.Module
@@ -76,7 +77,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         blocks: list[Any] = [self._create_block(config) for _ in range(config.n_layers)]
         layers: dict[str, nn.Module] = {
             "token_embedder": nn.Embedding(vocab_size, width),
-            "dropout": nn.Dropout(config.dropout_rate),
+            "dropout": Dropout(config.dropout_rate),
             "blocks": nn.ModuleList(blocks),
             "norm": create_norm(width, config.norm_type if config.final_norm else "none"),
             "final_out": nn.Linear(width, vocab_size, bias=config.output_bias),

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
+from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_positive
 from .._layers.options import checked_options
 from .._layers.symbols import Symbols
@@ -79,7 +80,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
 
         def positions(longest: int) -> nn.Module:
             if kind == "none":
-                return nn.Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
+                return Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
             return _POSITIONS[kind](width, dropout=config.embedding_dropout, max_len=longest)
 
         encoder_blocks = [self._create_block("encoder", config) for _ in range(config.n_layers_enc)]

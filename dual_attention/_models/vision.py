@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
+from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
@@ -47,7 +48,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     return height // patch_height, width // patch_width
 
 
-def _sizes(name: str, given: Iterable[int], number: int) -> tuple[int, ...]:
+def sizes_of(name: str, given: Iterable[int], number: int) -> tuple[int, ...]:
     """So many positive sizes; ``TypeError`` or ``ValueError`` for others."""
     sizes = tuple(given) if isinstance(given, Iterable) else ()
     if len(sizes) != number:
@@ -80,8 +81,8 @@ class VisionModel(StackModel):
         width, pool, pos_enc = config.d_model, config.pool, config.pos_enc
         check_depth(n_layers=config.n_layers)
         check_positive(d_model=width, num_classes=config.num_classes)
-        self.image_channels, image_width, image_height = _sizes("image_shape", config.image_shape, 3)
-        self.patch_width, self.patch_height = _sizes("patch_size", config.patch_size, 2)
+        self.image_channels, image_width, image_height = sizes_of("image_shape", config.image_shape, 3)
+        self.patch_width, self.patch_height = sizes_of("patch_size", config.patch_size, 2)
         if pool not in ("cls", "mean"):
             raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
         if pos_enc not in ("learned", "interpolated", "none"):
@@ -97,7 +98,7 @@ class VisionModel(StackModel):
         if pos_enc != "none":
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
         self.cls_token = nn.Parameter(torch.randn(1, 1, width))
-        self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
+        self.dropout = Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks = nn.ModuleList()
         self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
         self.final_out = nn.Linear(width, config.num_classes)

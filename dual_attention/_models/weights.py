@@ -46,9 +46,9 @@ def _tie_again(model: TiesWeights, incompatible_keys: Any) -> None:
 
 
 def fill_tied(state_dict: dict[str, Any], *names: str) -> str | None:
-    """Let a state dict with a tied weight under one of its two names, as safetensors keeps it, have it under both.
+    """Complete a state dict that has a tied weight under one of its two names, as safetensors keeps it.
 
-    Returns an error message if they are there and differ, unless by their shapes, which torch reports.
+    Returns an error message if both are there and differ; differing shapes are left for torch to report.
     """
     found = [state_dict[name] for name in names if name in state_dict]
     if len(found) == 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .._layers.inputs import check_positive
 from ..functional import masked_mean
 from ..functional.checks import check_same_device
 from ._objects import check_objects
@@ -27,6 +28,7 @@ class ContextNorm(nn.Module):
 
     def __init__(self, d_model: int, eps: float = 1e-8) -> None:
         super().__init__()
+        check_positive(d_model=d_model)
         self.d_model = d_model
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))

@@ -21,7 +21,7 @@ from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 
 
 def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
-    """Raise ``ValueError`` unless it is one of the four arrangements, with the encoder that it has."""
+    """Raise ``ValueError`` unless it is one of the four arrangements, with an encoder where it has one."""
     if abstractor_reads not in ("source", "encoder"):
         raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
     if decoder_reads not in ("abstractor", "both"):

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_not_negative, check_positive
 from ..functional import attention
 from ._objects import check_objects
 
@@ -65,8 +65,7 @@ class PrediNet(nn.Module):
         check_positive(d_model=d_model, n_objects=n_objects, n_heads=n_heads, n_relations=n_relations)
         key_dim = d_model // n_heads if key_dim is None else key_dim
         check_positive(key_dim=key_dim)
-        if position_dim < 0:
-            raise ValueError(f"position_dim: expected a number of at least 0, got {position_dim}")
+        check_not_negative(position_dim=position_dim)
         self.d_model = d_model
         self.n_objects = n_objects
         self.n_heads = n_heads

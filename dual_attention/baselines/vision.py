@@ -13,8 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .._layers.inputs import check_positive
 from .._layers.options import SymbolOptions, arguments_of
-from .._models.vision import patch_embedding, patch_grid
+from .._models.vision import patch_embedding, patch_grid, sizes_of
 from ..functional.activations import Activation
 from .abstractor import Abstractor, AbstractorSymbols
 from .corelnet import CoRelNet
@@ -27,10 +28,13 @@ class _ObjectClassifier(nn.Module, ABC):
 
     classifier: nn.Module
 
-    def __init__(self, image_shape: tuple[int, int, int], patch_size: tuple[int, int], d_model: int) -> None:
+    def __init__(
+        self, image_shape: tuple[int, int, int], patch_size: tuple[int, int], d_model: int, num_classes: int
+    ) -> None:
         super().__init__()
-        self.image_channels, self.image_width, self.image_height = image_shape
-        self.patch_width, self.patch_height = patch_size
+        check_positive(d_model=d_model, num_classes=num_classes)
+        self.image_channels, self.image_width, self.image_height = sizes_of("image_shape", image_shape, 3)
+        self.patch_width, self.patch_height = sizes_of("patch_size", patch_size, 2)
         self.d_model = d_model
         self.grid_size = patch_grid(self.image_height, self.image_width, self.patch_height, self.patch_width)
         self.n_objects = self.grid_size[0] * self.grid_size[1]
@@ -88,7 +92,7 @@ class VisionAbstractor(_ObjectClassifier):
         symbol_retrieval_kwargs: SymbolOptions | None = None,
         **abstractor_kwargs: Any,
     ) -> None:
-        super().__init__(image_shape, patch_size, d_model)
+        super().__init__(image_shape, patch_size, d_model, num_classes)
         if symbol_retrieval_kwargs is None:
             if symbol_retrieval != "positional_symbols":
                 raise ValueError(f"symbol_retrieval_kwargs: needed for symbol_retrieval={symbol_retrieval!r}")
@@ -123,7 +127,7 @@ class VisionPrediNet(_ObjectClassifier):
         *,
         positions: Literal["index", "grid", "none"] = "index",
     ) -> None:
-        super().__init__(image_shape, patch_size, d_model)
+        super().__init__(image_shape, patch_size, d_model, num_classes)
         if positions not in ("index", "grid", "none"):
             raise ValueError(f"positions: expected 'index', 'grid' or 'none', got {positions!r}")
         self.positions = positions
@@ -161,7 +165,7 @@ class VisionCoRelNet(_ObjectClassifier):
         symmetric_rels: bool = True,
         context_norm: bool = False,
     ) -> None:
-        super().__init__(image_shape, patch_size, d_model)
+        super().__init__(image_shape, patch_size, d_model, num_classes)
         self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
         # As in the published runs, without an activation between the last two layers.
         self.classifier = nn.Sequential(
@@ -197,7 +201,7 @@ class VisionESBN(_ObjectClassifier):
         context_norm: bool = True,
         scale: float | None = 1.0,
     ) -> None:
-        super().__init__(image_shape, patch_size, d_model)
+        super().__init__(image_shape, patch_size, d_model, num_classes)
         self.esbn = ESBN(d_model, key_dim, hidden_dim, context_norm=context_norm, scale=scale)
         self.classifier = nn.Linear(hidden_dim, num_classes)
         nn.init.xavier_normal_(self.classifier.weight)

@@ -13,7 +13,14 @@ from ..experiments import EXPERIMENTS
 from .main import Command, every_command
 from .plain_parser import PlainParser
 
-SHELLS = ("bash", "zsh")
+BEGIN = {
+    "bash": "",
+    "zsh": "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n"
+    "autoload -Uz bashcompinit && bashcompinit\n",
+}
+"""What a shell needs before it can be told of completions: zsh its own, unless it has them, and bash's."""
+
+SHELLS = tuple(BEGIN)
 
 SCRIPT = """\
 # Completion of dat; put it into effect by:  eval "$(dat completion {shell})"
@@ -55,7 +62,7 @@ def script(shell: str) -> str:
     third = [line for command in commands for line in _lines_of(command)]
     return SCRIPT.format(
         shell=shell,
-        begin="autoload -Uz bashcompinit && bashcompinit\n" if shell == "zsh" else "",
+        begin=BEGIN[shell],
         first=" ".join(sorted({command.words[0] for command in commands})),
         second="\n".join(_lines({f'"2 {word}"': names for word, names in second.items()}, " " * 8)),
         third="\n".join(third),

@@ -108,9 +108,17 @@ def new_folder(parent: Path) -> Path:
 def run_demo(config: DemoConfig) -> Path:
     """Train, measure, draw and say what was seen; returns the new folder."""
     started = time.perf_counter()
-    console = require("rich.console", extra="train").Console(record=True, highlight=False)
     grid = demo_grid(config, new_folder(Path(config.folder)))
     folder = GridFolder(GAMES, grid.out)
+    with folder.locked():
+        demonstrate(config, grid, folder)
+    print(f"done in {time.perf_counter() - started:.0f} s")
+    return folder.path
+
+
+def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None:
+    """The same in a folder that is locked."""
+    console = require("rich.console", extra="train").Console(record=True, highlight=False)
     folder.open(grid)
     sizes = [count_parameters(build_model(PRESETS[name], 2, seed=0)) for name in (DAT, RIVAL)]
     console.print(
@@ -134,9 +142,7 @@ def run_demo(config: DemoConfig) -> Path:
     for sentence in filter(None, sentences):
         console.print(sentence + "\n")
     print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
-    print(f"done in {time.perf_counter() - started:.0f} s")
     write_atomically(folder.path / "demo.txt", console.export_text())
-    return folder.path
 
 
 def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
@@ -163,9 +169,7 @@ def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
             if stop():
                 raise Interrupted
             if not all(folder.done(cell) for cell in chosen):
-                for cell in chosen:
-                    folder.path_of(cell).unlink(missing_ok=True)
-                    folder.weights_of(cell).unlink(missing_ok=True)
+                folder.forget(chosen)
                 return
 
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from torch import nn
 
+from .._checksums import check_checksums
 from .._files import json_text, read_json
 from .._words import printable, suggestion
 from ..estimate.estimation import estimate as estimate_costs
@@ -80,6 +81,7 @@ def find_model(name: str) -> tuple[str, nn.Module]:
 
 def read_model(path: Path) -> tuple[str, nn.Module]:
     """The model that a configuration file describes."""
+    check_checksums(path.parent, [path.name])
     if path.suffix == ".json":
         values = read_json(path)
     else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
-from .._words import printable
+from .._words import listed, printable
 from ..experiments import experiment_named
 from ..sweeps.experiment import swept
+from ..sweeps.grid import GridFolder
 from ..sweeps.report import plot_results
 from ..training.config_io import option_parser, parse_options
 
@@ -23,6 +25,9 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
             f"--{axis.name}s", type=list[str], default=[], help=f"Only these {axis.plural}; by default all."
         )
     options = parse_options(parser, arguments)
+    for source in options.sources:
+        if names := [cell.name for cell in GridFolder(experiment, source).not_run()]:
+            print(printable(f"dat: {source}: cells not run: {listed(names)}"), file=sys.stderr)
     chosen = {axis.name: options[f"{axis.name}s"] for axis in texts}
     for path in plot_results(experiment, options.sources, options.out, chosen):
         print(printable(str(path)))

@@ -28,7 +28,7 @@ WHOLE: dict[type[nn.Module], str] = {
     nn.Embedding: "embeddings",
     PrediNet: "relations",
 }
-"""Other modules that are so."""
+"""Other modules that are one part."""
 
 OWN: dict[type[nn.Module], str] = {
     ContextNorm: "norms",
@@ -64,7 +64,7 @@ def headings(model: nn.Module) -> dict[int, str]:
 
 
 def _whole(module: nn.Module) -> str | None:
-    """The part that a module is together with its submodules."""
+    """The part that a module and its submodules make up."""
     for kind in type(module).__mro__:
         if part := WHOLE.get(kind) or PART_OF_FILE.get(kind.__module__):
             return part

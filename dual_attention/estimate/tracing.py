@@ -31,7 +31,7 @@ Implementation = Literal["auto", "dense", "linear", "triton"]
 
 @dataclass(frozen=True)
 class Trace:
-    """One run of ``model``, a copy; ``parameters`` are numbers of them and of those that learn, by part."""
+    """One run of ``model``, a copy; ``parameters`` counts all parameters and those that learn, by part."""
 
     model: nn.Module
     call: Example

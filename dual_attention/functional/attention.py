@@ -25,7 +25,8 @@ from .checks import (
     is_open,
 )
 from .derivatives import differentiable_again, needs_plain
-from .masks import MaskPattern, block_of, pattern_and_bias
+from .mask_patterns import MaskPattern, block_of
+from .masks import pattern_and_bias
 from .padding import zero_padding
 
 LARGEST_MASK = 2**22

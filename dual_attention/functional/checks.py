@@ -48,7 +48,7 @@ def check_rows(name: str, x: Any) -> None:
 
 
 def is_number(x: Any) -> bool:
-    """Whether ``x`` is a real number, as which booleans do not count."""
+    """Whether ``x`` is a real number; a boolean is not."""
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
@@ -134,7 +134,7 @@ def is_exporting() -> bool:
 
 
 def leaves_pytorch() -> bool:
-    """Whether a program is being made for a place where operations of this library are not known: ONNX, or a trace."""
+    """Whether a program is being made that runs without this library's operations: ONNX, or a trace."""
     tracing = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     return tracing or (is_exporting() and torch.onnx.is_in_onnx_export())
 

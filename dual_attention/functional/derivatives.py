@@ -27,13 +27,17 @@ def needs_plain(*tensors: Tensor | None) -> bool:
     return in_transform() or any(x is not None and unpack_dual(x).tangent is not None for x in tensors)
 
 
+def is_traced() -> bool:
+    """Whether code is being compiled, exported or traced."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
 def differentiable_again(result: Tensor, plain: Plain, *inputs: Tensor | None) -> Tensor:
     """The result of a fast operation, whose backward pass can be differentiated, through the plain form.
 
     A backward pass without a graph is that of the operation. Compiled or traced code has no second derivatives.
     """
-    is_traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    if is_traced or not result.requires_grad:
+    if is_traced() or not result.requires_grad:
         return result
     return _DifferentiableAgain.apply(plain, result, *inputs)
 
@@ -70,7 +74,7 @@ class _DifferentiableAgain(torch.autograd.Function):
 
 
 def _autocast_of(kind: str) -> dict[str, Any]:
-    """Arguments of :class:`torch.autocast` for what holds on a kind of device now."""
+    """Arguments with which :class:`torch.autocast` restores its present state on a kind of device."""
     if not torch.amp.is_autocast_available(kind):
         return {"device_type": "cpu", "enabled": torch.is_autocast_enabled("cpu")}
     return {

@@ -112,6 +112,8 @@ def _check_targets(targets: Tensor, shape: torch.Size, vocabulary: int, ignore_i
         raise TypeError(f"targets: expected integers, got dtype {targets.dtype}")
     if targets.shape != shape:
         raise ValueError(f"targets: expected shape {tuple(shape)}, one for each prediction, got {tuple(targets.shape)}")
+    if not -(2**63) <= ignore_index < 2**63:
+        raise ValueError(f"ignore_index: expected an integer of 64 bits, got {ignore_index}")
     if is_readable(targets):
         wrong = targets[((targets < 0) | (targets >= vocabulary)) & (targets != ignore_index)]
         if len(wrong):

@@ -13,10 +13,10 @@ of relative symbols.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .activations import Activation, activation_function
+from .dropout import drop
 from .symbols import RelativeSymbols
 
 
@@ -96,7 +96,7 @@ def attention(
     Returns:
         Attended values ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
     """
-    alpha = F.dropout(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
+    alpha = drop(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
     return alpha @ repeat_heads(v, q.shape[1]), alpha
 
 
@@ -177,7 +177,7 @@ def relational_attention(
     Returns:
         Attended messages ``(B, H, N, d_h)``, weights ``(B, H, N, M)`` (after dropout), relations ``(B, N, M, R)``.
     """
-    alpha = F.dropout(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
+    alpha = drop(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
     r = relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias)
     messages = torch.einsum("bnmr,hdr->bhnmd", r, w_r)
     attended = torch.einsum("bhnm,bhnmd->bhnd", alpha, messages) + attend_to_symbols(alpha, symbols)
@@ -204,7 +204,7 @@ def relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
     """
-    weights = F.dropout(activated_scores(q, k, scale=scale, activation=activation, mask=mask, bias=bias), dropout)
+    weights = drop(activated_scores(q, k, scale=scale, activation=activation, mask=mask, bias=bias), dropout)
     return attend_to_symbols(weights, symbols), weights
 
 
@@ -255,7 +255,7 @@ def disentangled_relational_cross_attention(
     """
     alpha = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
     r = relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, mask=mask, bias=bias)
-    return attend_to_symbols(F.dropout(alpha * r, dropout), symbols), alpha, r
+    return attend_to_symbols(drop(alpha * r, dropout), symbols), alpha, r
 
 
 def relations_of_heads(

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -29,7 +28,9 @@ from .checks import (
     is_open,
 )
 from .derivatives import needs_plain
-from .masks import MaskPattern, block_of, pattern_and_bias
+from .dropout import drop
+from .mask_patterns import MaskPattern, block_of
+from .masks import pattern_and_bias
 from .padding import zero_padding
 from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
 from .symbols import RelativeSymbols, check_index, symbol_table
@@ -76,7 +77,7 @@ def relational_cross_attention(
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
     def weigh(q: Tensor, k: Tensor, **masks: Tensor | None) -> Tensors:
-        weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
+        weights = drop(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
         return weights, weights
 
     attended, weights = _attend(weigh, (q,), (k,), symbols, mask, bias, need_weights)[:2]
@@ -115,7 +116,7 @@ def disentangled_relational_cross_attention(
     def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
         r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
-        return F.dropout(alpha * r, dropout), alpha, r
+        return drop(alpha * r, dropout), alpha, r
 
     attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
     if not need_weights:

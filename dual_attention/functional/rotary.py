@@ -5,10 +5,13 @@ Shapes: B batch, H heads, L length, D width of a head (even).
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from .checks import check_finite, check_floating, check_rows, check_same_device
+from .derivatives import is_traced, needs_plain
 
 
 def rotary_tables(
@@ -61,10 +64,42 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
             f"{dim / 2:g} columns, or one such table for each of {x.shape[0]} examples, "
             f"got {tuple(cos.shape)} and {tuple(sin.shape)}"
         )
-    wide = torch.promote_types(x.dtype, torch.float32)
-    even, odd = x.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = cos[..., offset:stop, :], sin[..., offset:stop, :]
     if for_each:
         cos, sin = cos[:, None], sin[:, None]
+    if is_traced() or cos.requires_grad or sin.requires_grad or needs_plain(x, cos, sin):
+        return _turn_by_parts(x, cos, sin)
+    return _Turn.apply(x, cos, sin)
+
+
+def _turn_by_parts(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """By real operations, which every compiler knows."""
+    even, odd = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, 2)).unbind(-1)
     rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
     return rotated.flatten(-2).type_as(x)
+
+
+class _Turn(torch.autograd.Function):
+    """The same but for rounding, in one pass over memory: a pair is turned as a complex number.
+
+    Nothing but the tables is kept for the backward pass, which turns the gradient back.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        wide = torch.promote_types(torch.promote_types(x.dtype, cos.dtype), torch.float32)
+        pairs = torch.view_as_complex(_even_strides(x.to(wide)).unflatten(-1, (-1, 2)))
+        turns = torch.complex(cos.to(wide), sin.to(wide))
+        return torch.view_as_real(pairs * turns).flatten(-2).type_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        return _Turn.apply(grads[0], cos, -sin), None, None
+
+
+def _even_strides(x: Tensor) -> Tensor:
+    """A tensor whose pairs begin where complex numbers may."""
+    fits = x.stride(-1) == 1 and not any(stride % 2 for stride in (*x.stride()[:-1], x.storage_offset()))
+    return x if fits else x.contiguous()

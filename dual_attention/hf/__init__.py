@@ -47,22 +47,12 @@ if TYPE_CHECKING:
     from .vision import DualAttnForImageClassification
     from .weights import read_weights, to_language_state_dict
 
-# Where each name is.
-_HOMES = {
-    "hub": ("DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"),
-    "weights": ("read_weights", "to_language_state_dict"),
-    "loading": ("LoadedLanguageModel", "LoadedModel", "load_language_model", "load_model"),
-    "convert": ("convert_checkpoint", "to_hub", "to_transformers", "to_transformers_state_dict"),
-    "auto": ("register_auto_classes",),
-    "cache": ("DualAttnCache",),
-    "causal_lm": ("DualAttnCausalLMOutput", "DualAttnForCausalLM"),
-    "configuration": ("DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig"),
-    "encoders": ("DualAttnEncoderModel", "DualAttnForMaskedLM", "DualAttnForSequenceClassification"),
-    "language": ("DualAttnLMForSequenceClassification", "DualAttnModel", "DualAttnModelOutput"),
-    "vision": ("DualAttnForImageClassification",),
+# What modules need, beside what those before them do: a folder is read with only safetensors.
+_NEEDS = {
+    "safetensors": ("weights", "loading"),
+    "huggingface_hub": ("hub", "convert"),
+    "transformers": ("auto", "cache", "causal_lm", "configuration", "encoders", "language", "vision"),
 }
-_FOLDERS = ("loading", "weights")  # these read folders with only safetensors
-_LIGHT = (*_FOLDERS, "convert", "hub")  # these do without transformers
 
 __all__ = [  # noqa: RUF022 (in the order of the table above)
     "DualAttnTransformerLM_HFHub",
@@ -96,16 +86,13 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            require("safetensors", extra="hf")
-            if home not in _FOLDERS:
-                require("huggingface_hub", extra="hf")
-            if home not in _LIGHT:
-                require("transformers", extra="hf")
-            value = getattr(importlib.import_module(f".{home}", __name__), name)
-            globals()[name] = value
-            return value
+    for package, modules in _NEEDS.items() if name in __all__ else ():
+        require(package, extra="hf")
+        for module in modules:
+            home = importlib.import_module(f".{module}", __name__)
+            if name in home.__all__:
+                value = globals()[name] = getattr(home, name)
+                return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -16,6 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from .causal_lm import DualAttnForCausalLM
 from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig, register_configurations
 from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
+from .exporters import register_with_exporters
 from .language import DualAttnLMForSequenceClassification, DualAttnModel
 from .vision import DualAttnForImageClassification
 
@@ -44,3 +45,4 @@ def register_models() -> None:
     # From this table, not from the registration, the Trainer knows to shift labels under label smoothing, and the
     # pipeline of text generation knows which models it supports.
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DualAttnConfig.model_type] = DualAttnForCausalLM.__name__
+    register_with_exporters()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 from torch import nn
 from transformers import PreTrainedConfig
 
+from .._files import read_json_object
 from .._layers.config import FieldsConfig
 from .._layers.options import parameters_of
 from .._models.config import EncoderConfig, LanguageConfig, VisionConfig
@@ -21,6 +22,7 @@ from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
 from ..vision_models import VisionDualAttnTransformer, VisionTransformer
+from .files import CONFIG, folder_of, warn_of_misspelt
 from .registration import register_when_imported
 from .remote import WritesLoader, auto_map
 
@@ -61,6 +63,7 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
 
             register_models()
         heads = kwargs.pop("num_attention_heads", None)  # to_dict tells it
+        warn_of_misspelt(kwargs, {name for kind in self.classes for name in self._names(kind)})
         super().__post_init__(**kwargs)
         self.auto_map = {**auto_map(self.auto_classes), **(getattr(self, "auto_map", None) or {})}
         if self.model == "dat" and self.classes:
@@ -112,6 +115,14 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
             for name in set(self._names(kind)) - used:
                 output.pop(name, None)
         return output
+
+    @classmethod
+    def get_config_dict(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
+        """As the method of transformers; a ``config.json`` that is no object is named in a ``ValueError``."""
+        folder = folder_of(pretrained_model_name_or_path, **kwargs)
+        if folder is not None and (folder / CONFIG).is_file():
+            read_json_object(folder / CONFIG)
+        return super().get_config_dict(pretrained_model_name_or_path, **kwargs)
 
     @classmethod
     def _names(cls, kind: str) -> list[str]:

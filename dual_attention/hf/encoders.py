@@ -221,7 +221,4 @@ class DualAttnForSequenceClassification(_Encoder):
         outputs = output_attentions, output_hidden_states
         hidden, mask, more = self._encode(input_ids, inputs_embeds, attention_mask, token_type_ids, *outputs)
         logits = self.model.classifier(self.model.dropout(pooled(hidden, mask, self.model.pool)))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return output_of(SequenceClassifierOutput(loss=loss, logits=logits, **more), return_dict, self.config)
+        return output_of(self._classified(SequenceClassifierOutput, logits, labels, more), return_dict, self.config)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from .._checksums import check_checksums
 from .._extras import require
 from .._files import first_line, read_json_object
 
-__all__ = ["CONFIG", "CheckpointFiles"]
+__all__ = ["CONFIG", "CheckpointFiles", "folder_of", "warn_of_misspelt"]
 
 CONFIG = "config.json"
 REACHED_WITHIN = 5.0
@@ -113,4 +117,24 @@ class CheckpointFiles:
         path = self.find(CONFIG)
         if path is None:
             raise FileNotFoundError(f"{self.name}: has no {CONFIG}")
+        self.check(path)
         return read_json_object(path)
+
+    def check(self, path: Path) -> None:
+        """Compare a file with its checksum, if it is in a folder that has them, as runs do; errors name it."""
+        if self.folder is not None:
+            check_checksums(self.folder, [path.name])
+
+
+def folder_of(name_or_path: Any, subfolder: str | None = None, **_: Any) -> Path | None:
+    """The folder that transformers is asked to load from, by the arguments of ``from_pretrained``; None on the hub."""
+    path = Path(name_or_path, subfolder or "") if isinstance(name_or_path, str | Path) else None
+    return path if path is not None and path.is_dir() else None
+
+
+def warn_of_misspelt(keys: Iterable[str], known: Collection[str]) -> None:
+    """Warn of keys of a configuration for transformers, which may have any, that are not among ours but almost so."""
+    for key in keys:
+        near = [] if key in known else get_close_matches(key, known, n=1, cutoff=0.8)
+        if near:
+            warnings.warn(f"{key}: no argument of the model, and not used; did you mean {near[0]}?", stacklevel=2)

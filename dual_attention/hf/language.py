@@ -242,28 +242,18 @@ class DualAttnLMForSequenceClassification(HasBackbone):
             Logits ``(B, C)``, and with labels the mean loss.
         """
         outputs = output_attentions, output_hidden_states
-        found = self._run(
-            input_ids,
-            inputs_embeds,
-            outputs,
-            {},
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            use_cache=False,
-        )
+        given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids, "use_cache": False}
+        found = self._run(input_ids, inputs_embeds, outputs, {}, **given)
         if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
             attention_mask = input_ids != self.config.pad_token_id
         logits = self.score(last_real(found.hidden, attention_mask))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         found.traced.pop("relations", None)
-        output = SequenceClassifierOutput(loss=loss, logits=logits, **found.traced)
+        output = self._classified(SequenceClassifierOutput, logits, labels, found.traced)
         return output_of(output, return_dict, self.config)
 
 
 def without_output_layer(config: DualAttnConfig) -> nn.Module:
-    """A language model of this configuration whose output layer is nothing."""
+    """A language model of this configuration without its output layer."""
     model: Any = config.build()
     model.layers["final_out"] = nn.Identity()
     return model

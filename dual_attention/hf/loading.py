@@ -16,7 +16,7 @@ from torch import nn
 from .._extras import require
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
-from .files import CheckpointFiles
+from .files import CheckpointFiles, warn_of_misspelt
 from .weights import Weights, checkpoint_weights, filled
 
 __all__ = ["LoadedLanguageModel", "LoadedModel", "language_config", "load_language_model", "load_model"]
@@ -138,6 +138,7 @@ def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelCo
         values = {"model": kind, **saved}
     else:  # transformers adds entries of its own, which change over time
         names = LanguageModelConfig.__dataclass_fields__
+        warn_of_misspelt(saved, names)
         values = {name: value for name, value in saved.items() if name in names}
     try:
         return LanguageModelConfig.from_dict(values)

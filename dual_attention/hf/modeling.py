@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.initialization import guard_torch_init_functions
+from transformers.utils import GENERATION_CONFIG_NAME
 
+from .._files import read_json_object
 from ..dual_attention import DualAttentionOutput
 from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
 from .configuration import ModelConfig
+from .files import folder_of
 from .remote import WritesLoader
-from .weights import shared_names
+from .weights import read_index, read_weights, shared_names
 
 __all__ = ["OwnsModel", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
@@ -99,6 +103,22 @@ class OwnsModel(WritesLoader, PreTrainedModel):
     def _draw(self) -> None:
         self.model.init_weights()
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the method of transformers; a damaged file is named in a ``ValueError``."""
+        folder = folder_of(pretrained_model_name_or_path, **kwargs)
+        if folder is not None:
+            for path in folder.glob("*.index.json"):
+                read_index(path)
+            if (folder / GENERATION_CONFIG_NAME).is_file():
+                read_json_object(folder / GENERATION_CONFIG_NAME)
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except SafetensorError as error:
+            for path in () if folder is None else folder.glob("*.safetensors"):
+                read_weights(path, meta=True)  # which names it
+            raise ValueError(f"{pretrained_model_name_or_path}: damaged or incomplete weights ({error})") from error
+
     @property
     def eager(self) -> bool:
         """Whether attention weights and relations are built."""
@@ -122,6 +142,15 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         """The module with the blocks."""
         return self.model
 
+    def _classified(
+        self, output: Callable[..., Any], logits: Tensor, labels: Tensor | None, traced: dict[str, Any]
+    ) -> Any:
+        """The output of a classifier, with transformers' loss for ``config.problem_type`` if there are labels."""
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return output(loss=loss, logits=logits, **traced)
+
 
 def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     """The token ids ``(B, N)`` or the embeddings ``(B, N, d)``; a ``ValueError`` if there are both or neither."""
@@ -139,9 +168,7 @@ def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
 
 @contextmanager
 def fetched(module: nn.Module) -> Iterator[None]:
-    """Have the parameters of a module itself within, although another method than its ``forward`` is called: those that
-    accelerate offloads are there only during that.
-    """
+    """Context with a module's own parameters in memory: accelerate loads offloaded ones only for its ``forward``."""
     hook = getattr(module, "_hf_hook", None)
     if hook is None:
         yield
@@ -174,13 +201,8 @@ def padding_mask_from(attention_mask: Tensor | None, x: Tensor, earlier: int = 0
 def attentions_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...]:
     """Attention weights of each block, ``(B, H, N, M)``; sensory heads first, then relational ones."""
 
-    def weights(found: Tensor | DualAttentionOutput) -> Tensor:
-        if isinstance(found, Tensor):
-            return found
-        kinds = [found.sa_weights, None if found.ra_maps is None else found.ra_maps[0]]
-        return torch.cat([kind for kind in kinds if kind is not None], dim=1)
-
-    return tuple(map(weights, maps))
+    found = (block if isinstance(block, Tensor) else block.weights for block in maps)
+    return tuple(weights for weights in found if weights is not None)
 
 
 def relations_of(maps: tuple[Tensor | DualAttentionOutput, ...]) -> tuple[Tensor, ...] | None:

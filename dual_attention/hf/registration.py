@@ -35,7 +35,7 @@ def _register() -> None:
 
 
 class _AfterImport(MetaPathFinder):
-    """Finds the module with the table as Python would, and registers what there is once it has been imported."""
+    """Finder of the module with the table, which registers our configurations once that has been imported."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

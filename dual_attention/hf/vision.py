@@ -70,10 +70,7 @@ class DualAttnForImageClassification(OwnsModel):
             with fetched(self.model):
                 trace = self.model.trace(pixel_values)
         logits = self.model(pixel_values) if trace is None else trace.scores
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        output = ImageClassifierOutput(loss=loss, logits=logits, **traced_fields(trace, maps, states))
+        output = self._classified(ImageClassifierOutput, logits, labels, traced_fields(trace, maps, states))
         return output_of(output, return_dict, self.config)
 
     def get_input_embeddings(self) -> nn.Module:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._extras import require
 from .._files import first_line, read_json
+from .._words import listed
 from .files import CheckpointFiles
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "checkpoint_weights",
     "filled",
     "fit_state_dict",
+    "read_index",
     "read_weights",
     "shared_names",
     "to_language_state_dict",
@@ -72,10 +74,12 @@ def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights
         path = files.find(name, needed=False)
         if path is None:
             continue
+        if not meta:
+            files.check(path)
         if not name.endswith(".index.json"):
             return read_weights(path, meta=meta)
-        listed = _read_index(path)
-        shards = sorted(set(listed.values()))
+        index = read_index(path)
+        shards = sorted(set(index.values()))
         parts = [read_weights(shard, meta=meta) for shard in map(files.find, shards) if shard is not None]
         if len(parts) < len(shards):
             raise FileNotFoundError(f"{files.name}: {name} names {len(shards)} files, only {len(parts)} are there")
@@ -84,24 +88,24 @@ def checkpoint_weights(files: CheckpointFiles, *, meta: bool = False) -> Weights
             {name: kept for part in parts for name, kept in part.aliases.items()},
             tuple(file for part in parts for file in part.files),
         )
-        lost = [name for name in map(clean_name, listed) if name not in weights.tensors and name not in weights.aliases]
+        lost = [name for name in map(clean_name, index) if name not in weights.tensors and name not in weights.aliases]
         if lost:
-            raise ValueError(f"{path}: names tensors that the files do not hold: {_listed(lost)}")
+            raise ValueError(f"{path}: names tensors that the files do not hold: {listed(lost)}")
         return weights
     files.find(_FILES[0])  # says so if it is the hub that cannot be reached
     raise FileNotFoundError(f"{files.name}: has no weights, neither of {', '.join(_FILES)}")
 
 
-def _read_index(path: Path) -> dict[str, str]:
+def read_index(path: Path) -> dict[str, str]:
     """The file that has each tensor, of files beside the index only."""
-    index = read_json(path)
-    listed = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(listed, dict) or not listed:
+    saved = read_json(path)
+    index = saved.get("weight_map") if isinstance(saved, dict) else None
+    if not isinstance(index, dict) or not index:
         raise ValueError(f"{path}: is no index of files of weights (it has no weight_map, the file of each tensor)")
-    for shard in listed.values():
+    for shard in index.values():
         if not isinstance(shard, str) or not shard.endswith((".safetensors", ".bin")) or Path(shard).name != shard:
             raise ValueError(f"{path}: weight_map: expected names of files beside it, got {shard!r}")
-    return listed
+    return index
 
 
 def read_weights(path: str | Path, *, meta: bool = False) -> Weights:
@@ -243,7 +247,7 @@ def _share(tensors: dict[str, Tensor], groups: list[list[str]]) -> list[str]:
         first = tensors[found[0]]
         differing = [name for name in found[1:] if not _same(first, tensors[name])]
         if differing:
-            problems.append(f"of different values, though the model has one: {_listed([found[0], *differing])}")
+            problems.append(f"of different values, though the model has one: {listed([found[0], *differing])}")
         tensors.update((name, first) for name in names if name not in tensors)
     return problems
 
@@ -271,7 +275,7 @@ def _misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, str
         "of different dtypes of 16 bits, which one file does not have": sorted(map(str, halves)) * (len(halves) > 1),
         "NaN or infinite": [name for name, tensor, parameter in common if not _usable(tensor, parameter)],
     }
-    return [f"{kind}: {_listed(names)}" for kind, names in misfits.items() if names]
+    return [f"{kind}: {listed(names)}" for kind, names in misfits.items() if names]
 
 
 def _kind(tensor: Tensor) -> tuple[torch.layout, str]:
@@ -311,8 +315,3 @@ def filled(
         model.to_empty(device=device)
     model.load_state_dict(state_dict, strict=False)
     return model.to(device)
-
-
-def _listed(names: list[str], most: int = 12) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import functional
+from .._layers.inputs import check_positive
 from ..functional import Alignment
 from ..functional.activations import Activation, activation_function, activation_name
 from ..functional.alignments.common import require_rate
@@ -86,6 +87,7 @@ class Entmax(Align):
         if not alpha >= 1 or (learned and not 1 < alpha < 2):
             wanted = "strictly between 1 and 2, to be learned" if learned else "at least 1"
             raise ValueError(f"alpha: expected {wanted}, got {alpha}")
+        check_positive(heads=1 if heads is None else heads)
         self.alpha = alpha
         self.raw_alpha = None
         if learned:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .._layers.inputs import check_dropout, check_like
+from .._layers.inputs import check_dropout, check_like, check_positive, on_one_device
 from ..functional import Alignment
 from ..functional.checks import check_tensor, in_transform
+from ..functional.dropout import drop
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.reference import without_hidden
 from .alignments import Align, Hard, Softmax
@@ -83,8 +83,7 @@ class GeneralAttention(nn.Module):
         for (name, kind), part in zip(kinds.items(), (score, align, select, message), strict=True):
             if not isinstance(part, kind) and (part is not None or name == "score"):
                 raise TypeError(f"{name}: expected a {kind.__name__}, got {part!r}")
-        if block is not None and block < 1:
-            raise ValueError(f"block: expected a positive number, got {block}")
+        check_positive(block=1 if block is None else block)
         if query is not None and score.n_queries is not None:
             raise ValueError(f"query: {type(score).__name__} takes no query, got {type(query).__name__}")
         if select is not None and score.n_queries is not None:
@@ -97,6 +96,7 @@ class GeneralAttention(nn.Module):
         self.dropout = check_dropout("dropout", dropout)
         self.block = block
 
+    @on_one_device
     def forward(
         self,
         query: Tensor | None = None,
@@ -219,7 +219,7 @@ class GeneralAttention(nn.Module):
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
         aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
-        dropped = F.dropout(weights, self.dropout, self.training)
+        dropped = drop(weights, self.dropout) if self.training else weights
         context = messages.receive(dropped, rows, multidim=multidim, mask=without_hidden(mask, by_rows[1]))
         return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)
 

@@ -124,9 +124,9 @@ class FeatureMessage(Message):
         self, d_value: int, heads: int, head_dim: int, *, n_kv_heads: int | None = None, bias: bool = False
     ) -> None:
         super().__init__()
-        check_positive(d_value=d_value, heads=heads, head_dim=head_dim)
         self.heads = heads
         self.n_kv_heads = heads if n_kv_heads is None else n_kv_heads
+        check_positive(d_value=d_value, heads=heads, head_dim=head_dim, n_kv_heads=self.n_kv_heads)
         self.head_dim = head_dim
         self.wv = nn.Linear(d_value, self.n_kv_heads * head_dim, bias=bias)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._layers.dropout import Dropout
 from .._layers.heads import merge_heads, split_heads
-from .._layers.inputs import check_dropout, check_positive, check_sequence
+from .._layers.inputs import check_dropout, check_positive, check_sequence, on_one_device
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
@@ -72,6 +73,7 @@ class MultiHead(nn.Module):
         self.d_key = d_model if d_key is None else d_key
         self.key_dim = d_model // n_heads if key_dim is None else key_dim
         self.head_dim = d_model // n_heads if head_dim is None else head_dim
+        check_positive(d_key=self.d_key, d_out=1 if d_out is None else d_out)
         self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         check_positive(key_dim=self.key_dim, head_dim=self.head_dim, n_kv_heads=self.n_kv_heads)
         if n_heads % self.n_kv_heads:
@@ -95,13 +97,14 @@ class MultiHead(nn.Module):
         width = n_heads * self.head_dim
         self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
         self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
-        self.out_dropout = nn.Dropout(check_dropout("out_dropout", out_dropout))
+        self.out_dropout = Dropout(check_dropout("out_dropout", out_dropout))
 
     @property
     def message(self) -> Message:
         """Message of the heads."""
         return self.attention.message if self.features is None else self.features
 
+    @on_one_device
     def forward(
         self,
         query: Tensor | None = None,

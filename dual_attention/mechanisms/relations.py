@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive, check_sequence
+from .._layers.inputs import check_positive, check_sequence, on_one_device
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
@@ -126,6 +126,7 @@ class Relation(nn.Module):
             mask = seen_by_a_head(mask)
         return softmax_over_senders(scores, mask).permute(0, 2, 3, 1)
 
+    @on_one_device
     def forward(self, x: Tensor, y: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Relations of receivers ``x (B, N, d)`` and senders ``y (B, M, d)``, by default ``x``: ``(B, N, M, R)``."""
         return self.relate(*self.project(x, x if y is None else y), mask)

@@ -1,78 +1,23 @@
 """Scores as modules over :mod:`dual_attention.functional.scores`, where the formulas are.
 
-Shapes: ``query (..., L, d_q)`` and ``key (..., S, d_k)`` give ``(..., L, S)``; a score with ``multidim`` gives
-``(..., L, S, d_v)``, one for each feature of the value. With ``heads`` every parameter has an axis of heads in front,
-and queries and keys are ``(B, heads, L, d_q)`` and ``(B, heads, S, d_k)``.
+Shapes as in :mod:`._score`.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import functional
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_not_negative, check_positive
 from ..functional.activations import Activation
 from ..functional.alignments.common import require_rate
-from ..functional.scores import unit_vectors
 from ._parameters import matrix, zeros
-
-Factors = tuple[Tensor, Tensor, float]
-"""Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
-
-
-class Score(nn.Module, ABC):
-    """A function of query and key. Subclasses implement ``forward(query, key)``, which must not mask.
-
-    Args:
-        heads: number of heads with parameters of their own, which then have an axis of heads in front.
-        shown: settings shown in the representation, where they are not None.
-
-    Attributes:
-        multidim: whether there is a score for each feature of the value.
-        n_queries: number of rows of a score that takes no query; None for scores that take one.
-    """
-
-    multidim: bool = False
-    n_queries: int | None = None
-
-    def __init__(self, heads: int | None = None, **shown: object) -> None:
-        super().__init__()
-        self.heads = heads
-        self._shown = shown
-
-    @abstractmethod
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        """Scores ``(..., L, S)`` of every key for every query."""
-
-    def factors(self, query: Tensor, key: Tensor) -> Factors | None:
-        """Vectors and a number ``(q, k, scale)`` whose inner products ``scale <q, k>`` are the scores.
-
-        None where scores are no inner products, or not exact enough in the dtype of the vectors. Relations by scores
-        with factors are summed under attention without being built. A class implements this beside its ``forward``; a
-        subclass that replaces only ``forward`` has none.
-        """
-        return None
-
-    @property
-    def factorises(self) -> bool:
-        """Whether :meth:`factors` belongs to this score, and not to a class whose ``forward`` it has replaced."""
-        owner = next(kind for kind in type(self).__mro__ if "forward" in vars(kind))
-        return "factors" in vars(owner)
-
-    def require_query(self, query: Tensor | None) -> Tensor:
-        """The query; ``ValueError`` if there is none."""
-        if query is None:
-            raise ValueError(f"query: {type(self).__name__} compares keys with a query, got None")
-        return query
-
-    def extra_repr(self) -> str:
-        shown = {**self._shown, "heads": self.heads}
-        return ", ".join(f"{name}={value}" for name, value in shown.items() if value is not None)
+from ._score import Factors, Score
+from .similarities import Cosine as Cosine
+from .similarities import Euclidean as Euclidean
 
 
 class Dot(Score):
@@ -333,8 +278,7 @@ class KeyOnly(Score):
         d_w = d_k if d_w is None else d_w
         super().__init__(heads, d_w=d_w, n_queries=n_queries, d_out=d_out)
         check_positive(d_k=d_k, n_queries=n_queries, d_out=1 if d_out is None else d_out)
-        if d_w < 0:
-            raise ValueError(f"d_w: expected zero or more, got {d_w}")
+        check_not_negative(d_w=d_w)
         if d_out is not None and n_queries != 1:
             raise ValueError(f"n_queries: expected 1 with scores of features (d_out={d_out}), got {n_queries}")
         self.multidim = d_out is not None
@@ -355,64 +299,3 @@ class KeyOnly(Score):
             activation=self.activation,
             multidim=self.multidim,
         )
-
-
-class _Strength(Score):
-    """A score times a positive strength beta, fixed or learned, one for each head."""
-
-    def __init__(self, beta: float = 1.0, *, learned: bool = False, heads: int | None = None) -> None:
-        super().__init__(heads, beta=beta, learned=learned)
-        require_rate("beta", beta)
-        self.beta = beta
-        self.raw_beta = None
-        if learned:
-            raw = beta + math.log(-math.expm1(-beta))  # softplus of it is beta
-            self.raw_beta = nn.Parameter(torch.full(() if heads is None else (heads, 1, 1), raw))
-
-    def strength(self) -> float | Tensor:
-        """beta: a number, or a tensor if it is learned."""
-        return self.beta if self.raw_beta is None else F.softplus(self.raw_beta)
-
-
-class Cosine(_Strength):
-    """Cosine similarity times beta, see :func:`.cosine_score`. With a learned beta, the QK-norm of Henry et al. 2020.
-
-    Args:
-        beta: key strength, positive; the first value if it is learned.
-        learned: learn beta, through softplus.
-        heads: number of heads with a beta of their own.
-    """
-
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return functional.cosine_score(self.require_query(query), key, beta=self.strength())
-
-    def factors(self, query: Tensor, key: Tensor) -> Factors:
-        q, k = unit_vectors(query, key)
-        return (self.strength() * q).to(query.dtype), k.to(key.dtype), 1.0
-
-
-class Euclidean(_Strength):
-    """Negated distance times beta, so that nearer is higher, see :func:`.euclidean_score`.
-
-    Args:
-        squared: take the squared distance.
-        beta, learned, heads: as :class:`Cosine`.
-    """
-
-    def __init__(
-        self, *, squared: bool = False, beta: float = 1.0, learned: bool = False, heads: int | None = None
-    ) -> None:
-        super().__init__(beta, learned=learned, heads=heads)
-        self._shown = {"squared": squared, **self._shown}
-        self.squared = squared
-
-    def forward(self, query: Tensor | None, key: Tensor) -> Tensor:
-        return functional.euclidean_score(self.require_query(query), key, squared=self.squared, beta=self.strength())
-
-    def factors(self, query: Tensor, key: Tensor) -> Factors | None:
-        """Factors of the squared distance: -beta |q - k|^2 = beta <[2 q; -|q|^2; -1], [k; 1; |k|^2]>."""
-        if not self.squared or query.dtype.itemsize < 4:  # narrow types hold no differences of squares
-            return None
-        q2, k2 = query.square().sum(-1, keepdim=True), key.square().sum(-1, keepdim=True)
-        q = torch.cat([2 * query, -q2, -torch.ones_like(q2)], dim=-1)
-        return self.strength() * q, torch.cat([key, torch.ones_like(k2), k2], dim=-1), 1.0

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_not_negative, check_positive, on_one_device
 from ..functional.activations import Activation
 from ._parameters import matrix
 
@@ -65,8 +65,7 @@ class MonotonicWindow(Select):
 
     def __init__(self, half_width: int, *, offset: int = 0) -> None:
         super().__init__()
-        if half_width < 0:
-            raise ValueError(f"half_width: expected zero or more, got {half_width}")
+        check_not_negative(half_width=half_width, offset=abs(offset))
         self.half_width = half_width
         self.offset = offset
 
@@ -113,8 +112,7 @@ class PredictiveWindow(Select):
         super().__init__()
         d_p = d_q if d_p is None else d_p
         check_positive(d_q=d_q, d_p=d_p)
-        if half_width < 0:
-            raise ValueError(f"half_width: expected zero or more, got {half_width}")
+        check_not_negative(half_width=half_width)
         if not gaussian and trainable:
             raise ValueError(
                 "gaussian: a predictive window without its Gaussian gives the predicted position no gradient; "
@@ -131,6 +129,7 @@ class PredictiveWindow(Select):
         self.weight = matrix(None, d_p)
         self.requires_grad_(trainable)
 
+    @on_one_device
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
         if query.shape[-1] != self.weight_p.shape[-1]:
             raise ValueError(f"query: expected width {self.weight_p.shape[-1]}, got shape {tuple(query.shape)}")
@@ -192,6 +191,7 @@ class SubsetSampler(nn.Module):
         mean = functional.masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
         return self.logit(self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))).squeeze(-1)
 
+    @on_one_device
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Subset, boolean ``(..., S)``, and its log-probability ``(...)``."""
         sample = self.training or self.evaluation == "sample"

@@ -29,7 +29,7 @@ SPARE = ("#9467bd", "#17becf", "#bcbd22", "#e377c2", "#ff7f0e", "#5254a3", "#637
 
 
 FEWEST_TRIALS = 3
-"""Trials from which an interval is estimated; fewer are drawn as they are."""
+"""Fewest trials that give an interval; fewer are drawn as dots."""
 
 
 def curve_points(
@@ -84,8 +84,8 @@ def draw_panel(
     panel: str,
     colours: dict[str, str],
 ) -> None:
-    """Draw one panel: a line for each curve, with its band or, where there are too few trials for one or the bands are
-    of published curves, with its trials as dots; the published curve dashed.
+    """Draw one panel: a line for each curve with its band, or with its trials as dots where they are too few for one
+    or the bands are of published curves; the published curve is dashed.
     """
     found = {curve: curve_points(experiment, rows, measure, panel, curve) for curve in colours}
     for curve, points in found.items():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from .._checksums import damaged_files, read_checksums, sha256_of, write_checksums
 from .._files import write_atomically
 from .._words import printable
 from ..training.config_io import commented_yaml, read_config
@@ -97,7 +98,11 @@ def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
 
 
 class GridFolder:
-    """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv``, ``comparison.md`` and ``figures/``."""
+    """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv``, ``comparison.md`` and ``figures/``.
+
+    ``checksums.json`` has the checksums of the cells that are done. A cell without one, of an older version or of a
+    process that was killed at that moment, is used as it is.
+    """
 
     def __init__(self, experiment: AnySwept, path: str | Path) -> None:
         self.experiment = experiment
@@ -165,6 +170,38 @@ class GridFolder:
     def done(self, cell: Cell) -> bool:
         """Whether the cell has been run."""
         return self.path_of(cell).exists()
+
+    def left(self, every: Sequence[Cell]) -> list[Cell]:
+        """Cells that are to be run: not done, or done and no longer as they were."""
+        damaged = set(damaged_files(self.path))
+        return [cell for cell in every if not self.done(cell) or damaged & self._files_of(cell).keys()]
+
+    def not_run(self) -> list[Cell]:
+        """Cells of ``grid.yaml`` that have no result."""
+        if not self.config.is_file():
+            return []
+        grid = read_config(self.experiment.Grid, self.config)
+        return [cell for cell in cells(self.experiment, grid) if not self.done(cell)]
+
+    def _files_of(self, cell: Cell) -> dict[str, Path]:
+        files = (self.path_of(cell), self.weights_of(cell))
+        return {path.relative_to(self.path).as_posix(): path for path in files}
+
+    def record(self, cell: Cell) -> None:
+        """Keep the checksums of a cell that is done."""
+        own = {name: sha256_of(path) for name, path in self._files_of(cell).items() if path.is_file()}
+        write_checksums(self.path, {**read_checksums(self.path), **own})
+
+    def forget(self, forgotten: Sequence[Cell]) -> list[Path]:
+        """Remove what there is of these cells; returns the files that had a checksum."""
+        files = {name: path for cell in forgotten for name, path in self._files_of(cell).items()}
+        checksums = read_checksums(self.path)
+        known = [path for name, path in files.items() if checksums.pop(name, None) is not None]
+        if known:
+            write_checksums(self.path, checksums)
+        for path in files.values():
+            path.unlink(missing_ok=True)
+        return known
 
     def write_results(self) -> list[Row]:
         """Write ``results.csv`` from the cells; returns its rows."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._extras import require
 from .._files import write_atomically
+from .._words import printable
 from ..training.interrupt import Interrupted, StopOnSignal
 from .comparison import comparison_text
 from .durations import duration_text, rates
@@ -41,7 +42,9 @@ def reproduce(experiment: AnySwept, grid: GridConfig, *, dry_run: bool = False, 
 def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, quiet: bool) -> None:
     """Run the cells of an open folder that are not done, and write the table and figures."""
     experiment = folder.experiment
-    todo = [cell for cell in every if not folder.done(cell)]
+    todo = folder.left(every)
+    for path in folder.forget(todo):
+        print(printable(f"dat: {path}: damaged or lost; computed again"), file=sys.stderr)
     workers = min(worker_count(grid), max(1, len(todo)))
     if not quiet:
         done = len(every) - len(todo)
@@ -69,7 +72,7 @@ def worker_count(grid: GridConfig) -> int:
 def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> None:
     """Print the cells, what is done of them, and the time that the rest will take."""
     experiment = folder.experiment
-    todo = [cell for cell in every if not folder.done(cell)]
+    todo = folder.left(every)
     rate_of, curve = rates(folder, grid, todo), experiment.curve_axis.name
     seconds = {cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) for cell in todo}
     *groups, point = (axis.name for axis in experiment.axes)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .._checksums import check_checksums, read_checksums
 from .._files import read_json_object
 from ..training.metrics import Row
 from .experiment import AnySwept
@@ -38,8 +39,10 @@ def cell_rows(experiment: AnySwept, folder: Path) -> list[Row]:
     """Results of all cells in the folder of a grid, whichever grid asked for them.
 
     Raises:
-        ValueError: naming the file, if one is damaged.
+        FileNotFoundError: naming the file, if one that was there is missing.
+        ValueError: naming the file, if one is damaged, or has changed.
     """
+    check_checksums(folder, [name for name in read_checksums(folder) if name.endswith(".json")])
     rows = []
     for file in cell_files(folder):
         with named_cell(file):

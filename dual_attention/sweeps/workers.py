@@ -118,7 +118,9 @@ def run_cells(
             for future in finished:
                 cell = running.pop(future)
                 try:
-                    yield cell, future.result()
+                    seconds = future.result()
+                    folder.record(cell)
+                    yield cell, seconds
                 except Interrupted:
                     continue
                 except BrokenProcessPool as error:

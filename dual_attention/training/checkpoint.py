@@ -19,8 +19,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .._checksums import check_checksums, write_checksums
 from .._files import first_line, named_in_errors, replaced_atomically, sync_folder, temporary_path
-from .checksums import check_checksums, write_checksums
 from .weights_file import load_weights, save_weights
 
 WEIGHTS = "model.safetensors"

@@ -197,7 +197,7 @@ def every_key(kind: type, prefix: str = "") -> Iterator[str]:
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
-    """Message about a key that there is not."""
+    """Message about an unknown key."""
     shown = printable(key)[:100]
     hint = suggestion(key, known, separator=".")
     if hint:

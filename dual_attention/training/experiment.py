@@ -6,14 +6,15 @@ One whose runs are also swept and compared is a :class:`~dual_attention.sweeps.e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .._words import suggestion
 from .configs import RunConfig, StepLoopConfig
@@ -152,3 +153,37 @@ AnyExperiment: TypeAlias = Experiment[Any, Any]
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+_DRAWN = (Tensor.normal_, Tensor.uniform_)
+_ELEMENTWISE = (Tensor.neg, Tensor.div, Tensor.__rpow__, Tensor.cos, Tensor.sin)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Tensors without values, made without the functions that PyTorch has only in Python for them."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.randn, torch.rand):
+            return torch.empty(*args, **kwargs)
+        if func is torch.arange:
+            return torch.arange(*args, **{**kwargs, "device": "cpu"}).to("meta")
+        if func is torch.outer:
+            return torch.empty(len(args[0]), len(args[1]))
+        if func in _ELEMENTWISE and not any(isinstance(argument, Tensor) for argument in args[1:]):
+            return torch.empty(args[0].shape, dtype=args[0].dtype)
+        if func in _DRAWN:
+            return args[0]
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Context in which modules are made on the meta device, to be counted; random generators are left as they are.
+
+    Their weights are not drawn: on the meta device PyTorch does that by Python code, which takes seconds to import.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"), _Undrawn():
+        yield

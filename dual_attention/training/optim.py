@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,8 +20,20 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimi
         for decays in (True, False)
         if (group := [parameter for parameter in trained if config.decays(parameter) is decays])
     ]
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
+    kind = {"adam": Adam, "adamw": AdamW}[config.optimizer]
     return kind(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
+
+
+def _eager(kind: Any) -> Any:
+    """The optimiser without the wrappers that keep ``torch.compile`` out of it: they import the compiler, for two
+    seconds of every start."""
+    methods = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    plain: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in methods}
+    return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+
+
+Adam = _eager(torch.optim.Adam)
+AdamW = _eager(torch.optim.AdamW)
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:

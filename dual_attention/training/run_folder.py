@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .._checksums import check_checksums, checksums_of, read_checksums, sha256_of, write_checksums
 from .._files import (
     json_text,
     named_in_errors,
@@ -24,7 +25,6 @@ from .._files import (
     write_atomically,
 )
 from .checkpoint import WEIGHTS, Checkpoints
-from .checksums import check_checksums, checksums_of, read_checksums, sha256_of, write_checksums
 from .config_data import read_mapping
 from .lock import locked
 
@@ -90,7 +90,7 @@ class RunFolder:
         return locked(self.path, self.checkpoints.folder.name)
 
     def check(self) -> None:
-        """Compare all files of a finished run with their checksums, see :func:`~.checksums.check_checksums`."""
+        """Compare all files of a finished run with their checksums, see :func:`~.._checksums.check_checksums`."""
         check_checksums(self.path)
 
     def check_beginning(self) -> None:

@@ -98,7 +98,7 @@ def test_positions_in_a_grid():
     [
         (lambda: PrediNet(6, 4, 0, 2), ValueError, "n_heads: expected a positive number, got 0"),
         (lambda: PrediNet(2, 4, 3, 2), ValueError, "key_dim: expected a positive number, got 0"),
-        (lambda: PrediNet(6, 4, 3, 2, position_dim=-1), ValueError, "position_dim: expected a number of at least 0"),
+        (lambda: PrediNet(6, 4, 3, 2, position_dim=-1), ValueError, "position_dim: expected zero or more"),
         (lambda: build()(normal(2, 5, 6)), ValueError, "x: expected at most n_objects=4 objects, got 5"),
         (lambda: build(2)(normal(2, 4, 6)), ValueError, "positions: expected 2 numbers for each object, got none"),
         (

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.cases import OURS, Case, Request
+from benchmarks.comparing import difference, draw
 from benchmarks.floors import multiply_adds
 from benchmarks.results import Row, SideResult
+from benchmarks.runner import Runner
 from benchmarks.subjects import build
 from benchmarks.suites import SUITES, crossing, generation, layers
-from benchmarks.work import Work
+from benchmarks.work import Settings, Work
 
 
 def all_cases(*, quick: bool, device: str = "cpu") -> list[Case]:
@@ -43,7 +46,7 @@ def test_every_module_can_be_built(quick: bool):
     for case in all_cases(quick=quick):
         for spec in case.sides:
             work = spec.work
-            if work.subject.startswith("llama") or (case.suite == "generation" and not language):
+            if spec.package == "transformers" or (case.suite == "generation" and not language):
                 continue
             if (key := (work.subject, str(work.kwargs))) not in built:
                 built.add(key)
@@ -83,6 +86,31 @@ def test_generation_ends_within_the_context():
     assert (cached.start, cached.new) == (768, 256)
     middle = cached.start + cached.new / 2
     assert abs(few.start + few.new / 2 - middle) <= 1  # where a token takes about the mean time
+
+
+def test_compiled_models_are_of_like_sizes():
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    works = {spec.name: spec.work for spec in generation.compiled_case(generation.SMALL, 64, new=60).sides}
+    sizes = {name: parameters(work, "") for name, work in works.items()}
+    assert sizes["ours"] == sizes["eager"] and sizes["llama"] == sizes["eager llama"]
+    assert sizes["llama"] == pytest.approx(sizes["ours"], rel=0.1)
+    assert [work.compiled for work in works.values()] == [True, False, True, False]
+
+
+def test_a_compiled_model_generates_what_the_model_itself_does(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    compile_with_inductor, graphs = torch.compile, []
+
+    def compile_in_name_only(function: Any) -> Any:
+        return compile_with_inductor(function, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+
+    monkeypatch.setattr(torch, "compile", compile_in_name_only)
+    ours, eager, *_ = generation.compiled_case(layers.QUICK, 8, new=6).sides
+    tensors = draw(ours.work, Settings())
+    wanted = Runner(eager.work, Settings(), tensors).values("generate")
+    assert not graphs
+    found = Runner(ours.work, Settings(), tensors).values("generate")
+    assert graphs and found["tokens"].shape == (1, 6) and difference(found, wanted).size < 1e-5
 
 
 def row(suite: str, length: int, *, memory: bool = False, **figures: float) -> Row:

@@ -44,3 +44,11 @@ def hub_folder(run, tmp_path) -> Path:
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_bytes((run / name).read_bytes())
     return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working folder, in which ``dat`` runs as from a terminal of 120 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DAT_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -34,6 +35,25 @@ def test_what_bash_completes(of_bash, words, found):
     call = f'COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _dat; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(["bash", "-c", of_bash + call], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == found and done.stderr == ""
+
+
+ZSH = """
+zmodload zsh/zpty && zpty shell zsh -f -i
+zpty -w shell "PS1=; source '$1'; echo load''ed"
+while zpty -r shell line && [[ $line != *loaded* ]]; do print -r -- $line; done
+zpty -w -n shell $'dat estimate --infer\t\n'
+while zpty -r shell line && [[ $line != *"not found"* ]]; do print -r -- $line; done
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh, in which the script is tried, is not installed")
+def test_what_zsh_completes(tmp_path):
+    """In a shell without a configuration of its own, at a terminal."""
+    (tmp_path / "dat.zsh").write_text(script("zsh"))
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = ["zsh", "-f", "-c", ZSH, "zsh", str(tmp_path / "dat.zsh")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert "dat estimate --inference" in done.stdout and "compdef" not in done.stdout
 
 
 def test_every_command_has_options(of_bash):

@@ -20,6 +20,7 @@ from dual_attention.cli.main import main as dat_main
 from dual_attention.model_analysis.grid_relations import Relation
 from dual_attention.sweeps.grid import GridFolder
 from dual_attention.sweeps.results import read_results
+from dual_attention.training.lock import InUse
 
 
 def rows(dat: dict[int, float], rival: dict[int, float]) -> list[dict]:
@@ -102,3 +103,15 @@ def test_a_trial_that_does_not_end_in_time_is_left_out(tmp_path, monkeypatch):
     assert begun == [0, 1]
     assert {path.name.split("__")[-1] for path in folder.cells.iterdir()} == {"seed0.json"}
     assert len(list(folder.cells.iterdir())) == 4
+
+
+def test_its_folder_is_locked(tmp_path, monkeypatch):
+    seen = []
+
+    def demonstrate(config, grid, folder):
+        with pytest.raises(InUse, match="demo-1: in use by process"), folder.locked():
+            pass
+        seen.append(folder.path)
+
+    monkeypatch.setattr(demo, "demonstrate", demonstrate)
+    assert run_demo(DemoConfig(folder=str(tmp_path))) == tmp_path / "demo-1" == seen[0]

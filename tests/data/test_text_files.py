@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import json
 
 import pytest
 
+from dual_attention.data.text import files
 from dual_attention.data.text.files import find_files, read_documents, read_pieces
 from dual_attention.data.text.tokenizer import ByteTokenizer
 from dual_attention.data.text.tokens import tokenize_files
@@ -69,3 +72,68 @@ def test_marks_and_zeros(tmp_path):
     path.write_bytes(b"one\x00two")
     with pytest.raises(ValueError, match=r"t\.rst: not text \(a zero at byte 3\)"):
         texts(path)
+
+
+NESTED = '''
+"""of the module"""
+def f(x=lambda: 0):
+    """of f"""
+    if x:
+        class InIf:
+            "of InIf"
+            async def g(self):
+                """of g"""
+    else:
+        def in_else(): "of in_else"
+    try:
+        def in_try(): "of in_try"
+    except ValueError:
+        def in_handler(): "of in_handler"
+    finally:
+        def in_finally(): "of in_finally"
+    with f:
+        for _ in x:
+            while x:
+                def deep(): "of deep"
+    match x:
+        case 1:
+            def in_case(): "of in_case"
+def last():
+    """of last"""
+'''
+
+
+def test_docstrings_come_in_the_order_of_a_walk_through_the_whole_tree(tmp_path):
+    (tmp_path / "module.py").write_text(NESTED)
+    owners = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    walked = [node for node in ast.walk(ast.parse(NESTED)) if isinstance(node, owners)]
+    wanted = [f"{node.name}:\n{ast.get_docstring(node)}" for node in walked[1:]]
+    assert files._docstrings(tmp_path / "module.py") == ["of the module", *wanted]
+    assert len(wanted) == 10
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_documentation_of_a_library(collecting, tmp_path, monkeypatch):
+    """Folders of tests and of packages are not entered; files that do not parse or say nothing are left out."""
+    sources = {
+        "a.py": '"""of a"""',
+        "package/b.py": '"""of b"""',
+        "package/config-x/kept.py": '"""of kept"""',
+        "config-3/skipped.py": '"""no"""',
+        "site-packages/other.py": '"""no"""',
+        "package/tests/test_b.py": '"""no"""',
+        "silent.py": "x = 1",
+        "broken.py": "def (",
+        "text.txt": '"""no"""',
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    monkeypatch.setattr(files.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(files, "_topics", lambda: {"assert": "of assert"})
+    (gc.enable if collecting else gc.disable)()
+    try:
+        assert sorted(files.python_documentation()) == ["of a\n", "of assert\n", "of b\n", "of kept\n"]
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()

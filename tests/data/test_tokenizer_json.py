@@ -78,3 +78,7 @@ def test_what_is_no_tokenizer(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
     with pytest.raises(ValueError, match="expected an end token '</s>'"):
         JsonTokenizer(path)
+    for text in ("null", "[]", '"text"'):
+        (tmp_path / "tokenizer_config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"tokenizer_config\.json: expected a JSON object"):
+            JsonTokenizer(path)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dual_attention.functional import apply_rotary, rotary_tables
+from dual_attention.functional import apply_rotary, rotary, rotary_tables
 
 
 def test_rotation_is_multiplication_by_a_unit_complex_number():
@@ -46,7 +46,7 @@ def test_bad_tables_are_refused():
 
 def test_later_tokens_continue_the_rotation():
     x, (cos, sin) = torch.randn(2, 3, 7, 4, dtype=torch.float64), rotary_tables(4, 9)
-    assert torch.equal(apply_rotary(x[:, :, 5:], cos, sin, offset=5), apply_rotary(x, cos, sin)[:, :, 5:])
+    torch.testing.assert_close(apply_rotary(x[:, :, 5:], cos, sin, offset=5), apply_rotary(x, cos, sin)[:, :, 5:])
     with pytest.raises(ValueError, match="at least 10 rows"):
         apply_rotary(x[:, :, 5:], cos, sin, offset=8)
 
@@ -57,8 +57,44 @@ def test_tables_for_each_example():
     turned = apply_rotary(x, cos[positions], sin[positions])
     for row in range(2):
         wanted = apply_rotary(x[row : row + 1], cos[positions[row]], sin[positions[row]])
-        assert torch.equal(turned[row : row + 1], wanted)
+        torch.testing.assert_close(turned[row : row + 1], wanted)
     later = apply_rotary(x[:, :, 1:], cos[positions], sin[positions], offset=1)
-    assert torch.equal(later, turned[:, :, 1:])
+    torch.testing.assert_close(later, turned[:, :, 1:])
     with pytest.raises(ValueError, match="each of 2 examples"):
         apply_rotary(x, cos[positions[:1]].expand(3, -1, -1), sin[positions[:1]].expand(3, -1, -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", ["rows", "heads side by side", "odd strides", "backwards"])
+def test_pairs_as_complex_numbers(dtype, layout):
+    cos, sin = (table[:5] for table in rotary_tables(6, 9))
+    tensors = {
+        "rows": lambda: torch.randn(2, 3, 5, 6, dtype=dtype),
+        "heads side by side": lambda: torch.randn(2, 5, 3, 6, dtype=dtype).transpose(1, 2),
+        "odd strides": lambda: torch.randn(2, 3, 5, 7, dtype=dtype)[..., 1:],
+        "backwards": lambda: torch.randn(2, 3, 6, 5, dtype=dtype).transpose(2, 3),
+    }
+    x, grad = tensors[layout]().requires_grad_(), torch.randn(2, 3, 5, 6, dtype=dtype)
+    fast, by_parts = apply_rotary(x, cos, sin), rotary._turn_by_parts(x, cos, sin)
+    torch.testing.assert_close(fast, by_parts)
+    torch.testing.assert_close(torch.autograd.grad(fast, x, grad), torch.autograd.grad(by_parts, x, grad))
+
+
+@pytest.mark.parametrize("of_tables", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("of_x", [torch.bfloat16, torch.float32])
+def test_tables_of_another_type(of_tables, of_x):
+    x, (cos, sin) = torch.randn(2, 3, 5, 6, dtype=of_x), (table.to(of_tables) for table in rotary_tables(6, 5))
+    rotated = apply_rotary(x, cos, sin)
+    assert rotated.dtype == of_x
+    torch.testing.assert_close(rotated, rotary._turn_by_parts(x, cos, sin))
+
+
+def test_derivatives_of_rotation():
+    x = torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
+    cos, sin = (table.double() for table in rotary_tables(4, 3))
+    assert torch.autograd.gradcheck(lambda x: apply_rotary(x, cos, sin), x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda x: apply_rotary(x, cos, sin), x)
+    learned = cos.clone().requires_grad_()  # frequencies may learn, too
+    assert torch.autograd.gradcheck(lambda cos: apply_rotary(x, cos, sin), learned)
+    mapped = torch.func.vmap(lambda x: apply_rotary(x, cos, sin), in_dims=1)(x[None])
+    torch.testing.assert_close(mapped, apply_rotary(x, cos, sin)[:, None])

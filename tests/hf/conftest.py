@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 MARKS = """
-accelerate_tests flash_attn_test flash_attn_3_test flash_attn_4_test flash_attn_all_test generate
+accelerate_tests executorch_export_test flash_attn_test flash_attn_3_test flash_attn_4_test flash_attn_all_test generate
 is_agent_test is_expert_parallel_test is_fsdp_test is_pipeline_test is_staging_test is_tensor_parallel_test
-is_training_test order torch_compile_test torch_export_test not_device_test
+is_training_test onnx_export_test order timeout torch_compile_test torch_export_test not_device_test
 """
 
 

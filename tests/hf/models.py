@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
 from dual_attention.hf import (
     DualAttnConfig,
@@ -67,3 +75,37 @@ def vision(kind: str = "dat", **more) -> DualAttnForImageClassification:
 def tokens(*shape: int) -> torch.Tensor:
     """None of them 0, which transformers' generation takes for padding if no mask says otherwise."""
     return torch.randint(1, VOCAB, shape)
+
+
+IMAGES = (2, 3, 12, 8)
+
+MODELS = {
+    "causal": (causal, AutoModelForCausalLM),
+    "masked": (masked, AutoModelForMaskedLM),
+    "classifier": (classifier, AutoModelForSequenceClassification),
+    "vision": (vision, AutoModelForImageClassification),
+}
+"""By name: how to make one, and the Auto class that loads it."""
+
+
+def inputs(name: str) -> torch.Tensor:
+    return torch.randn(*IMAGES) if name == "vision" else tokens(2, 7)
+
+
+def assert_same(again, model, x: torch.Tensor) -> None:
+    """The same weights to the bit. Outputs may differ by rounding: products depend on where in memory weights lie."""
+    weights = again.state_dict()
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
+    torch.testing.assert_close(again(x).logits, model(x).logits)
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes, and an end of text."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({character: i for i, character in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", padding_side="left"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 
 from dual_attention.hf import DualAttnCache, DualAttnConfig, DualAttnForCausalLM
 from dual_attention.language_presets import LANGUAGE_PRESETS
-from tests.hf.models import KINDS, causal, config, tokens
+from tests.hf.models import KINDS, causal, classifier, config, masked, tokens, vision
 from tests.support.language import CONTEXT, LAYERS, VOCAB, WIDTH
 
 GREEDY = {"do_sample": False, "pad_token_id": 0}
@@ -83,6 +85,18 @@ def test_hidden_states_and_maps(kind: str, implementation: str):
         assert output.relations is None
     else:
         assert [relations.shape for relations in output.relations] == [(2, 6, 6, 2)] * LAYERS
+
+
+@pytest.mark.parametrize("made", [causal, masked, classifier, vision])
+@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
+def test_attention_weights_get_gradients(made: Any, kind: str):
+    model = vision("dat" if kind != "transformer" else kind) if made is vision else made(kind)
+    given = {"pixel_values": torch.randn(2, 3, 12, 8)} if made is vision else {"input_ids": tokens(2, 6)}
+    output = model(**given, output_attentions=True)
+    for weights in output.attentions:
+        weights.retain_grad()
+    output.logits.sin().sum().backward()
+    assert all(weights.grad.shape == weights.shape and weights.grad.any() for weights in output.attentions)
 
 
 def test_maps_with_a_cache():
@@ -420,17 +434,11 @@ def compiled(model) -> list[int]:
     return graphs
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "position_relative",
-        pytest.param("symbolic_attention", marks=pytest.mark.slow),
-        pytest.param("transformer", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["position_relative", "symbolic_attention", "transformer"])
 def test_compiled_generation_compiles_few_times(kind: str):
     """The prompt, a first token, and all others: not once for each token, nor for each length of a later prompt."""
-    model = causal(kind, pos_enc_type="RoPE")
+    model = causal(kind, pos_enc_type="RoPE", n_layers=1)
     prompts = [tokens(2, length) for length in (4, 7, 5)]
     wanted = [model.generate(x, max_new_tokens=14, **GREEDY) for x in prompts]
     graphs = compiled(model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from typing import Any
 
@@ -144,17 +146,72 @@ def test_traces(name: str):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["position_relative", "transformer", "masked"])
+@torch.no_grad()
+def test_onnx_from_a_trace(name: str):
+    """By the older exporter of torch, of one length."""
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    model, inputs, file = MODELS[name]().eval(), padded(*SIZES[0]), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as above; and torch calls this exporter deprecated
+        torch.onnx.export(model, inputs, file, dynamo=False, input_names=["ids", "mask"])
+    session = runtime.InferenceSession(file.getvalue())
+    found = session.run(None, {"ids": inputs[0].numpy(), "mask": inputs[1].numpy()})[0]
+    torch.testing.assert_close(torch.as_tensor(found), model(*inputs), atol=1e-4, rtol=1e-4)
+
+
+def by_transformers(kind: str, name: str):
+    """A function of tokens and mask from one of transformers' exporters, by its name, with open sizes."""
+    exporters = pytest.importorskip("transformers.exporters")
+    model = causal(name)
+    x, mask = padded(*SIZES[0])
+    exporter, config = getattr(exporters, f"{kind}Exporter"), getattr(exporters, f"{kind}Config")
+    made = exporter().export(model, {"input_ids": x, "attention_mask": mask}, config=config(dynamic=True))
+    return made, Logits(model)
+
+
+@pytest.mark.slow
 @torch.no_grad()
 def test_transformers_own_exporter() -> None:
     """One program by transformers' Dynamo exporter, run at batches and lengths other than its first."""
-    dynamo = pytest.importorskip("transformers.exporters.exporter_dynamo")
-    model = causal("symbolic_attention")
-    x, mask = padded(*SIZES[0])
-    export = dynamo.DynamoExporter().export
-    made = export(model, {"input_ids": x, "attention_mask": mask}, config=dynamo.DynamoConfig(dynamic=True))
+    made, model = by_transformers("Dynamo", "symbolic_attention")
     program = made.program.module()
 
     def logits(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return program(input_ids=x, attention_mask=mask)["logits"]
 
-    assert_same(logits, Logits(model), rtol=0.0, atol=1e-5)
+    assert_same(logits, model, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["symbolic_attention", "position_relative"])
+@torch.no_grad()
+def test_transformers_own_exporter_to_onnx(name: str) -> None:
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    made, model = by_transformers("Onnx", name)
+
+    def logits(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return made(input_ids=x, attention_mask=mask)["logits"]
+
+    assert_same(logits, model, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "onnx",
+        pytest.param("executorch", marks=pytest.mark.slow),
+        pytest.param("openvino", marks=pytest.mark.slow),
+        pytest.param(None, marks=pytest.mark.slow),
+    ],
+)
+@torch.no_grad()
+def test_transformers_exporters_write_relational_attention_out(backend: str | None) -> None:
+    """Where another runtime is to run the program, it has no operation of this library; else it may."""
+    apply_patches = pytest.importorskip("transformers.exporters.utils").apply_patches
+    model = Logits(causal("symbolic_attention", pos_enc_type="RoPE", n_layers=1)).eval()
+    with contextlib.nullcontext() if backend is None else apply_patches(backend):
+        program = torch.export.export(model, padded(*SIZES[0]), dynamic_shapes=open_sizes(), strict=False)
+    ours = [node for node in program.graph.nodes if "dual_attention" in str(node.target)]
+    assert bool(ours) is (backend is None)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dual_attention.hf import load_language_model
+from dual_attention._checksums import checksums_of, write_checksums
+from dual_attention.hf import DualAttnTransformerLM_HFHub, convert_checkpoint, load_language_model, load_model
 from dual_attention.hf.files import CheckpointFiles
 from tests.hf.test_hub import GOLDEN, assert_published_logits
 
@@ -147,3 +148,25 @@ def test_an_index_that_is_none(tmp_path: Path):
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "one.safetensors"}}')
     with pytest.raises(FileNotFoundError, match="names 1 files, only 0 are there"):
         load_language_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_checksums_that_a_folder_has_are_compared(name: str, tmp_path: Path):
+    """As those of a run are."""
+    run = shutil.copytree(GOLDEN / "dat", tmp_path / "run")
+    write_checksums(run, checksums_of(run))
+    assert_published_logits(load_language_model(run).model, "dat")
+    data = (run / name).read_bytes()
+    (run / name).write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    for load in (
+        load_model,
+        load_language_model,
+        DualAttnTransformerLM_HFHub.from_pretrained,
+        lambda folder: convert_checkpoint(folder, tmp_path / "converted", "hub"),
+    ):
+        with pytest.raises(ValueError, match=rf"{name}: damaged or changed since it was written"):
+            load(run)
+    assert not (tmp_path / "converted").exists()
+    (run / name).unlink()
+    with pytest.raises(FileNotFoundError, match=r"config\.json|weights"):
+        load_model(run)

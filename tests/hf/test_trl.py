@@ -10,8 +10,7 @@ import torch
 from peft import LoraConfig
 
 from dual_attention.hf import DualAttnForCausalLM, DualAttnLMForSequenceClassification
-from tests.hf.models import config
-from tests.hf.test_pretrained import byte_tokenizer
+from tests.hf.models import byte_tokenizer, config
 
 trl = pytest.importorskip("trl", reason="trl is not installed")
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")

@@ -137,11 +137,9 @@ def _of_hub(path: str) -> object:
 
 
 def _of_transformers(path: str) -> object:
-    import transformers
+    from dual_attention.hf import DualAttnForCausalLM
 
-    import dual_attention.hf  # noqa: F401
-
-    return transformers.AutoModelForCausalLM.from_pretrained(path)
+    return DualAttnForCausalLM.from_pretrained(path)
 
 
 GENERATE = by_command("generate", "RUN", "3 times", "--temperature=0", "--max_new_tokens=6", "--seed=1")

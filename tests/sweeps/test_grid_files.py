@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
+from dual_attention.cli.main import main
+from dual_attention.experiments import EXPERIMENTS, Entry
 from dual_attention.sweeps.experiment import AnySwept
 from dual_attention.sweeps.grid import GridFolder, cells
 from dual_attention.sweeps.reproduce import list_cells, reproduce
@@ -56,6 +59,65 @@ def test_a_damaged_cell_is_named(grid, contents):
     for use in (lambda: load_results(TOY, grid.out), lambda: list_cells(cells(TOY, grid), grid, folder)):
         with pytest.raises(ValueError, match=rf"{file.name}: "):
             use()
+
+
+def change(path) -> None:
+    """Another digit in a result."""
+    text = path.read_text()
+    digit = next(character for character in text if character.isdigit())
+    path.write_text(text.replace(digit, str((int(digit) + 1) % 10)))
+
+
+@pytest.mark.parametrize("damage", [change, lambda path: path.unlink(), lambda path: path.write_bytes(b"null")])
+def test_a_recorded_cell_that_was_changed_or_lost(grid, damage, monkeypatch, capsys):
+    """It is refused by name where it is read, and computed again by the command that runs the grid."""
+    grid = replace(grid, seeds=2)
+
+    def run_here(todo, grid, folder, workers, stop):
+        for cell in todo:
+            seconds = run_cell(TOY, grid.config(cell), folder.path_of(cell), cache=folder.path)
+            folder.record(cell)
+            yield cell, seconds
+
+    monkeypatch.setattr("dual_attention.sweeps.reproduce.run_cells", run_here)
+    monkeypatch.setattr("dual_attention.sweeps.reproduce.draw_figures", lambda *_: None)
+    folder, timeless = reproduce(TOY, grid, quiet=True), ("seconds", "parameters")
+    rows = load_results(TOY, grid.out)
+    assert len(rows) == 8 and not folder.left(cells(TOY, grid)) and not capsys.readouterr().err
+    cell = cells(TOY, grid)[-1]
+    damage(folder.path_of(cell))
+    with pytest.raises((ValueError, FileNotFoundError), match=rf"{cell.name}.json: (damaged or changed|missing)"):
+        load_results(TOY, grid.out)
+    assert folder.left(cells(TOY, grid)) == [cell]
+    with pytest.raises((ValueError, FileNotFoundError), match=f"{cell.name}.json"):  # it is in no smaller grid
+        reproduce(TOY, replace(grid, seeds=1), quiet=True)
+    reproduce(TOY, grid, quiet=True)
+    assert f"{cell.name}.json: damaged or lost; computed again" in capsys.readouterr().err
+    again = load_results(TOY, grid.out)
+    assert [[row[key] for key in row if key not in timeless] for row in again] == [
+        [row[key] for key in row if key not in timeless] for row in rows
+    ]
+
+
+def test_weights_of_a_cell_are_recorded(grid):
+    folder, cell = GridFolder(TOY, grid.out), cells(TOY, grid)[0]
+    folder.weights_of(cell).write_bytes(b"weights")
+    folder.record(cell)
+    assert len(json.loads((folder.path / "checksums.json").read_text())) == 2
+    folder.weights_of(cell).write_bytes(b"other")
+    assert cell in folder.left([cell])
+    assert folder.forget([cell]) == [folder.path_of(cell), folder.weights_of(cell)]
+    assert not list(folder.cells.iterdir()) and json.loads((folder.path / "checksums.json").read_text()) == {}
+
+
+def test_cells_that_were_not_run_are_named(grid, monkeypatch, tmp_path, capsys):
+    entry = Entry("tests.sweeps.toy:Toy", "of sums on new numbers", {"plot": "a toy"})
+    monkeypatch.setitem(EXPERIMENTS, "toy", entry)
+    monkeypatch.setattr("dual_attention.sweeps.report.draw_figures", lambda *_: None)
+    assert main(["plot", "toy", grid.out, "--out", str(tmp_path / "figures")]) == 0
+    assert (
+        f"dat: {grid.out}: cells not run: deep__8__seed0, linear__16__seed0, deep__16__seed0" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from dual_attention._checksums import CHECKSUMS
 from dual_attention.training.checkpoint import STATE, read_state
-from dual_attention.training.checksums import CHECKSUMS
 from dual_attention.training.interrupt import Interrupted
 
 from .test_loop import make_trainer, stop_after, weights

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import codecs
+import gc
 import hashlib
 import json
+import os
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,15 +164,36 @@ def python_documentation() -> list[str]:
     """
     documents = {f"topic {name}": text for name, text in _topics().items()}
     library = Path(sysconfig.get_path("stdlib"))
-    skipped = {"site-packages", "dist-packages", "test", "tests", "lib2to3", "idlelib", "pydoc_data"}
-    for path in sorted(library.rglob("*.py")):
-        place = path.relative_to(library)
-        if skipped.isdisjoint(place.parts) and not place.parts[0].startswith("config-"):
+    with _no_collection():
+        for path in _modules(library):
             text = "\n\n".join(_docstrings(path))
             if text:
-                documents[place.as_posix()] = text
+                documents[path.relative_to(library).as_posix()] = text
     mixed = sorted(documents, key=lambda name: hashlib.sha256(name.encode()).digest())
     return [f"{documents[name]}\n" for name in mixed]
+
+
+_SKIPPED = {"site-packages", "dist-packages", "test", "tests", "lib2to3", "idlelib", "pydoc_data"}
+
+
+def _modules(library: Path) -> Iterator[Path]:
+    """The modules of Python's library; folders that are left out, of which some hold many others, are not entered."""
+    for folder, inner, names in os.walk(library):
+        at_top = Path(folder) == library
+        inner[:] = [name for name in inner if name not in _SKIPPED and not (at_top and name.startswith("config-"))]
+        yield from (Path(folder, name) for name in names if name.endswith(".py"))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing looks for cycles of garbage, of which a syntax tree has none: that takes as long as to parse it."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _topics() -> dict[str, str]:
@@ -187,10 +211,21 @@ def _docstrings(path: Path) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     found = []
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
                 heading = "" if isinstance(node, ast.Module) else f"{node.name}:\n"
                 found.append(heading + text)
+    return found
+
+
+def _statements(tree: ast.Module) -> list[ast.AST]:
+    """The statements of a module, and what groups them: :func:`ast.walk` without expressions, in the same order."""
+    found: list[ast.AST] = [tree]
+    for node in found:  # which grows
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inside = getattr(node, name, None)
+            if isinstance(inside, list):
+                found += inside
     return found

@@ -218,7 +218,7 @@ def _read_encoder(path: Path) -> dict[bytes, int]:
 
 
 VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
-"""Tokens of the kinds that are not learned, known without their vocabulary."""
+"""Numbers of tokens of the kinds that are not learned."""
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._extras import require
-from ..._files import read_json, write_json
+from ..._files import read_json, read_json_object, write_json
 from .tokenizer import GPT2_PATTERN, BytePairTokenizer, Tokenizer, characters_of_bytes
 
 TOKENIZER_JSON = "tokenizer.json"
@@ -116,7 +116,7 @@ class JsonTokenizer(Tokenizer):
     def _end(self, path: Path) -> int:
         """The token that ends a text: the one that ``tokenizer_config.json`` names, or else GPT-2's."""
         beside = path.with_name(TOKENIZER_CONFIG)
-        named = read_json(beside).get("eos_token") if beside.is_file() else None
+        named = read_json_object(beside).get("eos_token") if beside.is_file() else None
         text = named.get("content") if isinstance(named, dict) else named or END
         found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
         if found is None:

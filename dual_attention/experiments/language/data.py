@@ -117,7 +117,7 @@ class LanguageData(NamedTuple):
 
 
 def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
-    """The tokenizer of a configuration; one of byte pairs of their own is learned from the text to train on."""
+    """The tokenizer of a configuration; that of kind ``bpe`` is learned from the text to train on."""
     if config.tokenizer == "bytes":
         return ByteTokenizer()
     if config.tokenizer == "bpe":
@@ -168,7 +168,7 @@ def load_data(
 
 
 def _sources(config: LanguageDataConfig, tokenizer: Tokenizer, cache: Path) -> tuple[TokenSource, TokenSource | None]:
-    """Tokens to train on, and to validate on if they are not to be kept apart of the former."""
+    """Tokens to train on, and those to validate on; None if these are to be split off."""
     if config.dataset is not None:
         splits, more = open_dataset(config.dataset), (config.dataset, config.field, tokenizer, cache)
         kept = validation_split(splits)

@@ -13,6 +13,7 @@ from torch import nn
 from ...language_presets import LANGUAGE_PRESETS
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...training.experiment import without_values
 from ...training.loop import Trainer
 from ...training.metrics import Row
 from ...training.problem import Problem
@@ -65,7 +66,8 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         return prepare_text(config, cache=cache, run=run)
 
     def empty_model(self, config: LanguageConfig) -> nn.Module:
-        return config.model.language_config(config.data.vocab_size).build("meta")
+        with without_values():
+            return config.model.language_config(config.data.vocab_size).build()
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['model']}, {result['tokens']:,} tokens"

@@ -17,7 +17,7 @@ from ...data.text.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from ...language_models import LanguageModel
 from ...language_presets import LanguageModelConfig
 from ...training.device import check_memory, prepare_device
-from ...training.experiment import Prepared, count_parameters
+from ...training.experiment import Prepared, count_parameters, without_values
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from .config import LanguageConfig
@@ -73,7 +73,8 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
     model_config = config.model.language_config(tokenizer.vocab_size)
     # Without memory for weights, and before the text is read: the model may be impossible.
-    size = 4 * count_parameters(model_config.build("meta"))
+    with without_values():
+        size = 4 * count_parameters(model_config.build())
     check_memory("model", "its weights", size, device)
     data = load_data(
         config.data,

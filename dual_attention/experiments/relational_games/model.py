@@ -11,6 +11,7 @@ from ..._layers.config import arguments_for
 from ..._layers.options import SymbolOptions
 from ...baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
 from ...data.relational_games import num_classes
+from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ...vision_models import VisionDualAttnTransformer, VisionTransformer
 from .config import GamesModelConfig
@@ -74,5 +75,5 @@ def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
 
 def empty_model(config: GamesModelConfig, task: str) -> nn.Module:
     """The model for a task, on the meta device; random generators are left as they are."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+    with without_values():
         return build_model(config, num_classes(task), seed=0)

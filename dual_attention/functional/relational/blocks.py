@@ -18,7 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..masks import MaskPattern, block_of
+from ..dropout import kept as factors_of
+from ..mask_patterns import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
 from .relative_symbols import summed_by_symbol
@@ -121,8 +122,7 @@ class Blocks:
         if not self.dropout:
             return None
         generator = torch.Generator(self.q.device).manual_seed(self.seed + rows.start)
-        kept = torch.empty(shape, dtype=self.wide, device=self.q.device)
-        return kept.bernoulli_(1.0 - self.dropout, generator=generator).div_(1.0 - self.dropout)
+        return factors_of(torch.empty(shape, dtype=self.wide, device=self.q.device), self.dropout, generator)
 
     def attend_symbols(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """``(H, B, C, J) -> (H, B, C, d_h)``."""

@@ -10,12 +10,12 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .. import reference
-from ..masks import block_of
+from ..dropout import drop
+from ..mask_patterns import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .relative_symbols import attend_to_symbols, symbols_of_block
@@ -34,7 +34,7 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
             "bias": None if bias is None else block_of(bias, rows, columns),
         }
         weights = reference.attention_weights(q[:, :, rows], k[:, :, columns], scale=x.scale, **masks)
-        alpha = F.dropout(weights, x.dropout)
+        alpha = drop(weights, x.dropout)
         r = reference.relations(u[:, rows], w[:, columns], scale=x.rel_scale, activation=x.rel_activation, **masks)
         symbols = symbols_of_block(x.symbols, table, rows, columns)
         # The choice has looked at the whole: no library here has a row for each pair.

@@ -6,9 +6,9 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from .. import reference
+from ..dropout import drop
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .relative_symbols import attend_to_symbols
 from .whole import attend_to_relations
@@ -18,7 +18,7 @@ def dense_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput
     """Relational attention, maps included if they are asked for."""
     mask = x.mask
     weights = reference.attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias)
-    alpha = F.dropout(weights, x.dropout)
+    alpha = drop(weights, x.dropout)
     r = None
     if x.activated or x.need_weights:
         r = reference.relations(x.u, x.w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive
+from ..._layers.inputs import check_positive, on_one_device
 from .._parameters import matrix, zeros
 from ..alignments import Align
 from ..general import GeneralAttention
@@ -64,6 +64,7 @@ class CapsuleAttention(nn.Module):
         self.weight = matrix(None, n_classes, d_v)
         self.bias = zeros(None, n_classes)
 
+    @on_one_device
     def forward(
         self,
         key: Tensor,

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive
+from ..._layers.inputs import check_positive, on_one_device
 from ...functional import masked_mean
 from .._parameters import matrix
 from ..alignments import Align, Softmax
@@ -70,6 +70,7 @@ class AlternatingCoAttention(nn.Module):
         self.first = self.last if tie_first_last else build_attention(score(d2, d1), align, dropout)
         self.second = build_attention(score(d1, d2), align, dropout)
 
+    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
@@ -98,6 +99,7 @@ class InteractiveCoAttention(nn.Module):
         self.attention1 = build_attention(score(d2, d1), align)
         self.attention2 = build_attention(score(d1, d2), align)
 
+    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
@@ -151,6 +153,7 @@ class ParallelCoAttention(nn.Module):
             self.weight1, self.weight2 = matrix(None, d_w, d1), matrix(None, d_w, d2)
             self.vector1, self.vector2 = matrix(None, d_w), matrix(None, d_w)
 
+    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
@@ -213,6 +216,7 @@ class MultiGrainedCoAttention(nn.Module):
         self.coarse = InteractiveCoAttention(d1, d2) if coarse is None else coarse
         self.fine = ParallelCoAttention(d1, d2) if fine is None else fine
 
+    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> MultiGrainedOutput:
@@ -267,6 +271,7 @@ class RotatoryAttention(nn.Module):
             build_attention(score(d, d), align) for _ in range(4)
         )
 
+    @on_one_device
     def forward(
         self,
         left: Tensor,

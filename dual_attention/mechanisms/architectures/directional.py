@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive
+from ..._layers.inputs import check_positive, on_one_device
 from ...functional import combine, directional_mask, uniform_alignment
 from ...functional.checks import check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
@@ -35,6 +35,7 @@ class FusionGate(nn.Module):
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 
+    @on_one_device
     def forward(self, context: Tensor, h: Tensor) -> Tensor:
         """Mixture ``(..., d)`` of contexts and objects of that shape."""
         gate = torch.sigmoid(self.gate(torch.cat([context, h], dim=-1)))
@@ -59,6 +60,7 @@ class DirectionalSelfAttention(nn.Module):
         self.attention = GeneralAttention(BoundedAdditive(d, d)) if attention is None else attention
         self.fusion = FusionGate(d)
 
+    @on_one_device
     def forward(
         self, h: Tensor, *, padding_mask: Tensor | None = None, need_weights: bool = False
     ) -> GeneralAttentionOutput:
@@ -118,6 +120,7 @@ class ReinforcedSelfAttention(nn.Module):
         self.queries = SubsetSampler(d) if queries is None else queries
         self.directed = nn.ModuleList(DirectionalSelfAttention(d, direction) for direction in directions)
 
+    @on_one_device
     def forward(
         self, h: Tensor, *, padding_mask: Tensor | None = None, select_all: bool = False, need_weights: bool = False
     ) -> ReinforcedSelfAttentionOutput:

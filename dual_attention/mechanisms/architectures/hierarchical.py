@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive
+from ..._layers.inputs import check_positive, on_one_device
 from ..alignments import Align
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import Additive, KeyOnly, Score
@@ -60,6 +60,7 @@ class HierarchicalAttention(nn.Module):
         self.levels = nn.ModuleList([build_attention(one, align) for one in scores])
         self.encoders = nn.ModuleList([nn.Identity() for _ in scores[1:]] if encoders is None else encoders)
 
+    @on_one_device
     def forward(self, x: Tensor, *, mask: Tensor | None = None, query: Tensor | None = None) -> HierarchicalOutput:
         """Attend from the lowest level up.
 
@@ -190,6 +191,7 @@ class AttentionViaAttention(nn.Module):
         self.upper = build_attention(score(d_q, d_upper), align)
         self.lower = build_attention(score(d_q + d_upper, d_lower), align)
 
+    @on_one_device
     def forward(
         self,
         query: Tensor,
@@ -231,6 +233,7 @@ class MultiRepresentationAttention(nn.Module):
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
         self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
+    @on_one_device
     def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> GeneralAttentionOutput:
         """Mix representations of the same items.
 

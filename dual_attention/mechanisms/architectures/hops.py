@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive
+from ..._layers.inputs import check_positive, on_one_device
 from ...functional import masked_mean
 from ..general import GeneralAttention
 
@@ -24,7 +24,7 @@ def residual(query: Tensor, context: Tensor) -> Tensor:
 
 
 def replace(query: Tensor, context: Tensor) -> Tensor:
-    """o, without the query."""
+    """The context o in place of the query."""
     return context
 
 
@@ -41,6 +41,7 @@ class LinearUpdate(nn.Module):
         self.linear = nn.Linear(d, d, bias=False)
         nn.init.xavier_uniform_(self.linear.weight)
 
+    @on_one_device
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
         return self.linear(query) + context
 
@@ -57,6 +58,7 @@ class GRUUpdate(nn.Module):
         check_positive(d_q=d_q, d_v=d_v)
         self.cell = nn.GRUCell(d_v, d_q)
 
+    @on_one_device
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
         return self.cell(context.reshape(-1, context.shape[-1]), query.reshape(-1, query.shape[-1])).view_as(query)
 
@@ -116,6 +118,7 @@ class MultiHop(nn.Module):
         self.update = update
         self.feedback = feedback
 
+    @on_one_device
     def forward(
         self,
         query: Tensor,

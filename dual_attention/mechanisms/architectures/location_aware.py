@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive, check_sequence
+from ..._layers.inputs import check_positive, check_sequence, on_one_device
 from ...functional import location_features
 from .._parameters import matrix
 from ..alignments import Align
@@ -80,6 +80,7 @@ class LocationAwareAttention(nn.Module):
         self.kernel = matrix(None, n_filters, kernel_size)
         self.attention = build_attention(made, align, dropout)
 
+    @on_one_device
     def forward(
         self,
         query: Tensor,

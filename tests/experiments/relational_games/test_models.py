@@ -92,13 +92,13 @@ def test_comparison_and_labels_name_presets():
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_baselines_learn_a_small_task(name):
-    """The loss on 24 images of `same` falls well below chance, log 2, in fifty steps of the model at full size."""
+    """The loss on 12 images of `same` falls well below chance, log 2, in thirty steps of the model at full size."""
     torch.manual_seed(0)
-    model, images = build_model(PRESETS[name], 2, seed=0), make_splits("same", 24, n_val=1, n_test=1, seed=0)["train"]
+    model, images = build_model(PRESETS[name], 2, seed=0), make_splits("same", 12, n_val=1, n_test=1, seed=0)["train"]
     batch = images.images.float() / 255, images.labels
     optimizer = build_optimizer(model, OptimConfig())
     losses = []
-    for _ in range(50):
+    for _ in range(30):
         loss, _ = classification_loss(model, batch)
         optimizer.zero_grad()
         loss.backward()

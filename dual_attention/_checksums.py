@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .._files import named_in_errors, read_json_object, write_json
+from ._files import named_in_errors, read_json_object, write_json
 
 CHECKSUMS = "checksums.json"
 
@@ -47,6 +47,12 @@ def read_checksums(folder: Path) -> dict[str, str]:
     if not all(isinstance(value, str) for value in checksums.values()):
         raise ValueError(f"{path}: expected a checksum for each file, got {checksums}")
     return checksums
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """Names that have a checksum and whose files are missing, or not as they were written."""
+    listed = read_checksums(folder).items()
+    return [name for name, digest in listed if not (folder / name).is_file() or sha256_of(folder / name) != digest]
 
 
 def check_checksums(folder: Path, names: Iterable[str] | None = None) -> None:

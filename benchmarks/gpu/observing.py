@@ -1,0 +1,160 @@
+"""Observations of a call: its time, which kernels ran, and how much of the matrix units' rate it used."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.gpu.plan import LeftOut, Setting
+from benchmarks.measuring import RateMeter, Rates, seconds_per_call
+from benchmarks.report import seconds
+from benchmarks.results import Summary, summarise
+
+SAMPLES = 5
+SAMPLE_SECONDS = 0.1
+LIBRARY = "aten::_scaled_dot_product_"
+"""Beginning of the operators by which PyTorch's attention runs; what follows names the library's kernel."""
+BACKENDS = {
+    "default": None,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+}
+
+
+@functools.cache
+def rates(setting: Setting) -> Rates:
+    """Of a large product and a large copy, measured once in this process."""
+    return RateMeter(setting.settings, quick=setting.dry_run).best
+
+
+def timed(call: Callable[[], object], setting: Setting) -> list[float]:
+    """Seconds a call: samples of enough calls each; two for a dry run. The first call has been made."""
+    if setting.dry_run:
+        return [seconds_per_call(call, 1, setting.device) for _ in range(2)]
+    number = math.ceil(SAMPLE_SECONDS / max(seconds_per_call(call, 1, setting.device), 1e-6))
+    return [seconds_per_call(call, number, setting.device) for _ in range(SAMPLES)]
+
+
+def utilisation(multiply_adds: float, took: float, setting: Setting) -> float:
+    """Part of the matrix units' measured rate that the least arithmetic of a call comes to."""
+    return multiply_adds / took / rates(setting).multiply_adds
+
+
+def described(samples: list[float], multiply_adds: float, setting: Setting) -> dict[str, Any]:
+    """Entries of a result for a time and its utilisation."""
+    summary: Summary = summarise(samples)
+    part = utilisation(multiply_adds, summary.median, setting)
+    rate = 2 * multiply_adds / summary.median / 1e12
+    return {
+        "samples": samples,
+        "median": summary.median,
+        "multiply_adds": multiply_adds,
+        "matrix_rate": rates(setting).multiply_adds,
+        "utilisation": part,
+        "says": f"{seconds(summary.median)} ({seconds(summary.first_quartile)} – {seconds(summary.third_quartile)}), "
+        f"{rate:.3g} TFLOP/s, {part:.1%} of the measured matrix rate",
+    }
+
+
+@contextlib.contextmanager
+def library_attention(backend: str) -> Iterator[None]:
+    """PyTorch's attention by one of :data:`BACKENDS` and no other; ``fa3`` where FlashAttention-3 is installed.
+
+    Raises:
+        LeftOut: if it is not there, or does not take what it is given.
+    """
+    if backend == "fa3":
+        with flash_attention_3(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            yield
+        return
+    wanted = BACKENDS[backend]
+    try:
+        with contextlib.nullcontext() if wanted is None else sdpa_kernel(wanted):
+            yield
+    except RuntimeError as error:
+        if any(words in str(error) for words in ("No available kernel", "No viable backend")):
+            raise LeftOut(f"the library's {backend} attention does not take this, or is not there") from None
+        raise
+
+
+@contextlib.contextmanager
+def flash_attention_3() -> Iterator[None]:
+    """FlashAttention-3 in the place of the library's FlashAttention-2."""
+    import torch.nn.attention as library
+
+    activate = getattr(library, "activate_flash_attention_impl", None)
+    if activate is None:
+        raise LeftOut(f"torch {torch.__version__} cannot take FlashAttention-3 in")
+    try:
+        activate("FA3")
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise LeftOut(f"FlashAttention-3 is not installed: {error}") from None
+    try:
+        yield
+    finally:
+        library.restore_flash_attention_impl()
+
+
+class Choices(logging.Handler):
+    """Implementations of relational attention that ran, from the library's log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found[record.getMessage().split(" (q ")[0]] = None
+
+
+def kernels_in(ran: dict[str, Any], most: int = 3) -> str:
+    """The longest kernels of :func:`what_ran` with their share of the time, in words."""
+    longest = list(ran["kernels"].items())[:most]
+    return "longest kernels: " + ", ".join(f"{name[:60]} {share:.0%}" for name, share in longest)
+
+
+@contextlib.contextmanager
+def choices() -> Iterator[Choices]:
+    log, handler = logging.getLogger("dual_attention.functional.relational"), Choices()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield handler
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+def what_ran(call: Callable[[], object], setting: Setting, most: int = 8) -> dict[str, Any]:
+    """One call under the profiler.
+
+    Returns:
+        ``library``: operators of library attention; ``relational``: implementations of relational attention, unless the
+        call is compiled; ``kernels``: the longest on the device, with their share of its time.
+    """
+    cuda = setting.device == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    with choices() as chosen, profile(activities=activities) as recorded:
+        call()
+    averages = recorded.key_averages()
+    times = {
+        event.key: event.self_device_time_total if cuda else event.self_cpu_time_total
+        for event in averages
+        if not cuda or event.device_type.name == "CUDA"
+    }
+    whole = sum(times.values()) or 1.0
+    longest = sorted(times, key=lambda name: -times[name])[:most]
+    return {
+        "library": sorted(event.key.removeprefix(LIBRARY) for event in averages if event.key.startswith(LIBRARY)),
+        "relational": list(chosen.found),
+        "kernels": {name[:120]: round(times[name] / whole, 4) for name in longest},
+    }

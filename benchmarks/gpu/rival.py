@@ -1,0 +1,86 @@
+"""An honest rival: the plain language model by the fastest of the library's kernels, compiled, beside ours.
+
+A step is forward and backward of the loss, which is fused with the output layer in both models; no optimiser. Model
+FLOPs are the least that ``dat estimate`` counts: no masked pair, nothing twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import torch
+
+from benchmarks.floors import multiply_adds
+from benchmarks.gpu.decode import built, language_model
+from benchmarks.gpu.observing import described, kernels_in, library_attention, timed, what_ran
+from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
+from benchmarks.suites.layers import size
+
+LAYERS, LENGTH, BATCH = 24, 1024, 8
+DRY_LAYERS, DRY_LENGTH, DRY_BATCH = 1, 16, 2
+KERNELS = ("cudnn", "flash", "fa3", "efficient", "default")
+
+
+def phases(setting: Setting) -> list[Phase]:
+    """Compiled models, the plain one by every kernel, and then both as they come."""
+    models = {"plain": None, **{f"R={relations}": relations for relations in size(setting.dry_run).relations}}
+    compiled, ours = "compiled", [name for name in models if name != "plain"]
+    ways = [("plain", compiled, "cudnn"), *((name, compiled, "default") for name in ours)]
+    ways += [("plain", compiled, kernel) for kernel in KERNELS[1:]]
+    ways += [(name, "eager", "default") for name in models]
+    items = [
+        Item(f"{name}, {how}, {kernel} attention", functools.partial(measure, setting, models[name], how, kernel))
+        for name, how, kernel in ways
+    ]
+    return [Phase(items)]
+
+
+def measure(setting: Setting, relations: int | None, how: str, kernel: str) -> Result:
+    """A training step of a whole language model; each block is compiled by itself, which all blocks then share."""
+    layers, n, batch = (DRY_LAYERS, DRY_LENGTH, DRY_BATCH) if setting.dry_run else (LAYERS, LENGTH, BATCH)
+    sizes = size(setting.dry_run)
+    work = language_model(sizes, layers, n, relations)
+    torch.manual_seed(0)
+    model = built(work, setting.device, getattr(torch, setting.dtype))
+    if how == "compiled":
+        torch.compiler.reset()
+        for block in model.layers.blocks:
+            block.compile(backend="aot_eager" if setting.dry_run else "inductor")  # the latter needs a C++ compiler
+    x, targets = (torch.randint(sizes.vocabulary, (batch, n), device=setting.device) for _ in range(2))
+
+    def step() -> torch.Tensor:
+        model.zero_grad(set_to_none=True)
+        loss = model.loss(x, targets)
+        loss.backward()
+        return loss
+
+    with library_attention(kernel):
+        first = float(step().detach())
+        step()
+        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if how == "compiled" else 0
+        found = described(timed(step, setting), batch * multiply_adds(work, "step"), setting)
+        ran = what_ran(step, setting)
+    found["says"] += f"; {batch * n / found['median']:.0f} tokens/s; attention: {', '.join(ran['library']) or 'none'}"
+    found["says"] += f"; {kernels_in(ran)}"
+    return {**found, "loss": first, "graphs": graphs, "ran": ran}
+
+
+def conclude(results: Mapping[str, Result]) -> list[str]:
+    """The rival is the fastest plain model; ours are related to it."""
+    times = {key: result["median"] for key, result in results.items() if "median" in result}
+    plain = {key: took for key, took in times.items() if key.startswith("plain")}
+    if not plain:
+        return []
+    rival = min(plain, key=lambda key: plain[key])
+    lines = [f"the rival is {rival}: {results[rival]['utilisation']:.1%} of the measured matrix rate"]
+    for key in times:
+        if key not in plain:
+            part = results[key]["utilisation"] / results[rival]["utilisation"]
+            lines.append(f"{key}: {times[key] / plain[rival]:.2f}x the rival's time, {part:.2f}x its utilisation")
+    return lines
+
+
+STEP = Step(
+    "rival", 5, "the plain language model by the fastest of the library's kernels, beside ours", phases, conclude
+)

@@ -1,0 +1,95 @@
+"""Library attention on slices of the wide values against the fused kernels: which should ``impl="auto"`` take.
+
+Relational attention is one attention whose values are a symbol beside the relation keys. They are wider than library
+kernels take, so they are cut: out = concatenation, and the gradients of the scores add up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.comparing import TOLERANCES, difference
+from benchmarks.floors import multiply_adds
+from benchmarks.gpu.observing import described, library_attention, timed, what_ran
+from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
+from benchmarks.report import seconds
+from benchmarks.runner import Runner, draw_inputs
+from benchmarks.suites.crossing import QUICK_SHAPES, SHAPES, case
+from benchmarks.work import Work
+from dual_attention.functional.relational import sdpa
+
+LENGTHS, DRY_LENGTHS = (1024, 4096, 8192), (16,)
+WIDTHS = (256, 128, 64)
+WAYS = ("cudnn", "flash", "default")
+
+
+def phases(setting: Setting) -> list[Phase]:
+    """The fused kernels, then slices of each width by each of the library's; 128-wide ones by cuDNN before others."""
+    shapes, lengths = (QUICK_SHAPES[:1], DRY_LENGTHS) if setting.dry_run else (SHAPES[1::-1], LENGTHS)
+    items = []
+    for n in lengths:
+        for shape in shapes:
+            work = case(shape, n, setting.device).sides[0].work
+            of_shape = f"{shape.label}, n = {n}"
+            items.append(Item(f"{of_shape}: triton", functools.partial(measure, setting, work, "triton")))
+            for width in sorted(WIDTHS, key=lambda width: width != 128):
+                for way in WAYS:
+                    run = functools.partial(measure, setting, work, way, width)
+                    items.append(Item(f"{of_shape}: {way}, width {width}", run))
+    return [Phase(items)]
+
+
+def sliced(q: Tensor, k: Tensor, v: Tensor, *, scale: float, mask: Any, bias: Any) -> tuple[Tensor, None]:
+    """Library attention without the padding to one width, which kernels that take two widths do not need."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=mask.only_causal, scale=scale, enable_gqa=True), None
+
+
+def measure(setting: Setting, work: Work, way: str, width: int = 0) -> Result:
+    """Forward and step, by the fused kernels or on slices of that width; both are held against each other's results."""
+    torch.manual_seed(2)
+    tensors: dict[str, Any] = {"inputs": draw_inputs(work.inputs)}
+    like = tensors["inputs"]["q"]
+    tensors["cotangent"] = torch.randn(*like.shape[:3], work.inputs["w_r"].shape[1])
+    yardstick = Work(work.subject, work.kwargs, work.inputs, impl="linear")
+    wanted = Runner(yardstick, setting.settings, tensors).values("step")
+    impl = "triton" if way == "triton" else "sdpa"
+    runner = Runner(Work(work.subject, work.kwargs, work.inputs, impl=impl), setting.settings, tensors)
+    with (
+        library_attention("default" if way == "triton" else way),
+        mock.patch.object(sdpa, "COLUMNS", width),
+        mock.patch.object(sdpa, "attention", sliced),
+    ):
+        found = difference(runner.values("step"), wanted)
+        result: Result = {"difference": found.size, "agrees": found.size <= TOLERANCES[setting.dtype]}
+        calls: dict[str, Callable[[], object]] = {"forward": runner.forward, "step": runner.step}
+        for quantity, call in calls.items():
+            result[quantity] = described(timed(call, setting), multiply_adds(work, quantity), setting)
+        result["ran"] = what_ran(runner.step, setting)
+    times = "; ".join(f"{quantity} {result[quantity]['says']}" for quantity in calls)
+    return {**result, "says": f"{times}; ran {', '.join(result['ran']['library']) or impl}"}
+
+
+def conclude(results: Mapping[str, Result]) -> list[str]:
+    """The fastest of each shape."""
+    shapes: dict[str, dict[str, float]] = {}
+    for key, result in results.items():
+        if result.get("agrees"):
+            shape, _, way = key.rpartition(": ")
+            shapes.setdefault(shape, {})[way] = result["step"]["median"]
+    lines = []
+    for shape, ways in shapes.items():
+        best = min(ways, key=lambda way: ways[way])
+        lines.append(f"{shape}: a step is fastest by {best}, {seconds(ways[best])}")
+        if best != "triton" and "triton" in ways:
+            lines[-1] += f"; triton takes {ways['triton'] / ways[best]:.2f}x its time"
+    return lines
+
+
+STEP = Step("slices", 3, "library attention on slices of wide values against the fused kernels", phases, conclude)

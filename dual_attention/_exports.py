@@ -1,0 +1,79 @@
+"""The exports of the package; importing this imports all layers and models, and so torch."""
+
+from ._layers.cache import CacheGroup, ContextCache, TokenCache
+from ._layers.options import AttentionOptions, RelationalOptions, SymbolOptions
+from .attention import Attention
+from .dual_attention import DualAttention
+from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
+from .encoder_models import (
+    DualAttnTransformerEncoder,
+    EncoderForMaskedLM,
+    EncoderForSequenceClassification,
+    TransformerEncoder,
+)
+from .functional import OffsetSymbols, RelativeSymbols
+from .language_models import DualAttnTransformerLM, TransformerLM
+from .language_presets import LANGUAGE_PRESETS, LanguageModelConfig, language_preset
+from .positional_encoding import (
+    LearnedPositionalEmbeddings,
+    RelativePositionalEncoding,
+    RotaryPositionalEncoding,
+    SinusoidalPositionalEncoding,
+)
+from .relational_attention import (
+    DisentangledRelationalCrossAttention,
+    RelationalAttention,
+    RelationalCrossAttention,
+)
+from .seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+from .symbol_retrieval import (
+    PositionalSymbolRetriever,
+    PositionRelativeSymbolRetriever,
+    PositionRelativeSymbolRetriever2D,
+    RelationalSymbolicAttention,
+    SymbolicAttention,
+)
+from .transformer_blocks import DecoderBlock, EncoderBlock
+from .vision_models import VisionDualAttnTransformer, VisionTransformer
+
+__all__ = [
+    "LANGUAGE_PRESETS",
+    "Attention",
+    "AttentionOptions",
+    "CacheGroup",
+    "ContextCache",
+    "DecoderBlock",
+    "DisentangledRelationalCrossAttention",
+    "DualAttention",
+    "DualAttnDecoderBlock",
+    "DualAttnEncoderBlock",
+    "DualAttnTransformerEncoder",
+    "DualAttnTransformerLM",
+    "EncoderBlock",
+    "EncoderForMaskedLM",
+    "EncoderForSequenceClassification",
+    "LanguageModelConfig",
+    "LearnedPositionalEmbeddings",
+    "OffsetSymbols",
+    "PositionRelativeSymbolRetriever",
+    "PositionRelativeSymbolRetriever2D",
+    "PositionalSymbolRetriever",
+    "RelationalAttention",
+    "RelationalCrossAttention",
+    "RelationalOptions",
+    "RelationalSymbolicAttention",
+    "RelativePositionalEncoding",
+    "RelativeSymbols",
+    "RotaryPositionalEncoding",
+    "Seq2SeqDualAttnTransformer",
+    "Seq2SeqTransformer",
+    "SinusoidalPositionalEncoding",
+    "SymbolOptions",
+    "SymbolicAttention",
+    "TokenCache",
+    "TransformerEncoder",
+    "TransformerLM",
+    "VisionDualAttnTransformer",
+    "VisionTransformer",
+    "language_preset",
+]

@@ -1,0 +1,489 @@
+"""The day on a GPU: each step in tiny sizes on a CPU, resuming, minutes that are over, bad input."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchmarks.gpu import main as command
+from benchmarks.gpu import process, running, tiles
+from benchmarks.gpu.plan import NAMES, Item, LeftOut, Phase, Setting, Step, step_named
+from benchmarks.gpu.record import Record
+from benchmarks.gpu.running import Run
+from dual_attention.functional.triton.tuning import Tile
+
+from .conftest import ROOT
+
+DRY = Setting("cpu", dry_run=True)
+ABOUT = {"step": "fake", "device": "cpu", "versions": {}, "dry_run": True, "git": {"commit": "abc"}}
+DRY_RUN = ["--device", "cpu", "--dry-run"]
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+
+
+def items(step: str) -> dict[str, Item]:
+    return {item.key: item for phase in step_named(step).phases(DRY) for item in phase.items}
+
+
+def measured(step: str, *beginnings: str) -> dict[str, dict]:
+    """Results of the items whose keys begin so, measured in this process."""
+    chosen = {key: item for key, item in items(step).items() if key.startswith(beginnings)}
+    assert len(chosen) >= len(beginnings)
+    return {key: process.measure(item)[0] for key, item in chosen.items()}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Steps
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_shape_of_the_real_day_is_planned(monkeypatch: pytest.MonkeyPatch):
+    """Without a GPU the plan can be made, but for the tiles, which depend on its memory."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: type("H200", (), SHARED_MEMORY))
+    for name in NAMES:
+        phases = step_named(name).phases(Setting("cuda"))
+        keys = [item.key for phase in phases for item in phase.items]
+        assert len(keys) == len(set(keys)) > 5
+        assert phases[-1].processes == 1 or name == "right"  # nothing beside what is timed
+    keys = [item.key for phase in step_named("training").phases(Setting("cuda")) for item in phase.items]
+    for n in (1024, 4096, 8192, 32768):
+        for kind in ("R=64, shared", "R=8, shared", "R=64, relative", "R=8, relative"):
+            assert f"{kind} symbols, n = {n}" in keys
+    assert "longest, ours, R=64, shared symbols, n = 262144" in keys
+
+
+SHARED_MEMORY = {"shared_memory_per_block_optin": 227 * 1024}
+
+
+@needs_triton
+def test_right():
+    found = measured("right", "operation, float32, padding", "language model, float32, position_relative")
+    assert all(result["agrees"] for result in found.values())
+    operation = found["operation, float32, padding"]
+    assert operation["errors"].keys() == {"triton", "sdpa", "linear", "blockwise", "dense"}
+    assert 0 < operation["errors"]["triton"]["dq"] < 1e-5
+    assert "the same bits" in operation["says"]
+
+
+@needs_triton
+def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch):
+    from dual_attention.functional.relational import api
+
+    right = api.IMPLEMENTATIONS["sdpa"]
+
+    def wrong(inputs):
+        out = right(inputs)
+        return out._replace(output=1.001 * out.output)
+
+    monkeypatch.setitem(api.IMPLEMENTATIONS, "sdpa", wrong)
+    (result,) = measured("right", "operation, float32, causal").values()
+    assert result["agrees"] is False
+    assert "sdpa" in result["says"] and "WRONG" in result["says"]
+
+
+def test_a_sanitizer_that_is_not_there(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    results = measured("right", "compute-sanitizer")
+    assert {result["note"] for result in results.values()} == {"compute-sanitizer is not on the PATH"}
+    assert {result["status"] for result in results.values()} == {"left out"}
+
+
+@pytest.mark.parametrize(("status", "agrees"), [(0, True), (9, False)])
+def test_a_sanitizer_that_is(status: int, agrees: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(f"#!/bin/sh\necho $1 $2 no pool: $PYTORCH_NO_CUDA_MEMORY_CACHING\nexit {status}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (result,) = measured("right", "compute-sanitizer, racecheck").values()
+    assert result["agrees"] is agrees
+    assert result["says"] == "--tool racecheck no pool: 1"
+
+
+def test_rival():
+    """The plain model and ours; a kernel of the library that is not there is left out with the reason."""
+    found = measured("rival", "plain, eager", "R=4, eager", "plain, compiled, cudnn", "plain, compiled, default")
+    assert found["plain, compiled, cudnn attention"]["status"] == "left out"
+    plain, ours = found["plain, eager, default attention"], found["R=4, eager, default attention"]
+    for result in (plain, ours, found["plain, compiled, default attention"]):
+        assert result["ran"]["library"] == ["flash_attention_for_cpu", "flash_attention_for_cpu_backward"]
+        assert result["ran"]["kernels"] and 0 < sum(result["ran"]["kernels"].values()) <= 1.001
+        assert result["utilisation"] > 0 and result["median"] > 0
+    assert ours["ran"]["relational"] and not plain["ran"]["relational"]
+    assert found["plain, compiled, default attention"]["graphs"] >= 1
+    assert plain["loss"] == pytest.approx(found["plain, compiled, default attention"]["loss"], rel=1e-4)
+    rival, *others = step_named("rival").conclude(found)
+    assert rival.startswith("the rival is plain") and others[0].startswith("R=4, eager, default attention: ")
+
+
+@pytest.mark.slow
+def test_training(make_published: Callable[..., Path]):
+    setting = Setting("cpu", dry_run=True, published=str(make_published()))
+    chosen = {item.key: item for phase in step_named("training").phases(setting) for item in phase.items}
+    keys = (
+        "R=4, shared symbols, n = 16",
+        "R=4, relative symbols, n = 32",
+        "longest, ours, R=4, shared symbols, n = 64",
+    )
+    found = {key: process.measure(chosen[key])[0] for key in keys}
+    sides = {side["name"]: side for side in found[keys[0]]["row"]["sides"]}
+    assert sides.keys() == {"ours", "plain", "published", "dense", "sdpa"}
+    assert sides["sdpa"]["agrees"] and sides["published"]["agrees"] and not sides["dense"]["samples"]
+    assert sides["ours"]["allocated"] > 0 and sides["plain"]["allocated"] > 0
+    assert found[keys[0]]["ran"]["relational"] == ["dense: there are fewer than 4194304 weights"]
+    assert {side["name"] for side in found[keys[1]]["row"]["sides"]} == {"ours", "plain", "published"}
+    lines = step_named("training").conclude(found)
+    assert lines[0].startswith(f"{keys[0]}: ") and "their utilisation" in lines[0]
+    assert lines[-1] == "trains: ours, R=4, shared symbols, n = 64"
+
+
+@needs_triton
+def test_tiles():
+    shape = "R=4, p=4, D=16, relative symbols"
+    found = measured("tiles", f"{shape}: keys", f"{shape}: table")
+    assert all(result["agrees"] and result["median"] > 0 for result in found.values())
+    assert [line.split(": ")[1] for line in step_named("tiles").conclude(found)] == ["keys", "table"]
+    assert all(line.endswith("(default)") for line in step_named("tiles").conclude(found))
+
+
+@needs_triton
+def test_registers_and_tiles_that_do_not_fit(monkeypatch: pytest.MonkeyPatch):
+    """What a compiled kernel tells, where the interpreter has nothing to tell."""
+    shape, tile = tiles.DRY[0], Tile(32, 32, 64, 4, 1)
+    told = SimpleNamespace(n_regs=168, n_spills=4, metadata=SimpleNamespace(shared=1024))
+    run = tiles.Noting.__getitem__
+    monkeypatch.setattr(tiles.Noting, "__init__", note_instead(tiles.Noting.__init__, told))
+    found = tiles.compile_one(DRY, shape, "keys", tile)
+    assert found["launches"] == [{"registers": 168, "spills": 4, "shared": 1024}]
+    assert found["says"] == "168 registers, 4 spills, 1024 B shared" and found["difference"] < 1e-5
+
+    class OutOfResources(Exception):
+        pass
+
+    def too_large(noting, grid):
+        def launch(**arguments):
+            if arguments["form"].I.value == 32:
+                raise OutOfResources("out of resource: shared memory")
+            return run(noting, grid)(**arguments)
+
+        return launch
+
+    monkeypatch.setattr(tiles.Noting, "__getitem__", too_large)
+    result, works = process.measure(Item("key", lambda: tiles.compile_one(DRY, shape, "keys", tile)))
+    assert works and result["status"] == "left out" and "shared memory" in result["note"]
+
+
+def note_instead(init, told):
+    """The constructor of a noting kernel, that notes this in place of nothing."""
+    return lambda noting, kernel, note: init(noting, kernel, lambda _: note(told))
+
+
+@needs_triton
+def test_slices():
+    beginning = "B=2, H=2, G=1, d_h=8, R=4, p=4, causal, n = 16: "
+    found = measured("slices", beginning + "triton", beginning + "default, width 128", beginning + "cudnn, width 128")
+    assert found[beginning + "cudnn, width 128"]["status"] == "left out"
+    for way in ("triton", "default, width 128"):
+        assert found[beginning + way]["agrees"] and found[beginning + way]["step"]["median"] > 0
+    (line,) = step_named("slices").conclude(found)
+    assert "a step is fastest by default, width 128" in line and "triton takes" in line
+
+
+def test_decode():
+    found = measured("decode", "plain, batch 1", "R=4, positional_symbols, batch 1", "R=4, position_relative, batch 1")
+    for result in found.values():
+        assert result["agrees"] and result["difference"] < 1e-5
+        assert result["median"] > 0 and result["floor"] > 0
+    lines = step_named("decode").conclude(found)
+    assert len(lines) == 2 and all("x a plain model's step" in line for line in lines)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The command
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_dry_run_and_the_same_command_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The second measures nothing: its files are the same but for the time spent."""
+    arguments = [*DRY_RUN, "--steps", "decode,training", "--out", str(tmp_path)]
+    assert command.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert said.index("== training") < said.index("== decode")
+    assert "nothing is a measurement" in said and "plain, batch 8: " in said
+    assert {path.name for path in tmp_path.iterdir()} == {"decode.json", "training.json", "report.md", "training.png"}
+    before = json.loads((tmp_path / "decode.json").read_text())
+    assert before["items"].keys() == items("decode").keys()
+    assert {item["status"] for item in before["items"].values()} == {"measured"}
+    assert "R=4, shared symbols, n = 32: ours" in (tmp_path / "report.md").read_text()
+
+    assert command.main(arguments) == 0
+    again = json.loads((tmp_path / "decode.json").read_text())
+    assert again["items"] == before["items"] and "plain, batch 8: " not in capsys.readouterr().out
+
+    assert command.main([*DRY_RUN, "--steps", "decode", "--out", str(tmp_path)]) == 0
+    assert "## training" in (tmp_path / "report.md").read_text()  # of the step that was done before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no CUDA device is available to torch"),
+        (["--dry-run"], "no CUDA device is available to torch"),
+        (["--device", "cpu"], "cpu is for --dry-run only"),
+        (
+            [*DRY_RUN, "--steps", "right,wrong"],
+            "expected some of right, rival, training, tiles, slices, decode, got wrong",
+        ),
+        ([*DRY_RUN, "--steps", ","], "argument --steps: expected names"),
+        ([*DRY_RUN, "--minutes", "-1"], "argument --minutes: expected a positive number, got '-1'"),
+        ([*DRY_RUN, "--minutes", "0"], "argument --minutes: expected a positive number, got '0'"),
+        ([*DRY_RUN, "--minutes", "ten"], "argument --minutes: expected a positive number, got 'ten'"),
+        ([*DRY_RUN, "--published", "/no/such/python"], "argument --published: expected a Python interpreter"),
+        ([*DRY_RUN, "--nonsense"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as exit_of:
+        command.main(arguments)
+    said = capsys.readouterr()
+    assert exit_of.value.code == 2
+    assert message in said.err and len(said.err.strip().splitlines()) == 1 and not said.out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "decode.json"),
+        ('{"about": {"step": "decode", "device": "nvidia-h100"}}', "results with device nvidia-h100, and this is cpu"),
+    ],
+)
+def test_results_of_something_else_are_not_added_to(content, message, tmp_path, capsys):
+    (tmp_path / "decode.json").write_text(content)
+    assert command.main([*DRY_RUN, "--steps", "decode", "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "decode.json").read_text() == content
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "file").write_text("")
+    assert command.main([*DRY_RUN, "--steps", "decode", "--out", str(tmp_path / "file")]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_the_exit_status_tells_what_came_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """0 done, 3 minutes over, 1 something wrong or failed."""
+    results: dict[str, dict] = {}
+    missing = 0
+
+    class Done:
+        def __init__(self, step, setting, record, seconds, say):
+            assert seconds == pytest.approx(60 * 4 / 2 * {"decode": 2 / 2.5, "slices": 3 / 2.5}[step.name])
+            for key, result in results.items():
+                record.put(key, result)
+
+        def __call__(self):
+            return missing
+
+    monkeypatch.setattr(command, "Run", Done)
+
+    def status(name: str) -> int:
+        arguments = ["--steps", "slices,decode", "--minutes", "4", "--out", str(tmp_path / name)]
+        return command.main([*DRY_RUN, *arguments])
+
+    assert status("done") == 0
+    missing = 2
+    assert status("unfinished") == 3
+    results = {"a": {"status": "measured", "agrees": False, "says": "off by one"}}
+    assert status("wrong") == 1
+    assert "- a: WRONG: off by one" in (tmp_path / "wrong" / "report.md").read_text()
+    results = {"a": {"status": "failed", "note": "broke"}}
+    assert status("failed") == 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Processes and minutes, with a step that is not of the day
+# ---------------------------------------------------------------------------------------------------------------------
+
+FAKE = """
+import os, time
+from benchmarks.gpu.plan import Item, LeftOut, Phase, Step
+
+def leave_out():
+    raise LeftOut("not here")
+
+def fail():
+    raise ValueError("no good")
+
+def note(name):
+    with open(os.environ["NOTES"], "a") as file:
+        file.write(name + "\\n")
+    return {"says": name}
+
+def hang():
+    note("hangs")
+    time.sleep(600)
+
+def phases(setting):
+    kinds = os.environ["KINDS"].split(",")
+    does = {
+        "left out": leave_out, "fails": fail, "dies": lambda: os._exit(9), "hangs": hang,
+        "device": lambda: (_ for _ in ()).throw(RuntimeError("CUDA error: an illegal memory access")),
+        "process": lambda: {"says": str(os.getpid())},
+    }
+    return [Phase([Item(f"{i} {kind}", does.get(kind, lambda k=kind: note(k))) for i, kind in enumerate(kinds)])]
+
+STEP = Step("fake", 1, "a fake", phases)
+"""
+
+
+WITHOUT_TORCH = """
+import sys, types
+
+cuda = types.SimpleNamespace(is_available=lambda: False)
+sys.modules["torch"] = types.SimpleNamespace(OutOfMemoryError=MemoryError, set_num_threads=lambda _: None, cuda=cuda)
+import fake_step
+sys.modules["benchmarks.gpu.fake"] = fake_step
+from benchmarks.gpu.process import main
+main()
+"""
+"""The process of a fake step, which starts at once."""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, Record, list[str]]]:
+    """Runs a step of named kinds of items within some seconds: missing items, the record, lines said."""
+    module = tmp_path / "packages"
+    module.mkdir()
+    (module / "fake_step.py").write_text(FAKE)
+    (module / "start.py").write_text(WITHOUT_TORCH)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nshift 2\nPYTHONPATH={module}:{ROOT} exec {sys.executable} -m start "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(running.sys, "executable", str(python))
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    (tmp_path / "notes").touch()
+    spec = importlib.util.spec_from_file_location("fake_step", module / "fake_step.py")
+    assert spec and spec.loader
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+
+    def run(kinds: str, seconds: float = 120.0) -> tuple[int, Record, list[str]]:
+        monkeypatch.setenv("KINDS", kinds)
+        record, said = Record(tmp_path / "fake.json", ABOUT), []
+        return Run(loaded.STEP, DRY, record, seconds, said.append)(), record, said
+
+    return run
+
+
+def test_what_fails_or_dies_costs_one_item(fake, tmp_path: Path):
+    missing, record, said = fake("a,fails,dies,left out,device,b")
+    assert missing == 0
+    found = {key[2:]: result for key, result in record.items.items()}
+    assert [result["status"] for result in found.values()] == [
+        *("measured", "failed", "failed", "left out", "failed", "measured")
+    ]
+    assert found["fails"]["note"] == "ValueError: no good"
+    assert found["dies"]["note"].startswith("the process ended with status 9")
+    assert found["left out"]["note"] == "not here"
+    assert {result["commit"] for result in found.values()} == {"abc"}
+    assert said[0] == "0 a: a" and said[-1] == "5 b: b"
+
+    _, record, said = fake("a,fails,dies,left out,device,b")  # again: only what failed
+    assert [line[2:].split(":")[0] for line in said] == ["fails", "dies", "device"]
+    assert (tmp_path / "notes").read_text() == "a\nb\n"
+
+
+def test_a_device_that_is_broken_gets_a_fresh_process(fake):
+    _, record, _ = fake("process,process,device,process")
+    first, second, _, third = (result.get("says") for result in record.items.values())
+    assert first == second != third
+
+
+def test_minutes_are_enforced_and_the_next_call_goes_on(fake, tmp_path: Path):
+    start = time.monotonic()
+    missing, record, _ = fake("a,hangs,b", seconds=3.0)
+    assert time.monotonic() - start < 20
+    assert missing == 2
+    assert record.items["1 hangs"]["status"] == "unfinished"
+    assert record.items["1 hangs"]["note"] == "the step was ended"
+    assert json.loads((tmp_path / "fake.json").read_text())["items"] == record.items
+
+    missing, record, said = fake("a,hangs,b", seconds=3.0)  # what hung comes last
+    assert missing == 1
+    assert said[0] == "2 b: b"
+    assert (tmp_path / "notes").read_text() == "a\nhangs\nb\nhangs\n"
+
+
+def test_an_interrupt_ends_all_processes(fake, tmp_path: Path):
+    """What was measured is kept."""
+
+    def interrupt():
+        while "hangs" not in (tmp_path / "notes").read_text():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fake("a,hangs,b")
+    assert time.monotonic() - start < 60
+    items = json.loads((tmp_path / "fake.json").read_text())["items"]
+    assert {key: item["status"] for key, item in items.items()} == {"0 a": "measured", "1 hangs": "unfinished"}
+
+
+def test_no_seconds_measure_nothing(fake, tmp_path: Path):
+    missing, record, _ = fake("a,b", seconds=0.0)
+    assert missing == 2 and not record.items and not (tmp_path / "notes").read_text()
+
+
+def test_a_process_that_cannot_start(fake, tmp_path: Path):
+    (tmp_path / "packages" / "fake_step.py").write_text("raise ImportError('nothing here')")
+    missing, record, _ = fake("a,b")
+    assert missing == 0
+    assert all("nothing here" in result["note"] for result in record.items.values())
+    assert {result["status"] for result in record.items.values()} == {"failed"}
+
+
+def test_results_by_status(monkeypatch: pytest.MonkeyPatch):
+    def out_of_memory():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def left_out():
+        raise LeftOut("no such kernel")
+
+    results = [process.measure(Item("key", run))[0] for run in (out_of_memory, left_out, dict)]
+    assert [result.pop("seconds") >= 0 for result in results] == [True] * 3
+    assert results == [
+        {"status": "left out", "note": "out of memory"},
+        {"status": "left out", "note": "no such kernel"},
+        {"status": "measured"},
+    ]
+
+
+def test_phases_share_their_items(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Each item once, in as many processes as a phase may have, a phase after another."""
+    shares: list[list[str]] = []
+
+    class Shared(Run):
+        def run_share(self, keys):
+            shares.append(list(keys))
+
+    phases = [Phase([Item(name, dict) for name in "abcde"], processes=2), Phase([Item("f", dict)], processes=3)]
+    step = Step("fake", 1, "a fake", lambda _: phases)
+    record = Record(tmp_path / "fake.json", ABOUT)
+    record.put("c", {"status": "left out"})
+    record.put("a", {"status": "failed"})
+    assert Shared(step, DRY, record, 60.0, print)() == 4
+    assert sorted(shares[:2]) == [["b", "e"], ["d", "a"]] and shares[2:] == [["f"]]

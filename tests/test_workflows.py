@@ -1,0 +1,37 @@
+"""Workflows that run elsewhere: they are read, and call what is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_calls_what_is_there(path: Path):
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    triggers = workflow[True]  # which is what YAML reads "on" as
+    assert triggers.keys() <= {"push", "pull_request", "schedule", "workflow_dispatch"}
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    called = [step["run"].split() for step in steps if "run" in step]
+    assert called
+    for command, *words in called:
+        if command == "make":
+            assert words[0] in TARGETS
+        else:
+            assert os.access(ROOT / command, os.X_OK)
+
+
+def test_findings_fail_the_weekly_trials():
+    text = next(path for path in WORKFLOWS if path.stem == "reliability").read_text(encoding="utf-8")
+    assert re.search(
+        r"make reliability ARGS=\"--seconds \d+ --seed \$\{\{ github.run_number \}\}\"$", text, re.MULTILINE
+    )
+    assert "continue-on-error" not in text
