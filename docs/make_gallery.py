@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import drawings
+import equal_arithmetic
 import gallery_at_work
 import gallery_pictures
 import torch
 
 DOCS = Path(__file__).resolve().parent
-PICTURES = gallery_pictures.PICTURES | gallery_at_work.PICTURES
-PAGES = ("attention-gallery.md", "attention-at-work.md")
+PICTURES = gallery_pictures.PICTURES | gallery_at_work.PICTURES | equal_arithmetic.PICTURES
+PAGES = ("attention-gallery.md", "attention-at-work.md", "equal-arithmetic.md")
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"^!\[.*?\]\(images/gallery/(\w[\w-]*)\.png\)$", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from dual_attention import mechanisms
 from tests.support.documents import wrong_outputs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = ("attention-gallery.md", "attention-at-work.md")
+PAGES = ("attention-gallery.md", "attention-at-work.md", "equal-arithmetic.md")
 LARGEST, LARGEST_OF_ALL = 40_000, 600_000  # bytes, of what a reader loads
 
 
@@ -29,7 +29,7 @@ def gallery(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     yield importlib.import_module("make_gallery")
 
 
-@pytest.mark.parametrize("page", [PAGES[0], pytest.param(PAGES[1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])])
 def test_a_page_prints_what_it_says_and_is_drawn(page: str, gallery: ModuleType, tmp_path: Path):
     steps = gallery.steps(text(page))
 

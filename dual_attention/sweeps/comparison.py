@@ -4,24 +4,57 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 from ..training.metrics import Row
 from .experiment import AnySwept
+from .intervals import Published, half_width, outside, welch_t
 from .results import values_by_point
 
 
-def cell_text(values: Sequence[float], published: float | None) -> str:
-    """``mean ± standard error (published)``; the error needs two trials."""
-    return f"{mean_text(values)} ({'–' if published is None else f'{published:.1f}'})"
+def cell_text(values: Sequence[float], published: Published | None) -> str:
+    """``mean ± half of the t-interval (published mean; Welch's t; trials outside the published range)``, where known.
+
+    An adjusted mean follows the published one after an arrow.
+    """
+    if published is None:
+        return f"{mean_text(values)} (–)"
+    parts = [
+        f"{published.mean:.1f}" if published.adjusted is None else f"{published.mean:.1f} → {published.adjusted:.1f}"
+    ]
+    if (t := welch_t(values, published)) is not None:
+        parts.append(f"t {round(t, 1) + 0.0:.1f}")
+    if beyond := outside(values, published):
+        parts.append(f"{beyond} out")
+    return f"{mean_text(values)} ({'; '.join(parts)})"
 
 
 def mean_text(values: Sequence[float]) -> str:
-    """``mean ± standard error``; the error needs two trials."""
+    """``mean ± half of the 95 % t-interval``, which needs two trials."""
     text = f"{fmean(values):.1f}"
     if len(values) > 1:
-        text += f" ± {stdev(values) / len(values) ** 0.5:.1f}"
+        text += f" ± {half_width(values):.1f}"
     return text
+
+
+def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
+    """Number of runs outside the range of the published ones, and its expectation if both were alike; or nothing."""
+    compared = beyond = 0
+    expected = 0.0
+    for panel in experiment.panels(rows):
+        for curve in experiment.curve_axis.ordered(rows):
+            published = {point.point: point for point in experiment.published(measure, panel, curve)}
+            for n, values in values_by_point(experiment, rows, measure, panel, curve).items():
+                if n in published and (trials := published[n].trials):
+                    compared += len(values)
+                    beyond += outside(values, published[n]) or 0
+                    expected += 2 * len(values) / (trials + 1)
+    if not compared:
+        return ""
+    return (
+        f"{beyond} of the {compared} runs lie outside the range of the published runs of their cell; were ours and "
+        f"theirs exchangeable, {expected:.0f} would."
+    )
 
 
 def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
@@ -34,7 +67,7 @@ def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
         for panel in panels:
             within = [row for row in rows if experiment.panel(row) == panel]
             for curve in experiment.curve_axis.ordered(within):
-                published = dict(experiment.published(measure, panel, curve))
+                published = {point.point: point for point in experiment.published(measure, panel, curve)}
                 cells = dict.fromkeys(sizes, "")
                 for n, values in values_by_point(experiment, within, measure, panel, curve).items():
                     cells[n] = cell_text(values, published.get(n)) if experiment.compares else mean_text(values)
@@ -58,13 +91,20 @@ def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
     """The tables of all measures as one Markdown text."""
     trials = sorted({*Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows).values()})
     count = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    published = ", and in brackets the published mean" if experiment.compares else ""
+    adjusted = f" (after an arrow: less {experiment.adjusted})" if experiment.adjusted else ""
+    published = (
+        f". In brackets the published mean{adjusted}, and where single runs are published, Welch's t of our mean "
+        "against it and how many of our trials lie outside the range of the published ones (out)"
+    )
     parts = [
         "# Measured beside published" if experiment.compares else "# Measured",
         "",
-        f"{experiment.caption}: mean ± standard error of {count} trials{published}.",
+        f"{experiment.caption}: mean ± half of its 95 % t-interval, of {count} trials"
+        f"{published if experiment.compares else ''}.",
         "",
     ]
     for measure, title in experiment.measures.items():
         parts += [f"## {title[:1].upper()}{title[1:]}", "", comparison_table(experiment, rows, measure)]
+        if sentence := outside_sentence(experiment, rows, measure):
+            parts += [sentence, ""]
     return "\n".join(parts).rstrip() + "\n"

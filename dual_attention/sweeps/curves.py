@@ -21,6 +21,7 @@ from ..training.plots import (
     scale_log,
 )
 from .experiment import AnySwept, CurvesFigure
+from .intervals import Published, half_width
 from .results import values_by_point
 
 SPARE = ("#9467bd", "#17becf", "#bcbd22", "#e377c2", "#ff7f0e", "#5254a3", "#637939", "#843c39")
@@ -31,23 +32,15 @@ FEWEST_TRIALS = 3
 """Fewest trials that give an interval; fewer are drawn as dots."""
 
 
-def bootstrap_interval(values: Sequence[float], *, draws: int = 2000, level: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of ``values``; the same values always give the same interval."""
-    numpy = require("numpy", extra="train")
-    sample = numpy.asarray(values, dtype=float)
-    generator = numpy.random.default_rng(0)
-    means = generator.choice(sample, size=(draws, len(sample))).mean(axis=1)
-    low, high = numpy.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 def curve_points(
     experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> list[tuple[int, float, float, float]]:
-    """(horizontal axis, mean, low, high) of one curve, sorted; the interval is NaN where there are too few trials."""
-    values = values_by_point(experiment, rows, measure, panel, curve)
-    none = (math.nan, math.nan)
-    return [(n, fmean(v), *(bootstrap_interval(v) if len(v) >= FEWEST_TRIALS else none)) for n, v in values.items()]
+    """(horizontal axis, mean, low, high) of one curve, sorted; the t-interval is NaN where there are too few trials."""
+    points = []
+    for n, values in values_by_point(experiment, rows, measure, panel, curve).items():
+        half = half_width(values) if len(values) >= FEWEST_TRIALS else math.nan
+        points.append((n, fmean(values), fmean(values) - half, fmean(values) + half))
+    return points
 
 
 def colours_of(experiment: AnySwept, rows: Sequence[Row]) -> dict[str, str]:
@@ -56,11 +49,24 @@ def colours_of(experiment: AnySwept, rows: Sequence[Row]) -> dict[str, str]:
     return {curve: experiment.colours.get(curve) or next(spare) for curve in experiment.curve_axis.ordered(rows)}
 
 
-def published_points(
-    experiment: AnySwept, measure: str, panel: str, curve: str, largest: float
-) -> list[tuple[float, float]]:
+def published_points(experiment: AnySwept, measure: str, panel: str, curve: str, largest: float) -> list[Published]:
     """A published curve as far as the measured ones go."""
-    return [(n, value) for n, value in experiment.published(measure, panel, curve) if n <= 1.02 * largest]
+    return [point for point in experiment.published(measure, panel, curve) if point.point <= 1.02 * largest]
+
+
+def draw_published(axis: Any, points: Sequence[Published], **look: Any) -> None:
+    """Draw a published curve: its means, the range of its trials as a band, its adjusted means dotted."""
+    if not points:
+        return
+    color = look["color"]
+    axis.plot([p.point for p in points], [p.mean for p in points], **look)
+    known = [p for p in points if p.lowest is not None and p.highest is not None]
+    if known:
+        band = [p.point for p in known], [p.lowest for p in known], [p.highest for p in known]
+        axis.fill_between(*band, color=color, alpha=0.15, linewidth=0)
+    adjusted = [(p.point, p.adjusted) for p in points if p.adjusted is not None]
+    if adjusted:
+        axis.plot(*zip(*adjusted, strict=True), color=color, linestyle=":", linewidth=1.2)
 
 
 def draw_chance(axis: Any, experiment: AnySwept, panel: str) -> None:
@@ -78,24 +84,24 @@ def draw_panel(
     panel: str,
     colours: dict[str, str],
 ) -> None:
-    """Draw one panel: a line for each curve with its band, or with its trials as dots where they are too few
-    for one; the published curve is dashed.
+    """Draw one panel: a line for each curve with its band, or with its trials as dots where they are too few for one
+    or the bands are of published curves; the published curve is dashed.
     """
     found = {curve: curve_points(experiment, rows, measure, panel, curve) for curve in colours}
     for curve, points in found.items():
         if points:
             n, mean, low, high = zip(*points, strict=True)
             axis.plot(n, mean, color=colours[curve], marker="o", markersize=3.5, zorder=3)
-            axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
+            if not experiment.compares:
+                axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
             dots = single_trials(experiment, rows, measure, panel, curve)
             if dots:
                 axis.scatter(*zip(*dots, strict=True), color=colours[curve], s=12, alpha=0.55, linewidths=0, zorder=4)
     largest = max((n for points in found.values() for n, *_ in points), default=0)
     for curve, points in found.items():
         inside = published_points(experiment, measure, panel, curve, largest)
-        if inside and points:
-            dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2, "alpha": 0.85}
-            axis.plot(*zip(*inside, strict=True), color=colours[curve], **dashes)
+        if points:
+            draw_published(axis, inside, color=colours[curve], linestyle=(0, (3, 2)), linewidth=1.2, alpha=0.85)
     draw_chance(axis, experiment, panel)
     axis.set_title(panel, loc="left", fontweight="bold")
     count_along(axis)
@@ -104,9 +110,11 @@ def draw_panel(
 def single_trials(
     experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> list[tuple[int, float]]:
-    """The trials of the points that have several, but too few for an interval."""
+    """The trials of the points that have several, but too few for an interval, or none that is drawn."""
     values = values_by_point(experiment, rows, measure, panel, curve)
-    return [(n, value) for n, v in values.items() if 1 < len(v) < FEWEST_TRIALS for value in v]
+    return [
+        (n, x) for n, v in values.items() if len(v) > 1 and (experiment.compares or len(v) < FEWEST_TRIALS) for x in v
+    ]
 
 
 def fix_range(panels: Iterable[Any], experiment: AnySwept) -> None:
@@ -120,7 +128,9 @@ def fix_range(panels: Iterable[Any], experiment: AnySwept) -> None:
         axis.set_ylim(low if lowest >= low else 5 * math.floor(lowest / 5), high)
 
 
-def draw_legend(figure: Any, experiment: AnySwept, colours: dict[str, str], rows: Sequence[Row]) -> None:
+def draw_legend(
+    figure: Any, experiment: AnySwept, colours: dict[str, str], rows: Sequence[Row], measures: Sequence[str]
+) -> None:
     """Draw curves and line styles, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
     label = experiment.curve_axis.label
@@ -128,7 +138,16 @@ def draw_legend(figure: Any, experiment: AnySwept, colours: dict[str, str], rows
     handles.append(line([], [], color="#555555", label=measured_in_words(experiment, rows)))
     if experiment.compares:
         dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2}
-        handles.append(line([], [], color="#555555", label="published mean", **dashes))
+        handles.append(line([], [], color="#555555", label="published: mean,\nband = range of trials", **dashes))
+    if any(
+        point.adjusted is not None
+        for measure in measures
+        for panel in experiment.panels(rows)
+        for curve in colours
+        for point in experiment.published(measure, panel, curve)
+    ):
+        label = f"published mean less\n{experiment.adjusted}"
+        handles.append(line([], [], color="#555555", linewidth=1.2, linestyle=":", label=label))
     if experiment.chance is not None:
         handles.append(line([], [], color="#606060", linewidth=1.2, linestyle=":", label="chance"))
     legend_below(figure, handles)
@@ -138,8 +157,8 @@ def measured_in_words(experiment: AnySwept, rows: Sequence[Row]) -> str:
     """The meaning of a line and of what is drawn around it."""
     trials = Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows)
     most = max(trials.values())
-    if most >= FEWEST_TRIALS:
-        return "measured here: mean,\nband = 95 % bootstrap interval"
+    if most >= FEWEST_TRIALS and not experiment.compares:
+        return "measured here: mean,\nband = 95 % t-interval"
     return "measured here: mean, dots = trials" if most > 1 else "measured here: one trial"
 
 
@@ -165,5 +184,5 @@ def draw_curves(experiment: AnySwept, rows: Sequence[Row], path: Path, what: Cur
             axes[line][0].set_ylabel(f"{experiment.y_title}\n{experiment.measures[measure]}")
         figure.suptitle(what.title, fontsize=13, x=0.01, ha="left")
         figure.tight_layout()
-        draw_legend(figure, experiment, colours, rows)
+        draw_legend(figure, experiment, colours, rows, what.measures)
         save_figure(figure, path)

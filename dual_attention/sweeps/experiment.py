@@ -13,6 +13,7 @@ from ..training.configs import StepLoopConfig
 from ..training.experiment import AnyExperiment, Config, Experiment, Ready
 from ..training.metrics import Row
 from ..training.problem import Problem
+from .intervals import Published
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class SweptExperiment(Experiment[Config, Ready]):
     Grid: ClassVar[type]  # dataclass of a sweep's configuration, a dual_attention.sweeps.grid.GridConfig
     axes: ClassVar[tuple[Axis, ...]]  # what identifies a run: (panels of a figure,) curves, horizontal axis
 
+    provenance: ClassVar[
+        Mapping[str, int | None]
+    ] = {}  # numbers of how data were made, from `identity`; of rows without
+
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
     scale: ClassVar[float] = 1.0  # factor of the measures
     unit: ClassVar[str] = ""  # their unit
@@ -67,6 +72,7 @@ class SweptExperiment(Experiment[Config, Ready]):
     colours: ClassVar[Mapping[str, str]] = {}  # of curves, by the value of their axis
     figures: ClassVar[tuple[CurvesFigure, ...]] = ()  # drawn from the results of a sweep
     compares: ClassVar[bool] = False  # whether there are published numbers
+    adjusted: ClassVar[str] = ""  # what adjusted means of published points are less, in words
 
     @property
     def curve_axis(self) -> Axis:
@@ -92,6 +98,8 @@ class SweptExperiment(Experiment[Config, Ready]):
     def row(self, result: Mapping[str, Any]) -> Row:
         """A line of a table of results from the numbers of one run; here its measures are named as evaluation sets."""
         row: Row = {key: result[key] for key in (*(axis.name for axis in self.axes), "seed", "parameters")}
+        made = {name: result.get(name, older) for name, older in self.provenance.items()}
+        row.update({name: number for name, number in made.items() if number is not None})
         values = result[self.metrics[0]]
         names = [*(name for name in self.measures if name in values), *(n for n in values if n not in self.measures)]
         row.update({name: round(self.scale * values[name], 3) for name in names})
@@ -115,8 +123,8 @@ class SweptExperiment(Experiment[Config, Ready]):
         """The level that guessing reaches in a panel."""
         return self.chance
 
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[tuple[float, float]]:
-        """Points (horizontal axis, measure) of a published curve, sorted; empty if there is none."""
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        """Points of a published curve, sorted; empty if there is none."""
         return []
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:

@@ -17,7 +17,7 @@ from ..training.configs import MOST_THREADS, MachineConfig, OutputConfig, RunCon
 from ..training.lock import LOCK, locked
 from ..training.metrics import Row
 from .experiment import AnySwept, Axis
-from .results import cell_rows, to_csv
+from .results import cell_rows, check_provenance, to_csv
 
 SETTINGS = ("data", "optim", "loop", "device")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
@@ -131,10 +131,10 @@ class GridFolder:
             raise FileExistsError(f"{self.path}: there already and no folder of a grid; give another --out")
 
     def open(self, grid: GridConfig) -> None:
-        """Make the folder, or check that the cells in it were run with the same settings.
+        """Make the folder, or check that the cells in it were run with the same settings, on the same data.
 
         Raises:
-            ValueError: if they were run with other settings.
+            ValueError: if they were not.
             FileExistsError: if there is something else at the path.
         """
         if self.config.exists():
@@ -146,9 +146,18 @@ class GridFolder:
                         f"{getattr(grid, name)}; give another --out or the same settings"
                     )
         self._refuse_other()
+        self._check_provenance(grid)
         self.cells.mkdir(parents=True, exist_ok=True)
         self.figures.mkdir(exist_ok=True)
         write_atomically(self.config, commented_yaml(replace(grid, out=str(self.path))))
+
+    def _check_provenance(self, grid: GridConfig) -> None:
+        if self.experiment.provenance:
+            planned = [
+                {**dict(cell.values), "seed": cell.seed, **self.experiment.identity(grid.config(cell))}
+                for cell in cells(self.experiment, grid)
+            ]
+            check_provenance(self.experiment, [*planned, *cell_rows(self.experiment, self.path)], self.path)
 
     def path_of(self, cell: Cell) -> Path:
         """File of a cell's result."""

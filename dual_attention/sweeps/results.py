@@ -85,7 +85,24 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
     if missing:
         raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
     whole = {*(axis.name for axis in axes if axis.number), "seed", "parameters", "steps"}
+    older = {name: number for name, number in experiment.provenance.items() if number is not None}
+    rows = [{**older, **row} for row in rows]
+    whole |= older.keys()
     return [{key: int(value) if key in whole else value for key, value in row.items()} for row in rows]
+
+
+def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
+    """Check that the runs of each panel are of the same data. Raises ValueError naming two that are not."""
+    firsts: dict[str, Row] = {}
+    for row in rows:
+        first = firsts.setdefault(experiment.panel(row), row)
+        for name in experiment.provenance:
+            if row.get(name) != first.get(name):
+                raise ValueError(
+                    f"{where}: {experiment.describe_run(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
+                    f"{experiment.describe_run(first)}; their data differ, so they are not merged: expected one {name} "
+                    f"for all runs of {experiment.panel(row) or experiment.name}"
+                )
 
 
 def values_by_point(
@@ -100,10 +117,16 @@ def values_by_point(
 
 
 def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[Row]:
-    """All runs of the sources, each once, ordered by axes and seed."""
+    """All runs of the sources, each once, ordered by axes and seed.
+
+    Raises:
+        ValueError: as :func:`load_results` and :func:`check_provenance`; also for a run with two results.
+    """
     merged: dict[tuple[Any, ...], Row] = {}
     for source in sources:
-        for row in load_results(experiment, source):
+        rows = load_results(experiment, source)
+        check_provenance(experiment, [*merged.values(), *rows], source)
+        for row in rows:
             run = (*(row[axis.name] for axis in experiment.axes), row["seed"])
             known = merged.setdefault(run, row)
             for measure in experiment.measures:

@@ -11,10 +11,12 @@ from dual_attention.cli.demo import (
     RIVAL,
     DemoConfig,
     accuracy_sentence,
+    left_out_sentence,
     new_folder,
     relation_sentence,
     run_demo,
 )
+from dual_attention.cli.main import main as dat_main
 from dual_attention.model_analysis.grid_relations import Relation
 from dual_attention.sweeps.grid import GridFolder
 from dual_attention.sweeps.results import read_results
@@ -38,7 +40,12 @@ def test_the_demo_leaves_a_table_two_pictures_and_two_sentences(tmp_path, capsys
     assert len(read_results(GAMES, folder / "results.csv")) == 4  # one trial: the budget allows no second one
     text = capsys.readouterr().out
     assert "Accuracy in percent (one trial" in text and "From 32 images the DAT" in text and "AUC" in text
-    assert "From 32 images" in (folder / "demo.txt").read_text()
+    said = " ".join((folder / "demo.txt").read_text().split())
+    assert (
+        "From 32 images" in said and "One trial was run; that of seed 1 would not have ended in --time_budget" in said
+    )
+    assert dat_main(["reproduce", "relational-games", "--config", str(folder / "grid.yaml"), "--dry_run"]) == 0
+    assert "8 cells, 4 done, 4 to run" in capsys.readouterr().out
 
 
 def test_folders_are_never_reused(tmp_path):
@@ -54,6 +61,21 @@ def test_the_first_sentence_follows_the_numbers():
     assert "250 images already take the DAT past the Transformer's 1,000" in text
     text = accuracy_sentence(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}))
     assert "DAT reaches 60 % on new images, the Transformer 80 %" in text and "past" not in text
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ((5, 6, 7), ""),
+        ((5, 6), "2 trials were run; that of seed 7 would not have ended in --time_budget"),
+        ((5,), "One trial was run; those of seed 6, 7 would not"),
+    ],
+)
+def test_trials_that_were_left_out_are_named_with_the_command_that_runs_them(seeds, words, tmp_path):
+    grid = demo.demo_grid(DemoConfig(trials=3, seed=5), tmp_path / "demo-3")
+    text = left_out_sentence([{"seed": seed} for seed in seeds], grid)
+    assert text.startswith(words) and bool(text) == bool(words)
+    assert not words or text.endswith(f"dat reproduce relational-games --config {tmp_path / 'demo-3' / 'grid.yaml'}")
 
 
 def test_the_second_sentence_follows_the_relation():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dual_attention.data.relational_games import generate_images, load_official, official_splits
+from dual_attention.data.relational_games.official import official_path
 
 
 def write(folder, name, *, n=40, task="between", seed=0, objects="pentominoes", compressed=False, **replaced):
@@ -51,7 +52,7 @@ def test_many_pieces_and_limit(tmp_path):
 
 
 def test_columns_may_be_flat_and_other_integers_are_fine(tmp_path):
-    images = np.zeros((3, 36, 36, 3), np.uint8)
+    images = generate_images("same", 3, seed=0).images.permute(0, 2, 3, 1).numpy()
     write(tmp_path, "same_pentos.npz", images=images, labels=np.array([0, 1, 1], np.int32), tasks=None)
     read = load_official(tmp_path, "same")
     assert read.labels.tolist() == [0, 1, 1]
@@ -59,7 +60,7 @@ def test_columns_may_be_flat_and_other_integers_are_fine(tmp_path):
 
 
 def test_memory_stays_near_the_size_of_the_result(tmp_path):
-    images = np.zeros((4000, 36, 36, 3), np.int64)
+    images = generate_images("same", 4000, seed=0).images.permute(0, 2, 3, 1).numpy().astype(np.int64)
     labels = np.zeros((4000, 1), np.int64)
     np.savez_compressed(tmp_path / "same_pentos.npz", images=images, labels=labels, tasks=labels)
     whole = images.nbytes
@@ -114,6 +115,17 @@ def test_damaged_files(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"same_pentos\.npz"):
         load_official(tmp_path, "same")
+
+
+@pytest.mark.parametrize(
+    ("task", "others"), [("same", "occurs"), ("occurs", "between"), ("column_patterns", "row_patterns")]
+)
+def test_files_of_another_task_are_refused(tmp_path, task, others):
+    path = official_path(tmp_path, task, "pentominoes")
+    write(tmp_path, path.name, task=others, tasks=np.zeros((40, 1), np.int64))
+    message = rf"expected images of task '{task}', .* image \d+; is this another task's file"
+    with pytest.raises(ValueError, match=message):
+        load_official(tmp_path, task)
 
 
 def test_pickled_arrays_are_refused(tmp_path):

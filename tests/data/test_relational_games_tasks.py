@@ -14,6 +14,7 @@ from dual_attention.data.relational_games import (
     asked_patterns,
     class_names,
     generate_images,
+    generator_version,
     num_classes,
     supported_objects,
 )
@@ -65,7 +66,7 @@ def answer(task: str, seen: dict[int, Object], asked: int) -> int:
         if task == "same":
             return int(first == second)
         if task == "colour_and_or_shape":
-            return int(colour(first) == colour(second)) + 2 * int(mask(first) == mask(second))
+            return 2 * int(colour(first) != colour(second)) + int(mask(first) != mask(second))
         assert cell % 3 != other_cell % 3
         left, right = (first, second) if cell % 3 < other_cell % 3 else (second, first)
         assert brightness(left) != brightness(right)
@@ -162,7 +163,7 @@ def test_half_of_the_negatives_of_between_with_stripes_are_scattered():
 def test_scattered_objects_that_fall_on_a_line_do_not_match():
     """A chance line, 8 in 84, with equal outer objects is so rare that scenes are checked here, not images."""
     n = 400_000
-    source = ObjectSource(object_set("pentominoes"), torch.Generator().manual_seed(5))
+    source = ObjectSource(object_set("pentominoes"), torch.Generator().manual_seed(5), 0.5)
     scenes = between(torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64), source)
     for first, middle, last in LINES:
         on_line = (scenes[:, [first, middle, last]] > 0).all(1)
@@ -193,7 +194,24 @@ def test_independent_share_decides_how_alike_the_wrong_objects_are(share, expect
     assert sum(alike) / len(alike) == pytest.approx(expected, abs=0.05)
 
 
-@pytest.mark.parametrize("task", ["same", "between", "match_pattern"])
+@pytest.mark.parametrize(("share", "expected"), [(None, (1 / 3, 1 / 3)), (0.5, (0.18, 0.18)), (1.0, (0.03, 0.04))])
+def test_independent_share_decides_how_alike_the_objects_of_same_are(share, expected):
+    """Same mask, same colour: a third each of near misses, and of independent draws by chance only."""
+    games = generate_images("same", 6000, seed=0, independent_share=share)
+    pairs = [tuple(read_objects(image).values()) for image in games.images[games.labels == 0]]
+    alike = (sum(mask(a) == mask(b) for a, b in pairs), sum(colour(a) == colour(b) for a, b in pairs))
+    assert [count / len(pairs) for count in alike] == pytest.approx(expected, abs=0.03)
+    positives = generate_images("same", 400, seed=0, independent_share=share)
+    check_labels("same", positives)
+
+
+def test_shares_that_are_not_given_are_the_tasks_own():
+    for task, share in (("same", 0.0), ("occurs", 0.5), ("xoccurs", 0.5)):
+        drawn = [generate_images(task, 50, seed=1, independent_share=value).images for value in (None, share)]
+        assert torch.equal(*drawn)
+
+
+@pytest.mark.parametrize("task", ["between", "match_pattern"])
 def test_independent_share_leaves_other_tasks_alone(task):
     shares = [generate_images(task, 20, seed=0, independent_share=share).images for share in (0.0, 1.0)]
     assert torch.equal(*shares)
@@ -233,12 +251,17 @@ def test_descriptions():
     assert set(EXTRA_TASKS) == {"column_patterns", "row_patterns", "left_of", "colour_and_or_shape"}
     assert [num_classes(task) for task in TASKS] == [2] * 5
     assert num_classes("colour_and_or_shape") == 4 == len(class_names("colour_and_or_shape"))
+    assert class_names("colour_and_or_shape") == ("colour and shape", "colour", "shape", "nothing")
+    assert {task: generator_version(task) for task in TASKS + EXTRA_TASKS if generator_version(task) > 1} == {
+        "between": 2,
+        "colour_and_or_shape": 2,
+    }
     assert asked_patterns("column_patterns") == ("ABA", "AAB", "ABB")
     assert asked_patterns("same") == ()
     assert supported_objects("colour_and_or_shape") == ("pentominoes", "hexominoes")
 
 
-@pytest.mark.parametrize("function", [num_classes, class_names, asked_patterns, supported_objects])
+@pytest.mark.parametrize("function", [num_classes, class_names, asked_patterns, supported_objects, generator_version])
 def test_unknown_task_lists_the_valid_ones(function):
     with pytest.raises(ValueError, match=r"task: expected one of same, occurs, .*left_of, .*got 'differs'"):
         function("differs")

@@ -31,7 +31,7 @@ PAGES = {
     for place in PLACES
     for path in sorted(ROOT.glob(place))
 }
-GALLERY = ("docs/attention-gallery.md", "docs/attention-at-work.md")
+GALLERY = ("docs/attention-gallery.md", "docs/attention-at-work.md", "docs/equal-arithmetic.md")
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")

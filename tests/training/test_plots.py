@@ -90,17 +90,22 @@ def games_rows(seeds, tasks=("same",), lowest=60.0):
 
 
 @pytest.mark.parametrize(("seeds", "bands", "words"), [(1, 0, "one trial"), (2, 0, "dots = trials"), (3, 2, "band")])
-def test_intervals_need_three_trials(seeds, bands, words, tmp_path, drawn):
+@pytest.mark.parametrize("compares", [True, False])
+def test_intervals_need_three_trials(compares, seeds, bands, words, tmp_path, drawn, monkeypatch):
+    """Beside published curves, the bands are theirs, and all trials are dots."""
     games = RelationalGames()
+    monkeypatch.setattr(RelationalGames, "compares", compares)
+    if not compares:
+        monkeypatch.setattr(RelationalGames, "published", lambda *_: [])
     rows = games_rows(seeds)
     points = curve_points(games, rows, "test", "same", "dat-0+2-sym")
     assert [point[2] == point[2] for point in points] == [seeds >= 3] * 2  # NaN where there is none
     draw_curves(games, rows, tmp_path / "c.png", games.figures[0])
     [(figure, [[axis]])] = drawn
     fills = [c.get_paths() for c in axis.collections if type(c).__name__ == "FillBetweenPolyCollection"]
-    assert sum(bool(paths) and len(paths[0].vertices) > 0 for paths in fills) == bands
+    assert sum(bool(paths) and len(paths[0].vertices) > 0 for paths in fills) == (2 if compares else bands)
     dots = [c for c in axis.collections if type(c).__name__ == "PathCollection"]
-    assert len(dots) == (2 if seeds == 2 else 0)
+    assert len(dots) == (2 if seeds == 2 or (compares and seeds > 1) else 0)
     assert any(words in text for text in labels_of(figure.legends[0].get_texts()))
 
 

@@ -5,16 +5,17 @@ arXiv 1905.10307) and is used by Altabaa & Lafferty (2024, arXiv 2405.16727). A 
 pentominoes and tested on new pentominoes and on two sets of objects it has never seen, hexominoes and stripes.
 
 ``generate_images`` draws images, ``make_splits`` draws a whole experiment, ``load_official`` and ``official_splits``
-do the same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says how
-far each rule is known to agree with the official files.
+do the same from the official files, and ``contact_sheet`` shows what the images look like. ``tasks.py`` says
+what each rule rests on.
 """
 
 from .dataset import RelationalGames, generate_images
 from .objects import OBJECT_SETS
 from .official import load_official, official_splits
+from .scene_statistics import official_statistics, read_scenes, scene_statistics
 from .sheet import contact_sheet
 from .splits import make_splits
-from .tasks import EXTRA_TASKS, TASKS, asked_patterns, class_names, num_classes, supported_objects
+from .tasks import EXTRA_TASKS, TASKS, asked_patterns, class_names, generator_version, num_classes, supported_objects
 
 __all__ = [
     "EXTRA_TASKS",
@@ -25,9 +26,13 @@ __all__ = [
     "class_names",
     "contact_sheet",
     "generate_images",
+    "generator_version",
     "load_official",
     "make_splits",
     "num_classes",
     "official_splits",
+    "official_statistics",
+    "read_scenes",
+    "scene_statistics",
     "supported_objects",
 ]

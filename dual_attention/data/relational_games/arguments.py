@@ -3,6 +3,9 @@
 import operator
 from typing import SupportsIndex
 
+import torch
+from torch import Tensor
+
 from .objects import OBJECT_SETS
 from .tasks import Task, get_task
 
@@ -30,10 +33,30 @@ def check_share(name: str, value: float) -> float:
     return float(value)
 
 
+def share_of(task: Task, independent_share: float | None) -> float:
+    """The share, or the task's default for None. Raises ValueError when it is outside 0 .. 1."""
+    return check_share("independent_share", task.independent_share if independent_share is None else independent_share)
+
+
 def check_shares(shares: tuple[float, float, float]) -> None:
     """Raises ValueError unless ``shares`` are three positive numbers whose sum is at most 1."""
     if len(shares) != 3 or min(shares) <= 0 or sum(shares) > 1 + 1e-9:
         raise ValueError(f"shares: expected three positive numbers with a sum of at most 1, got {shares!r}")
+
+
+def check_layout(task: str, occupied: Tensor) -> None:
+    """Check which cells hold objects, (n, 9) bool. Raises ValueError naming the first image that is not of the task."""
+    layouts = torch.zeros(len(layouts_of := get_task(task).layouts), occupied.shape[1], dtype=torch.bool)
+    for row, cells in enumerate(layouts_of):
+        layouts[row, list(cells)] = True
+    wrong = (occupied[:, None] != layouts).any(2).all(1).nonzero()[:, 0]
+    if len(wrong):
+        image, example = int(wrong[0]), ", ".join(map(str, layouts_of[0]))
+        found = ", ".join(map(str, occupied[image].nonzero()[:, 0].tolist())) or "none"
+        raise ValueError(
+            f"expected images of task {task!r}, with objects in cells such as {example}, got objects in cells {found} "
+            f"in image {image}; is this another task's file?"
+        )
 
 
 def check_task_objects(task: str, objects: str) -> Task:

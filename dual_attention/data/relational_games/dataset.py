@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .arguments import check_share, check_task_objects, to_integer
+from .arguments import check_task_objects, share_of, to_integer
 from .identity import stream_seed
 from .objects import object_set
 from .render import render
@@ -28,7 +28,7 @@ class RelationalGames(NamedTuple):
 
 
 def generate_images(
-    task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float = 0.5
+    task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float | None = None
 ) -> RelationalGames:
     """Draw n images of a task, in random order and with equally frequent classes.
 
@@ -36,17 +36,17 @@ def generate_images(
     Use ``make_splits`` for an experiment. Class counts, and within a class the counts of asked patterns, differ by at
     most one. The images depend only on the arguments; global random state is neither read nor changed.
 
-    Source: Shanahan et al. (2020), arXiv 1905.10307, as used by Altabaa & Lafferty (2024), arXiv 2405.16727. The
-    objects agree with samples of the official files, as do the rules of ``between`` and ``column_patterns``; the other
-    rules are inferred, see :mod:`dual_attention.data.relational_games.tasks`.
+    Source: Shanahan et al. (2020), arXiv 1905.10307, as used by Altabaa & Lafferty (2024), arXiv 2405.16727. What each
+    rule rests on: :mod:`dual_attention.data.relational_games.tasks`.
 
     Args:
         task: one of ``TASKS`` or ``EXTRA_TASKS``.
         n: number of images.
         objects: one of ``OBJECT_SETS`` that the task supports.
         seed: any integer.
-        independent_share: for ``occurs`` and ``xoccurs``, the probability that a non-matching object is an independent
-            draw rather than a near miss of the objects beside it; other tasks do not use it.
+        independent_share: for ``same``, ``occurs`` and ``xoccurs``, the probability that a non-matching object is an
+            independent draw rather than a near miss; other tasks do not use it. None takes 0 for ``same`` and 1/2 for
+            the others.
 
     Raises:
         ValueError: unknown task or objects, objects that the task does not support, negative n, or a share outside
@@ -56,7 +56,7 @@ def generate_images(
     definition = check_task_objects(task, objects)
     n = to_integer("n", n, minimum=0)
     seed = to_integer("seed", seed)
-    share = check_share("independent_share", independent_share)
+    share = share_of(definition, independent_share)
     generator = torch.Generator().manual_seed(stream_seed("generate", seed, task, objects))
     order = torch.randperm(n, generator=generator)
     labels = order % len(definition.classes)

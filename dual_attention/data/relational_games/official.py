@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from ..._extras import require
-from .arguments import check_shares, check_sizes, to_integer
+from .arguments import check_layout, check_shares, check_sizes, to_integer
 from .dataset import RelationalGames
 from .identity import keys_of, stream_seed
-from .render import IMAGE_SIZE
+from .render import CELL_SIZE, IMAGE_SIZE
 from .splits import SHARES, split_mask
 from .tasks import get_task
 
@@ -45,7 +45,7 @@ def load_official(
     """Read one official file, such as ``1task_between_pentos.npz``.
 
     Memory stays near the size of the result, 3,888 bytes an image. Labels are those of the file: whether it
-    orders the classes of ``colour_and_or_shape`` and the patterns asked in ``row_patterns`` as we do is not known.
+    orders the patterns asked in ``row_patterns`` as we do is not known.
 
     Args:
         folder: contains the files.
@@ -55,8 +55,8 @@ def load_official(
 
     Raises:
         FileNotFoundError: the folder has no such file.
-        ValueError: unknown task or split, a damaged file, or a missing key, wrong shape, wrong dtype or value out of
-            range in the file.
+        ValueError: unknown task or split, a damaged file, a missing key, wrong shape, wrong dtype or value out of
+            range in the file, or objects where this task has none (looked for in the first 256 images).
         ImportError: numpy is missing; ``pip install dual-attention[train]`` brings it.
         TypeError: limit is not an integer.
     """
@@ -81,7 +81,16 @@ def load_official(
             f"{path}: expected equally many of each, got {len(images)} images, {len(labels)} labels and "
             f"{len(asked)} tasks"
         )
+    try:
+        check_layout(task, _occupied(images[:_CHUNK]))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return RelationalGames(images, labels, asked)
+
+
+def _occupied(images: Tensor) -> Tensor:
+    """The cells that hold anything: (n, 3, 36, 36) -> (n, 9) bool."""
+    return images.view(-1, 3, 3, CELL_SIZE, 3, CELL_SIZE).amax((1, 3, 5)).flatten(1) > 0
 
 
 def official_splits(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .arguments import check_share, check_shares, check_sizes, check_task_objects, to_integer
+from .arguments import check_shares, check_sizes, check_task_objects, share_of, to_integer
 from .dataset import RelationalGames, generate_images
 from .identity import counter_words, first_occurrences, keys_of, stream_seed, uniform_of
 from .objects import OBJECT_SETS, object_set
@@ -36,7 +36,7 @@ def make_splits(
     seed: int,
     objects: str = "pentominoes",
     heldout: Sequence[str] = ("hexominoes", "stripes"),
-    independent_share: float = 0.5,
+    independent_share: float | None = None,
     repeats: bool = False,
     shares: tuple[float, float, float] = SHARES,
 ) -> dict[str, RelationalGames]:
@@ -76,9 +76,7 @@ def make_splits(
     n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)
     check_shares(shares)
-    stream = _Stream(
-        task, definition, objects, check_share("independent_share", independent_share), seed, repeats, shares
-    )
+    stream = _Stream(task, definition, objects, share_of(definition, independent_share), seed, repeats, shares)
     heldout = _check_heldout(heldout, objects)
     made = {name: _draw_split(stream, name, size) for name, size in sizes.items()}
     for name in heldout:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._extras import require
-from ...sweeps.curves import colours_of, curve_points, draw_chance, fix_range, published_points
+from ...sweeps.curves import colours_of, curve_points, draw_chance, draw_published, fix_range, published_points
 from ...sweeps.experiment import AnySwept
 from ...training.metrics import Row
 from ...training.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure
@@ -20,7 +20,7 @@ MARKERS = "osD^vP*Xp<>h"
 def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
     """Draw accuracy against training-set size, one column for each task: measured above, published below.
 
-    Error bars are 95 % bootstrap intervals over seeds, where there are three. Tasks on which no baseline was run are
+    Error bars are 95 % t-intervals over seeds, where there are three. Tasks on which no baseline was run are
     left out; nothing is drawn if there are none. Lines of baselines are the thinner ones.
     """
     numpy = require("numpy", extra="train")
@@ -45,8 +45,8 @@ def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, obj
                     n, mean, low, high = numpy.array(points).T
                     bars = {"yerr": (mean - low, high - mean), "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
                     above.errorbar(n, mean, linewidth=width, markersize=4.5, **bars, **look)
-                if known := published_points(experiment, object_set, task, model, largest):
-                    below.plot(*zip(*known, strict=True), linewidth=width, markersize=4, **look)
+                known = published_points(experiment, object_set, task, model, largest)
+                draw_published(below, known, linewidth=width, markersize=4, **look)
             for axis in (above, below):
                 draw_chance(axis, experiment, task)
                 count_along(axis)
@@ -65,5 +65,5 @@ def draw_models(figure: Any, looks: dict[str, dict[str, str]]) -> None:
     """Draw the legend, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
     handles = [line([], [], markersize=5, label=LABELS.get(model, model), **look) for model, look in looks.items()]
-    title = "Means over seeds; bars are 95 % bootstrap intervals\nof three and more. Published are means only."
+    title = "Means over seeds; bars are 95 % t-intervals of\nthree and more. Published bands are the range of trials."
     legend_below(figure, handles, title=title)

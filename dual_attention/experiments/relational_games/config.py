@@ -32,6 +32,13 @@ TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_p
 """The five tasks of the paper."""
 
 
+def check_share(share: float | None, official_folder: str | None) -> None:
+    """Check ``data.independent_share``. Raises ValueError naming it."""
+    expected = "null with data.official_folder" if official_folder else "null or a number between 0 and 1"
+    fits = share is None or (official_folder is None and 0 <= share <= 1)
+    check(fits, "data.independent_share", expected, share)
+
+
 @dataclass(frozen=True)
 class GamesDataConfig:
     """The images: generated from a seed, or taken from the official files."""
@@ -48,10 +55,14 @@ class GamesDataConfig:
     """Seed of the images and of their split; null takes the seed of the run."""
     official_folder: str | None = None
     """Folder with the official npz files; null generates the images."""
+    independent_share: float | None = None
+    """Share of independent draws among the non-matching objects of same, occurs and xoccurs, the others being near
+    misses; null takes the task's own, 0 for same and 1/2 for the others."""
 
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
         check_seed(self, "data")
+        check_share(self.independent_share, self.official_folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,19 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ...data.relational_games import OBJECT_SETS, TASKS, contact_sheet, num_classes
+from ..._files import write_atomically
+from ...data.relational_games import (
+    OBJECT_SETS,
+    TASKS,
+    contact_sheet,
+    generator_version,
+    num_classes,
+    official_statistics,
+)
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.intervals import Published
+from ...sweeps.results import to_csv
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
 from ...training.metrics import Row
@@ -36,10 +46,10 @@ TEST_SETS = {
 
 @dataclass(frozen=True)
 class SheetOptions:
-    """A contact sheet: examples of every class of every task."""
+    """A contact sheet: examples of every class of every task; or a table of the statistics of the official files."""
 
     out: str
-    """Picture (PNG) to write; it is not overwritten."""
+    """Picture (PNG) to write, or table (CSV) of statistics; it is not overwritten."""
     tasks: tuple[str, ...] = TASKS
     """Tasks; there are also colour_and_or_shape and left_of."""
     objects: tuple[str, ...] = OBJECT_SETS
@@ -48,15 +58,22 @@ class SheetOptions:
     """Examples of each class."""
     seed: int = 0
     """Seed of the images."""
+    official_folder: str | None = None
+    """Folder with the official npz files of these tasks and objects; the statistics of their images are written in
+    place of a picture: labels, colours, masks, cells, patterns, copies and near misses, each with its count."""
 
     def __post_init__(self) -> None:
         check_integers(self, "", "per_class", most=100)
         check_seed(self)
 
     def draw(self) -> None:
-        """Draw it."""
-        options = {name: value for name, value in vars(self).items() if name != "out"}
-        contact_sheet(Path(self.out), **options)
+        """Draw it, or write the table."""
+        options = {name: value for name, value in vars(self).items() if name not in ("out", "official_folder")}
+        if self.official_folder is None:
+            contact_sheet(Path(self.out), **options)
+        else:
+            rows = official_statistics(self.official_folder, self.tasks, self.objects)
+            write_atomically(Path(self.out), to_csv(rows))
 
 
 class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
@@ -75,7 +92,10 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         "comparison.md (beside the published numbers), learning_curves.png, heldout.png and, with relational "
         "architectures before DATs among the models, baselines.png."
     )
-    about_data = "Draw a contact sheet: examples of every class of every task."
+    about_data = (
+        "Draw a contact sheet: examples of every class of every task. With --official_folder, write a table of what "
+        "the images of the official files there hold instead."
+    )
     Config = RelationalGamesConfig
     Grid = GamesGrid
     Sheet = SheetOptions
@@ -95,6 +115,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
         Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
     )
+    provenance: ClassVar[Mapping[str, int | None]] = {"generator": 1, "independent_share": None}
     measures = TEST_SETS
     scale = 100.0
     unit = " %"
@@ -104,10 +125,17 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     caption = "Accuracy in percent after the last epoch"
     colours = COLOURS
     compares = True
+    adjusted = "test images that were trained on"
     figures = (
         CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
         CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
     )
+
+    def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
+        """The axes, the version of the generator of the task's images (0: official ones), and a share that is given."""
+        identity, data = super().identity(config), config.data
+        identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
+        return identity if data.independent_share is None else {**identity, "independent_share": data.independent_share}
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_games(config)
@@ -138,7 +166,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         model = build_model(config.model, 2, seed=0)
         return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
 
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[tuple[float, float]]:
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
         return published_curve(measure, panel, curve)
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:

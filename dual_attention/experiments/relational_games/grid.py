@@ -7,7 +7,7 @@ from typing import Any
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names
-from .config import TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task
+from .config import TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task, check_share
 from .presets import COMPARISON, PRESETS
 
 SIZES = tuple(range(250, 2501, 250))
@@ -26,9 +26,13 @@ class GridData:
     """Images of each held-out object set, in generated data."""
     official_folder: str | None = None
     """Folder with the official npz files; null generates the images."""
+    independent_share: float | None = None
+    """Share of independent draws among the non-matching objects of same, occurs and xoccurs, the others being near
+    misses; null takes the task's own, 0 for same and 1/2 for the others."""
 
     def __post_init__(self) -> None:
         check_integers(self, "data", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
+        check_share(self.independent_share, self.official_folder)
 
 
 @dataclass(frozen=True)

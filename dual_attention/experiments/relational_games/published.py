@@ -1,31 +1,69 @@
-"""The published learning curves (arXiv 2405.16727), as recovered from the authors' logs; see ``published.csv``."""
+"""The published learning curves (arXiv 2405.16727), from the authors' single runs where these are public.
+
+``published.csv`` has a row for each object set, task, model (by the name of our preset) and training-set size:
+accuracies in percent after the last epoch, ``trials``, mean, ``sd``, ``lowest`` and ``highest``, and mean and deviation
+of the loss. Rows without ``sd`` are means that were read off figures. ``published_runs.py`` makes it.
+"""
 
 from __future__ import annotations
 
 import csv
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
+from ...sweeps.intervals import Published
 from ...training.metrics import Row
+
+TABLE = Path(__file__).with_name("published.csv")
+NUMBERS = ("accuracy", "sd", "lowest", "highest", "loss", "loss_sd")
+
+OFFICIAL_POOL = 250_000
+"""Images from which the authors draw training and test images together, with replacement."""
 
 
 @cache
 def published_rows() -> tuple[Row, ...]:
-    """One row for each object set, task, model (by the name of our preset, if there is one) and training-set size.
+    """The rows; numbers as numbers, and None where there is none. ``trials`` is a text such as 4-5 for means."""
+    with open(TABLE, newline="", encoding="utf-8") as file:
+        return tuple(
+            {
+                **row,
+                "n_train": int(row["n_train"]),
+                "trials": int(row["trials"]) if row["trials"].isdigit() else row["trials"],
+                **{name: float(row[name]) if row[name] else None for name in NUMBERS},
+            }
+            for row in csv.DictReader(file)
+        )
 
-    Accuracies are percentages after the last epoch, averaged over ``trials`` runs; ``max_sem`` is the largest standard
-    error of the mean among the sizes of one curve.
+
+def overlap(n_train: int) -> float:
+    """Expected share of the authors' test images that are among ``n_train`` training images, too."""
+    return 1 - (1 - 1 / OFFICIAL_POOL) ** n_train
+
+
+def without_overlap(accuracy: float, n_train: int) -> float:
+    """Accuracy in percent on the images that are not, if all that are are answered right."""
+    share = overlap(n_train)
+    return (accuracy - 100 * share) / (1 - share)
+
+
+def published_curve(object_set: str, task: str, model: str) -> list[Published]:
+    """The points of one published curve, by size; empty if it was not published.
+
+    Those of ``match_pattern`` on pentominoes, whose training sets are large, are adjusted for repeated images.
     """
-    folder = resources.files("dual_attention.experiments.relational_games")
-    text = folder.joinpath("published.csv").read_text(encoding="utf-8")
-    return tuple(
-        {**row, "n_train": int(row["n_train"]), "accuracy": float(row["accuracy"]), "max_sem": float(row["max_sem"])}
-        for row in csv.DictReader(text.splitlines())
-    )
-
-
-def published_curve(object_set: str, task: str, model: str) -> list[tuple[int, float]]:
-    """(training-set size, accuracy in percent) of one published curve, by size; empty if it was not published."""
-    rows = published_rows()
     key = (object_set, task, model)
-    return sorted((r["n_train"], r["accuracy"]) for r in rows if (r["object_set"], r["task"], r["model"]) == key)
+    rows = [row for row in published_rows() if (row["object_set"], row["task"], row["model"]) == key]
+    adjusts = (object_set, task) == ("test", "match_pattern")
+    return [
+        Published(
+            point=row["n_train"],
+            mean=row["accuracy"],
+            trials=None if row["sd"] is None else row["trials"],
+            sd=row["sd"],
+            lowest=row["lowest"],
+            highest=row["highest"],
+            adjusted=without_overlap(row["accuracy"], row["n_train"]) if adjusts else None,
+        )
+        for row in sorted(rows, key=lambda row: row["n_train"])
+    ]

@@ -72,12 +72,12 @@ def test_a_table_and_a_figure_without_published_numbers(tmp_path, capsys):
     assert lines[:3] == [
         "# Measured",
         "",
-        "Perplexity of the validation text after the last step: mean ± standard error of 2 trials.",
+        "Perplexity of the validation text after the last step: mean ± half of its 95 % t-interval, of 2 trials.",
     ]
     head = lines.index("| model | 100 | 200 |")
     assert sorted(lines[head + 2 : head + 4]) == [
-        "| DAT-tiny | 19.5 ± 0.5 | 18.5 ± 0.5 |",
-        "| T-tiny | 19.5 ± 0.5 | 18.5 ± 0.5 |",
+        "| DAT-tiny | 19.5 ± 6.4 | 18.5 ± 6.4 |",
+        "| T-tiny | 19.5 ± 6.4 | 18.5 ± 6.4 |",
     ]
 
 

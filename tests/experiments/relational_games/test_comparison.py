@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dual_attention.experiments.relational_games.experiment import RelationalGames
-from dual_attention.sweeps.comparison import cell_text, comparison_table, comparison_text
+from dual_attention.sweeps.comparison import cell_text, comparison_table, comparison_text, outside_sentence
+from dual_attention.sweeps.intervals import Published, half_width, welch_t
 
 
 def row(task, model, n_train, seed, **accuracies):
@@ -25,12 +26,14 @@ ROWS = [
 @pytest.mark.parametrize(
     "values, published, text",
     [
-        ([88.0, 90.0], 88.6, "89.0 ± 1.0 (88.6)"),
-        ([1.0, 2.0, 3.0], None, "2.0 ± 0.6 (–)"),
-        ([61.25], 66.0, "61.2 (66.0)"),
+        ([88.0, 90.0], Published(1000, 88.6), "89.0 ± 12.7 (88.6)"),
+        ([1.0, 2.0, 3.0], None, "2.0 ± 2.5 (–)"),
+        ([61.25], Published(1000, 66.0, 5, 2.0, 63.0, 68.0), "61.2 (66.0; 1 out)"),
+        ([88.0, 90.0], Published(1000, 88.6, 10, 1.0, 87.0, 89.0), "89.0 ± 12.7 (88.6; t 0.4; 1 out)"),
+        ([88.0, 90.0], Published(1000, 88.6, 10, 1.0, 87.0, 91.0, 88.0), "89.0 ± 12.7 (88.6 → 88.0; t 0.4)"),
     ],
 )
-def test_a_cell_is_mean_standard_error_and_published_mean(values, published, text):
+def test_a_cell_is_mean_interval_and_published_numbers(values, published, text):
     assert cell_text(values, published) == text
 
 
@@ -39,12 +42,12 @@ def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
     assert lines == [
         "| task | model | 250 |",
         "|---|---|---|",
-        "| same | DAT 0+2, symmetric | 70.0 (65.2) |",
+        "| same | DAT 0+2, symmetric | 70.0 (65.2; 1 out) |",
         "",
         "| task | model | 1,000 |",
         "|---|---|---|",
-        "| occurs | Transformer (128, 2 heads) | 60.0 (66.0) |",
-        "| occurs | DAT 0+2, symmetric | 89.0 ± 1.0 (88.6) |",
+        "| occurs | Transformer (128, 2 heads) | 60.0 (65.8; 1 out) |",
+        "| occurs | DAT 0+2, symmetric | 89.0 ± 12.7 (88.6; t 0.4) |",
         "",
         "| task | model | 5,000 |",
         "|---|---|---|",
@@ -53,7 +56,14 @@ def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
 
 
 def test_published_numbers_are_those_of_the_object_set():
-    assert "82.0 ± 2.0 (85.0)" in comparison_table(GAMES, ROWS, "hexominoes")
+    assert "82.0 ± 25.4 (85.0; t -1.4; 1 out)" in comparison_table(GAMES, ROWS, "hexominoes")
+
+
+def test_runs_outside_the_published_range_are_counted():
+    """Three of four: two below and above ten and eleven published runs, 2 / 11 each expected; one is not published."""
+    assert outside_sentence(GAMES, ROWS, "test").startswith("2 of the 4 runs lie outside the range")
+    assert outside_sentence(GAMES, ROWS, "test").endswith("exchangeable, 1 would.")
+    assert outside_sentence(GAMES, [ROWS[-1]], "test") == ""
 
 
 def test_an_object_set_that_was_not_measured_leaves_its_cells_empty():
@@ -61,3 +71,12 @@ def test_an_object_set_that_was_not_measured_leaves_its_cells_empty():
     assert "1 to 2 trials" in text
     stripes = text.split("## Stripes")[1]
     assert "| occurs | DAT 0+2, symmetric |  |" in stripes
+
+
+def test_intervals_and_welchs_t():
+    """Against the textbook's table: 2.776 standard errors of five trials."""
+    assert half_width([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2.776 * 2.5**0.5 / 5**0.5, abs=1e-3)
+    assert welch_t([10.0, 12.0], Published(1, 8.0, trials=4, sd=2.0)) == pytest.approx(3 / (2 / 2 + 4 / 4) ** 0.5)
+    assert welch_t([10.0, 12.0], Published(1, 8.0)) is None and welch_t([1.0], Published(1, 8.0, 4, 2.0)) is None
+    with pytest.raises(ValueError, match="values: expected at least two, got 1"):
+        half_width([1.0])

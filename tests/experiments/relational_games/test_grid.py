@@ -8,19 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from dual_attention.experiments.relational_games.config import GamesDataConfig, RelationalGamesConfig
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.grid import MATCH_PATTERN_SIZES, SIZES, GamesGrid, GridData
 from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, PRESETS
-from dual_attention.experiments.relational_games.published import published_curve, published_rows
+from dual_attention.experiments.relational_games.problem import load_splits
+from dual_attention.experiments.relational_games.published import (
+    overlap,
+    published_curve,
+    published_rows,
+    without_overlap,
+)
 from dual_attention.sweeps import reproduce as reproduce_module
 from dual_attention.sweeps import workers
-from dual_attention.sweeps.curves import bootstrap_interval, curve_points
+from dual_attention.sweeps.curves import curve_points
 from dual_attention.sweeps.durations import duration_text, rates
 from dual_attention.sweeps.grid import Cell, GridFolder, cells
+from dual_attention.sweeps.intervals import Published
 from dual_attention.sweeps.report import draw_figures
 from dual_attention.sweeps.reproduce import reproduce
-from dual_attention.sweeps.results import cell_rows, read_results
+from dual_attention.sweeps.results import cell_rows, merge_results, read_results
 from dual_attention.sweeps.workers import run_cell
 from dual_attention.training.configs import LoopConfig
 from dual_attention.training.interrupt import Interrupted
@@ -107,6 +116,57 @@ def test_a_grid_leaves_a_table_and_figures(tmp_path, in_process, monkeypatch, ca
     assert all((folder.figures / name).stat().st_size > 10_000 for name in ("learning_curves.png", "heldout.png"))
 
 
+def test_a_folder_with_cells_of_another_generator_is_refused(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", tasks=("between",), models=("transformer-128-h2",))
+    folder = reproduce(GAMES, grid, quiet=True)
+    cell = folder.path_of(in_process[0])
+    assert json.loads(cell.read_text())["generator"] == 2 == cell_rows(GAMES, folder.path)[0]["generator"]
+    older = {key: value for key, value in json.loads(cell.read_text()).items() if key != "generator"}
+    cell.write_text(json.dumps(older))
+    with pytest.raises(
+        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; their data differ, so they are not"
+    ):
+        reproduce(GAMES, replace(grid, seeds=2), quiet=True)
+    assert len(in_process) == 1
+
+
+def test_the_generator_of_a_result_is_that_of_its_task():
+    def generator(task, folder=None):
+        config = RelationalGamesConfig(task=task, data=GamesDataConfig(official_folder=folder))
+        return GAMES.identity(config)["generator"]
+
+    assert [generator("same"), generator("between"), generator("between", "official")] == [1, 2, 0]
+
+
+def test_a_share_that_is_given_reaches_the_images_and_the_results(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", models=("transformer-128-h2",))
+    shared = replace(grid, data=replace(grid.data, independent_share=1.0), out=str(tmp_path / "shared"))
+    cell = cells(GAMES, grid)[0]
+    own, given = (load_splits(one.config(cell))["test"] for one in (grid, shared))
+    positive = own.labels == 1
+    assert torch.equal(own.images[positive], given.images[positive])
+    assert not torch.equal(own.images, given.images)
+    folder = reproduce(GAMES, shared, quiet=True)
+    [row] = merge_results(GAMES, [folder.path])
+    assert (row["independent_share"], row["generator"]) == (1.0, 1)
+    assert merge_results(GAMES, [folder.results]) == [row]
+    with pytest.raises(ValueError, match=r"data: .* holds cells run with"):
+        reproduce(GAMES, replace(grid, out=shared.out), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"independent_share": 1.5}, r"data\.independent_share: expected null or a number between 0 and 1, got 1\.5"),
+        ({"independent_share": 0.5, "official_folder": "x"}, r"expected null with data\.official_folder, got 0\.5"),
+    ],
+)
+@pytest.mark.parametrize("kind", [GridData, GamesDataConfig])
+def test_shares_are_checked(kind, values, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**values)
+
+
 def test_done_cells_are_skipped_and_lists_may_grow(tmp_path, in_process, capsys):
     grid = tiny_grid(tmp_path / "grid")
     folder = reproduce(GAMES, grid, quiet=True)
@@ -142,7 +202,7 @@ def test_baselines_run_in_a_grid_and_stand_beside_their_published_numbers(tmp_pa
     rows = {line.split("|")[2].strip(): line for line in table.splitlines() if line.startswith("| same")}
     assert list(rows) == [LABELS[name] for name in grid.models]
     for name, published in (("abstractor", 72.3), ("predinet", 72.6), ("corelnet", 77.4)):
-        assert f"({published})" in rows[LABELS[name]]
+        assert f"({published};" in rows[LABELS[name]]
     assert all("(–)" in rows[LABELS[name]] for name in ("corelnet-softmax", "abstractor-symbol-stream", "esbn"))
 
 
@@ -224,12 +284,9 @@ def test_curves_average_trials(tmp_path):
     rows = [{"task": "same", "model": "m", "n_train": n, "test": a} for n, a in values]
     points = curve_points(GAMES, rows, "test", "same", "m")
     assert [(n, mean) for n, mean, _, _ in points] == [(250, 70), (500, 85)]
-    assert points[0][2:] == (60, 80) and all(bound != bound for bound in points[1][2:])  # NaN: two are too few
-
-
-def test_bootstrap_interval_shrinks_and_covers():
-    wide, narrow = bootstrap_interval([1, 2, 3, 4, 5]), bootstrap_interval([1, 2, 3, 4, 5] * 20)
-    assert wide[0] < narrow[0] < 3 < narrow[1] < wide[1]
+    assert points[0][2:] == pytest.approx((70 - 24.841, 70 + 24.841), abs=0.01) and all(
+        bound != bound for bound in points[1][2:]
+    )  # NaN: two are too few
 
 
 def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
@@ -247,17 +304,36 @@ def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
 
 def test_published_curves():
     rows = published_rows()
-    assert len(rows) == 2416
+    assert len(rows) == 2960
     assert {row["object_set"] for row in rows} == {"test", "hexominoes", "stripes"}
-    assert all(40 <= row["accuracy"] <= 100 and 0 <= row["max_sem"] <= 10 for row in rows)
+    assert all(40 <= row["accuracy"] <= 100 for row in rows)
+    single = [row for row in rows if row["sd"] is not None]
+    assert sum(row["trials"] for row in single if row["object_set"] == "test") == 2445 + 2501
+    assert all(row["lowest"] <= row["accuracy"] <= row["highest"] and row["loss"] > 0 for row in single)
     assert len({(r["object_set"], r["task"], r["model"], r["n_train"]) for r in rows}) == len(rows)
     names = {row["model"] for row in rows}
     assert names <= set(PRESETS)
     assert names >= {*COMPARISON, "corelnet", "predinet", "abstractor"}
-    assert dict(published_curve("test", "occurs", "dat-0+2-sym"))[1000] == 88.6
-    assert dict(published_curve("test", "occurs", "transformer-128-h2"))[1000] == 66.0
-    assert dict(published_curve("stripes", "match_pattern", "rca-0+2"))[25000] == 89.5
-    assert dict(published_curve("test", "occurs", "corelnet"))[1000] == 86.4
-    assert dict(published_curve("hexominoes", "same", "predinet"))[2500] == 97.1
-    assert dict(published_curve("stripes", "match_pattern", "abstractor"))[25000] == 95.6
+
+    def at(n, *curve):
+        [found] = [point for point in published_curve(*curve) if point.point == n]
+        return found
+
+    assert at(1000, "test", "occurs", "dat-0+2-sym").mean == pytest.approx(88.6, abs=0.05)
+    assert at(25000, "stripes", "match_pattern", "rca-0+2").mean == pytest.approx(89.5, abs=0.05)
+    assert at(1000, "test", "occurs", "corelnet").mean == pytest.approx(86.4, abs=0.05)
+    assert at(2500, "hexominoes", "same", "predinet").mean == pytest.approx(97.1, abs=0.05)
+    assert at(25000, "stripes", "match_pattern", "abstractor").mean == pytest.approx(95.6, abs=0.05)
+    assert at(500, "test", "same", "dat-0+2-sym") == Published(500, 74.369, 10, 1.534, 72.54, 77.64)
+    assert at(500, "test", "same", "transformer-144-h8") == Published(500, 70.6)
     assert published_curve("test", "occurs", "nobody") == []
+
+
+def test_published_scores_less_the_images_that_were_trained_on():
+    assert overlap(1) == pytest.approx(1 / 250_000) and overlap(25_000) == pytest.approx(0.0952, abs=1e-4)
+    assert without_overlap(50 + 50 * overlap(10_000), 10_000) == pytest.approx(50)
+    assert without_overlap(100, 10_000) == pytest.approx(100)
+    adjusted = {point.point: point.adjusted for point in published_curve("test", "match_pattern", "transformer-128-h2")}
+    assert adjusted[10_000] == pytest.approx(50.4, abs=0.05)
+    for curve in (("test", "same"), ("stripes", "match_pattern")):
+        assert all(point.adjusted is None for point in published_curve(*curve, "transformer-128-h2"))

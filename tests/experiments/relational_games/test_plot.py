@@ -93,7 +93,7 @@ def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
         line, _, (bars,) = measured[1]
         assert list(line.get_xdata()) == [250, 500] and list(line.get_ydata()) == [64.5, 67.0]
         low, high = bars.get_segments()[0][:, 1]
-        assert low == pytest.approx(63.5) and high == pytest.approx(65.5)
+        assert low == pytest.approx(64.5 - 2.484, abs=0.01) and high == pytest.approx(64.5 + 2.484, abs=0.01)
         published = [line for line in axes[1][column].lines if len(line.get_xdata()) > 2 or 250 in line.get_xdata()]
         assert len(published) == len(DATS) + 3
         assert max(line.get_xdata()[-1] for line in published) == 500
@@ -124,3 +124,28 @@ def test_what_is_refused(sources, tmp_path):
     with pytest.raises(ValueError, match="no result has one of each"):
         plot_results(GAMES, sources, tmp_path / "out", {"model": ("esbn",), "task": ("match_pattern",)})
     assert not (tmp_path / "out").exists()
+
+
+def test_results_of_different_generators_are_not_merged(tmp_path):
+    """The results of the first release have no such column, and are of generator 1."""
+    older, newer = tmp_path / "older.csv", tmp_path / "newer.csv"
+    older.write_text(to_csv(rows_of(DATS, ("between", "same"))))
+    newer.write_text(to_csv([{**one, "generator": 2} for one in rows_of(DATS, ("between",), seeds=(3,))]))
+    with pytest.raises(
+        ValueError, match=r"newer\.csv: .* on between, .* seed 3: generator 2, but generator 1 in .*not merged"
+    ):
+        merge_results(GAMES, [older, newer])
+    same = tmp_path / "same.csv"
+    same.write_text(to_csv([{**one, "generator": 1} for one in rows_of(DATS, ("same",), seeds=(3,))]))
+    merged = merge_results(GAMES, [older, same])
+    assert {row["generator"] for row in merged} == {1} and len(merged) == 2 * 2 * 2 * 3 + 4
+    shared = tmp_path / "shared.csv"
+    shared.write_text(to_csv([{**one, "independent_share": 0.5} for one in rows_of(DATS, ("same",), seeds=(4,))]))
+    with pytest.raises(
+        ValueError, match=r"seed 4: independent_share 0\.5, but independent_share None in .* not merged"
+    ):
+        merge_results(GAMES, [same, shared])
+    assert merge_results(GAMES, [shared, newer])[-1]["independent_share"] == 0.5
+    other_tasks = tmp_path / "other.csv"
+    other_tasks.write_text(to_csv(rows_of(DATS, ("same",))))
+    assert len(merge_results(GAMES, [newer, other_tasks])) == 4 + 12

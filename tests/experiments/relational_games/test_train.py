@@ -8,9 +8,12 @@ import shutil
 import signal
 from dataclasses import replace
 
+import numpy
 import pytest
 import torch
 
+from dual_attention.data.relational_games import generate_images
+from dual_attention.data.relational_games.official import official_path
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.experiments.relational_games.problem import prepare_games
@@ -151,6 +154,29 @@ def test_an_impossible_run_leaves_no_folder(tmp_path):
     with pytest.raises((ValueError, OSError), match="nowhere"):
         start_run(GAMES, config)
     assert not (tmp_path / "run").exists()
+
+
+def test_official_files_are_all_there_and_of_the_task(tmp_path):
+    def write(objects, of):
+        games = generate_images(of, 200, objects=objects, seed=0)
+        images, labels = games.images.permute(0, 2, 3, 1).numpy(), games.labels.numpy()
+        numpy.savez(official_path(tmp_path, "same", objects), images=images, labels=labels)
+
+    config = tiny_config(tmp_path, "run")
+    data = replace(config.data, n_train=16, n_val=8, n_test=8, official_folder=str(tmp_path))
+    config = replace(config, task="same", data=data)
+    for objects in ("pentominoes", "hexominoes"):
+        write(objects, "same")
+    with pytest.raises(
+        FileNotFoundError, match=r"data\.official_folder: .* lacks same_stripes\.npz and holds same_hexos"
+    ):
+        prepare_games(config)
+    write("stripes", "occurs")
+    with pytest.raises(ValueError, match=r"same_stripes\.npz: expected images of task 'same', .* another task's file"):
+        prepare_games(config)
+    write("stripes", "same")
+    assert set(prepare_games(config).problem.evaluation) == {"val", "test", "hexominoes", "stripes"}
+    assert GAMES.identity(config)["generator"] == 0
 
 
 def test_divergence_is_an_error(tmp_path):
