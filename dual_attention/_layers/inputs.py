@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import FunctionType
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -127,7 +128,8 @@ def on_one_device(forward: Callable[Concatenate[Any, P], R]) -> Callable[Concate
         return forward(self, *args, **kwargs)
 
     # Code of its own: PyTorch's compiler limits how often it compiles one code, whatever modules it belongs to.
-    checked.__code__ = checked.__code__.replace(co_name=forward.__qualname__)
+    own = cast(FunctionType, checked)
+    own.__code__ = own.__code__.replace(co_name=forward.__qualname__)
     return checked
 
 
