@@ -32,7 +32,7 @@ def timed_rate(experiment: AnySwept, config: Any, steps: int = 3) -> float:
     return min(durations) / len(batch)
 
 
-def rates(folder: GridFolder, grid: GridConfig, todo: Sequence[Cell]) -> dict[str, float]:
+def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict[str, float]:
     """Seconds for each example of work, by curve: the median of finished cells, else timed on one thread."""
     experiment = folder.experiment
     axis = experiment.curve_axis.name
@@ -46,7 +46,7 @@ def rates(folder: GridFolder, grid: GridConfig, todo: Sequence[Cell]) -> dict[st
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for cell in todo:
+        for cell in waiting:
             if cell[axis] not in found:
                 found[cell[axis]] = timed_rate(experiment, grid.config(cell))
     finally:

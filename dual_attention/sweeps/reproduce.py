@@ -42,17 +42,19 @@ def reproduce(experiment: AnySwept, grid: GridConfig, *, dry_run: bool = False, 
 def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, quiet: bool) -> None:
     """Run the cells of an open folder that are not done, and write the table and figures."""
     experiment = folder.experiment
-    todo = folder.left(every)
-    for path in folder.forget(todo):
+    waiting = folder.left(every)
+    for path in folder.forget(waiting):
         print(printable(f"dat: {path}: damaged or lost; computed again"), file=sys.stderr)
-    workers = min(worker_count(grid), max(1, len(todo)))
+    workers = min(worker_count(grid), max(1, len(waiting)))
     if not quiet:
-        done = len(every) - len(todo)
-        print(f"{folder.path}: {len(every)} cells, {done} done, {len(todo)} to run on {workers} processes", flush=True)
+        done = len(every) - len(waiting)
+        print(
+            f"{folder.path}: {len(every)} cells, {done} done, {len(waiting)} to run on {workers} processes", flush=True
+        )
     with StopOnSignal() as stop:
         try:
-            with GridProgress(experiment, every, todo, grid, quiet=quiet) as progress:
-                for cell, seconds in run_cells(todo, grid, folder, workers, stop):
+            with GridProgress(experiment, every, waiting, grid, quiet=quiet) as progress:
+                for cell, seconds in run_cells(waiting, grid, folder, workers, stop):
                     folder.write_results()
                     progress.done(cell, seconds)
         finally:
@@ -72,9 +74,9 @@ def worker_count(grid: GridConfig) -> int:
 def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> None:
     """Print the cells, what is done of them, and the time that the rest will take."""
     experiment = folder.experiment
-    todo = folder.left(every)
-    rate_of, curve = rates(folder, grid, todo), experiment.curve_axis.name
-    seconds = {cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) for cell in todo}
+    waiting = folder.left(every)
+    rate_of, curve = rates(folder, grid, waiting), experiment.curve_axis.name
+    seconds = {cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) for cell in waiting}
     *groups, point = (axis.name for axis in experiment.axes)
     sizes: dict[str, list[Any]] = {}
     for cell in every:
@@ -86,8 +88,8 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     total = sum(seconds.values())
     workers = worker_count(grid)
     print(
-        f"{len(every)} cells, {len(every) - len(todo)} done, {len(todo)} to run: about {duration_text(total)} of one "
-        f"core, {duration_text(total / workers)} with {workers} processes.\nNothing was run (--dry_run)."
+        f"{len(every)} cells, {len(every) - len(waiting)} done, {len(waiting)} to run: about {duration_text(total)} of "
+        f"one core, {duration_text(total / workers)} with {workers} processes.\nNothing was run (--dry_run)."
     )
 
 
@@ -125,7 +127,7 @@ class GridProgress:
         self,
         experiment: AnySwept,
         every: Sequence[Cell],
-        todo: Sequence[Cell],
+        waiting: Sequence[Cell],
         grid: GridConfig,
         *,
         quiet: bool = False,
@@ -133,8 +135,8 @@ class GridProgress:
         rich = require("rich.progress", extra="train")
         self._experiment, self._grid, self._quiet = experiment, grid, quiet
         self._live = not quiet and sys.stdout.isatty()
-        self._cells, self._finished = len(every), len(every) - len(todo)
-        self._total = self._work(*todo)
+        self._cells, self._finished = len(every), len(every) - len(waiting)
+        self._total = self._work(*waiting)
         self._bar: Any = rich.Progress(
             rich.TextColumn("[bold]cells[/] {task.fields[cells]}"),
             rich.BarColumn(),

@@ -82,7 +82,7 @@ def run_cell(experiment: AnySwept, config: RunConfig, path: Path, weights: Path 
 
 
 def run_cells(
-    todo: Iterable[Cell],
+    waiting: Iterable[Cell],
     grid: GridConfig,
     folder: GridFolder,
     workers: int,
@@ -99,7 +99,7 @@ def run_cells(
     context = multiprocessing.get_context("spawn")
     event, begun = context.Event(), context.SimpleQueue()
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=(event, begun))
-    queue = iter(todo)
+    queue = iter(waiting)
     running: dict[Future[float], Cell] = {}
     processes: dict[int | None, BaseProcess] = {}
     names: dict[int, str] = {}  # of the cell that each process began last

@@ -56,8 +56,8 @@ def in_process(monkeypatch):
     """Runs cells in this process, one after the other, and draws nothing; the list says which."""
     ran: list[Cell] = []
 
-    def run_cells(todo, grid, folder, count, stop):
-        for cell in todo:
+    def run_cells(waiting, grid, folder, count, stop):
+        for cell in waiting:
             if stop():
                 return
             ran.append(cell)
