@@ -137,14 +137,14 @@ class TokenCache(Cache):
         self._reserved = length
 
     def reset(self) -> None:
-        self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), its tokens from _start to _stop held
+        self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), the tokens held from _start on
         self._batch: int | None = None
-        self._length = self._start = self._stop = 0
+        self._length = self._start = 0
 
     @property
     def held(self) -> int:
         """Tokens held, L: all that were seen, or with a window the last ``window - 1``."""
-        return self._stop - self._start
+        return self._length if self.window is None else min(self._length, self.window - 1)
 
     @property
     def batch(self) -> int | None:
@@ -177,14 +177,14 @@ class TokenCache(Cache):
         self._check(batch, n, new)
         if not self._has_room(batch, n, new):
             self._move(batch, self._capacity_for(self.held + n), new)
-        stop = self._stop + n
+        start, held = self._start, self.held
         for name, tensor in new.items():
-            self._buffers[name][..., self._stop : stop, :] = tensor
-        everything = tuple(self._buffers[name][..., self._start : stop, :] for name in self.shapes)
-        self._stop, self._length = stop, self._length + n
+            self._buffers[name][..., start + held : start + held + n, :] = tensor
+        everything = tuple(self._buffers[name][..., start : start + held + n, :] for name in self.shapes)
+        self._length += n
         self._batch = batch if self._length else None
         if self.window is not None:
-            self._start = max(self._start, stop - (self.window - 1))
+            self._start += held + n - self.held
             if self._capacity() > 2 * self.window:  # a long chunk came
                 self._move(batch, self._capacity_for(self.held), new)
         return everything
@@ -205,16 +205,15 @@ class TokenCache(Cache):
                 f"left the last {self.held} of {self._length}"
             )
         self._length = length
-        self._stop = max(self._start, self._stop - removed)
         if length == 0:
             self._batch = None
 
     def _state(self) -> tuple[Any, ...]:
-        return self._buffers, self._batch, self._length, self._start, self._stop
+        return self._buffers, self._batch, self._length, self._start
 
     def _restore(self, state: tuple[Any, ...]) -> None:
         # Tokens are only ever written behind those held, and what moves goes into new buffers: the old ones are whole.
-        self._buffers, self._batch, self._length, self._start, self._stop = state
+        self._buffers, self._batch, self._length, self._start = state
 
     def _capacity(self) -> int:
         return min((buffer.shape[-2] for buffer in self._buffers.values()), default=0)
@@ -229,7 +228,7 @@ class TokenCache(Cache):
         """Whether there are buffers for these tokens; after ``crop(0)`` another batch or dtype may come."""
         return self._buffers.keys() == self.shapes.keys() and all(
             (b.shape[0], b.dtype, b.device) == (batch, new[name].dtype, new[name].device)
-            and b.shape[-2] >= self._stop + n
+            and b.shape[-2] >= self._start + self.held + n
             for name, b in self._buffers.items()
         )
 
@@ -241,10 +240,10 @@ class TokenCache(Cache):
                 size = (batch, *shape[:-1], capacity, shape[-1])
                 moved[name] = torch.empty(size, dtype=like[name].dtype, device=like[name].device)
             if self.held:
-                old = self._buffers[name][..., self._start : self._stop, :]
+                old = self._buffers[name][..., self._start : self._start + self.held, :]
                 old = old if chosen is None else old.index_select(0, chosen.to(old.device))
                 moved[name][..., : self.held, :] = old
-        self._buffers, self._start, self._stop = moved, 0, self.held
+        self._buffers, self._start = moved, 0
 
     def _check(self, batch: int, n: int, new: Mapping[str, Tensor]) -> None:
         if new.keys() != self.shapes.keys():

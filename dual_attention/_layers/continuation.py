@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import torch
 from torch import Tensor
 
 from ..functional import MaskPattern, mask_pattern
@@ -141,12 +142,15 @@ def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache 
 
 
 def transactional(forward: Callable[P, T]) -> Callable[P, T]:
-    """Let a ``forward`` that fails leave its argument ``cache`` as it was."""
+    """Let a ``forward`` that fails leave its argument ``cache`` as it was.
+
+    A compiled one does so by itself: it changes objects only after all is computed.
+    """
 
     @wraps(forward)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         cache = kwargs.get("cache")
-        if cache is None:
+        if cache is None or torch.compiler.is_compiling():
             return forward(*args, **kwargs)
         if not isinstance(cache, Cache):
             raise TypeError(f"cache: expected a cache, as new_cache() returns, got {type(cache).__name__}")
