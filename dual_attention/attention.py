@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ._layers.cache import Cache, ContextCache
 from ._layers.continuation import Masks, continue_from, continue_to_attend, transactional, visibility
 from ._layers.heads import Heads, merge_heads, rotate, split_heads
 from ._layers.inputs import check_sequence
+from ._layers.linear import Linear
 from .functional import attention
 from .functional.checks import check_same_device
 from .functional.masks import MaskPattern, Segments
@@ -71,8 +72,8 @@ class Attention(Heads):
         window: int | None = None,
     ) -> None:
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
-        self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
-        self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
+        self.wq = Linear(d_model, n_heads * self.key_dim, bias=False)
+        self.wk = Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
         self.rel_pos_values = None
         if shaw_max_rel_pos is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.inputs import check_positive
+from ._layers.linear import Linear
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
 from .functional import RelationalAttentionOutput, reference, relational_attention
@@ -92,12 +93,12 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
             raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
         self.wr_init = wr_init
 
-        self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
-        self.wk_attn = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
-        self.wq_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
+        self.wq_attn = Linear(d_model, n_heads * self.key_dim, bias=False)
+        self.wk_attn = Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
+        self.wq_rel = Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
         self.wk_rel = self.wq_rel
         if not symmetric_rels:
-            self.wk_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
+            self.wk_rel = Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
         self.wr = nn.Parameter(torch.empty(n_heads, self.head_dim, self.n_relations))
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
         if shaw_max_rel_pos is not None:

@@ -21,6 +21,7 @@ from ._layers.calls import TypedModule
 from ._layers.continuation import Past, continue_from, transactional
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import check_dropout, check_not_negative, check_positive, check_sequence, check_tokens
+from ._layers.linear import Linear
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import check_finite, is_readable
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table, table_of
@@ -81,7 +82,7 @@ class SymbolicAttention(_CountsTokens):
         self.dropout = check_dropout("dropout", dropout)
         self.scale = 1 / math.sqrt(width) if scale is None else scale
         check_finite(scale=self.scale)
-        self.q_proj = nn.Linear(d_model, d_model)
+        self.q_proj = Linear(d_model, d_model)
         self.template_features = nn.Parameter(torch.empty(n_symbols, d_model))
         self.symbol_library = nn.Parameter(torch.empty(n_symbols, d_model), requires_grad=trainable_symbols)
         self.reset_parameters()
@@ -313,9 +314,9 @@ class RelationalSymbolicAttention(TypedModule):
         check_finite(rel_scale=self.rel_scale)
         own = {"dropout": dropout, "scale": symbolic_attn_scale, "trainable_symbols": trainable_symbols}
         self.symbolic_attention = SymbolicAttention(d_model, symbolic_attn_n_heads, n_symbols, **own)
-        self.q_proj = nn.Linear(d_model, d_model)
-        self.k_proj = nn.Linear(d_model, d_model)
-        self.model_dim_proj = nn.Linear(rel_n_heads * len(self.offsets()), d_model)
+        self.q_proj = Linear(d_model, d_model)
+        self.k_proj = Linear(d_model, d_model)
+        self.model_dim_proj = Linear(rel_n_heads * len(self.offsets()), d_model)
 
     def offsets(self) -> list[int]:
         """Positions of the neighbours relative to the object."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .._layers.dropout import Dropout
 from .._layers.inputs import check_dropout, check_positive
+from .._layers.linear import Linear
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .config import Pool
@@ -55,10 +56,10 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
         self, encoder: EncoderModel, *, activation: str = "gelu", tie_weights: bool = True, ignore_index: int = -100
     ) -> None:
         super().__init__()
-        self.transform = nn.Linear(encoder.d_model, encoder.d_model)
+        self.transform = Linear(encoder.d_model, encoder.d_model)
         self._activate = activation_function(activation)
         self.transform_norm = nn.LayerNorm(encoder.d_model)
-        self.decoder = nn.Linear(encoder.d_model, encoder.vocab_size)
+        self.decoder = Linear(encoder.d_model, encoder.vocab_size)
         init_weights(self)
         self.encoder = encoder
         self.tie_weights = tie_weights
@@ -151,7 +152,7 @@ class EncoderForSequenceClassification(CountsParameters):
         self.pool: Pool = pool
         self.ignore_index = ignore_index
         self.dropout = Dropout(rate)
-        self.classifier = nn.Linear(encoder.d_model, n_classes)
+        self.classifier = Linear(encoder.d_model, n_classes)
         init_weights(self)
         self.encoder = encoder
 

@@ -16,6 +16,7 @@ from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
 from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_positive
+from .._layers.linear import Linear
 from .._layers.options import checked_options
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
@@ -93,7 +94,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
                 "target_pos_embedder": positions(config.out_block_size),
                 "encoder_blocks": nn.ModuleList(encoder_blocks),
                 "decoder_blocks": nn.ModuleList(decoder_blocks),
-                "final_out": nn.Linear(width, config.out_dim),
+                "final_out": Linear(width, config.out_dim),
             }
         )
         if config.embedding_init == "scaled" or (config.embedding_init is None and self.tie_weights):
@@ -365,7 +366,7 @@ def _checked_spec(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 def _embedder(spec: Mapping[str, Any], d_model: int) -> nn.Module:
     if spec["type"] == "token":
         return nn.Embedding(spec["vocab_size"], d_model)
-    return nn.Linear(spec["dim"], d_model)
+    return Linear(spec["dim"], d_model)
 
 
 def _last(hidden: Tensor, padding_mask: Tensor | None) -> Tensor:

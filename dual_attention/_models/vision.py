@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
+from .._layers.linear import Linear
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
@@ -33,7 +34,7 @@ def patch_embedding(height: int, width: int, channels: int, d_model: int) -> nn.
     return nn.Sequential(
         Rearrange("b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=height, p2=width),
         nn.LayerNorm(patch_dim),
-        nn.Linear(patch_dim, d_model),
+        Linear(patch_dim, d_model),
         nn.LayerNorm(d_model),
     )
 
@@ -101,7 +102,7 @@ class VisionModel(StackModel):
         self.dropout = Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks = nn.ModuleList()
         self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
-        self.final_out = nn.Linear(width, config.num_classes)
+        self.final_out = Linear(width, config.num_classes)
 
     def _stack(self) -> nn.ModuleList:
         return self.encoder_blocks

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
+from .._layers.linear import Linear
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
 from ..transformer_blocks import FeedForwardBlock
@@ -56,8 +57,8 @@ class CoRelNet(nn.Module):
         self.activation = activation
         self.symmetric_rels = symmetric_rels
         self.embed = FeedForwardBlock(d_model, dff, "relu", use_bias=True)
-        self.wq = nn.Identity() if symmetric_rels else nn.Linear(d_model, d_model, bias=False)
-        self.wk = nn.Identity() if symmetric_rels else nn.Linear(d_model, d_model, bias=False)
+        self.wq = nn.Identity() if symmetric_rels else Linear(d_model, d_model, bias=False)
+        self.wk = nn.Identity() if symmetric_rels else Linear(d_model, d_model, bias=False)
         norms = 0 if not context_norm else 1 if symmetric_rels else 2
         self.context_norms = nn.ModuleList(ContextNorm(d_model) for _ in range(norms))
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
+from .._layers.linear import Linear
 from ..functional.reference import inner_products, softmax_over_senders
 from ._objects import check_objects
 from .context_norm import ContextNorm
@@ -76,8 +77,8 @@ class ESBN(nn.Module):
         self.scale = 1 / math.sqrt(d_model) if scale is None else scale
         self.context_norm = ContextNorm(d_model) if context_norm else None
         self.controller = nn.LSTMCell(key_dim + 1, hidden_dim)
-        self.to_key = nn.Linear(hidden_dim, key_dim)
-        self.to_gate = nn.Linear(hidden_dim, 1)
+        self.to_key = Linear(hidden_dim, key_dim)
+        self.to_gate = Linear(hidden_dim, 1)
         self.confidence_gain = nn.Parameter(torch.ones(()))
         self.confidence_bias = nn.Parameter(torch.zeros(()))
         self.reset_parameters()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._layers.inputs import check_not_negative, check_positive
+from .._layers.linear import Linear
 from ..functional import attention
 from ._objects import check_objects
 
@@ -74,10 +75,10 @@ class PrediNet(nn.Module):
         self.position_dim = position_dim
         self.out_features = n_heads * (n_relations + 2 * position_dim)
         width = d_model + position_dim
-        self.wk = nn.Linear(width, key_dim, bias=False)
-        self.wq1 = nn.Linear(n_objects * width, n_heads * key_dim, bias=False)
-        self.wq2 = nn.Linear(n_objects * width, n_heads * key_dim, bias=False)
-        self.ws = nn.Linear(width, n_relations, bias=False)
+        self.wk = Linear(width, key_dim, bias=False)
+        self.wq1 = Linear(n_objects * width, n_heads * key_dim, bias=False)
+        self.wq2 = Linear(n_objects * width, n_heads * key_dim, bias=False)
+        self.ws = Linear(width, n_relations, bias=False)
 
     def forward(
         self,

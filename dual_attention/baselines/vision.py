@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive
+from .._layers.linear import Linear
 from .._layers.options import SymbolOptions, arguments_of
 from .._models.vision import patch_embedding, patch_grid, sizes_of
 from ..functional.activations import Activation
@@ -61,7 +62,7 @@ class _ObjectClassifier(nn.Module, ABC):
 
 def two_layers(features: int, hidden: int, num_classes: int) -> nn.Sequential:
     """Classifier with one hidden layer and ReLU."""
-    return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
+    return nn.Sequential(Linear(features, hidden), nn.ReLU(), Linear(hidden, num_classes))
 
 
 class VisionAbstractor(_ObjectClassifier):
@@ -169,10 +170,10 @@ class VisionCoRelNet(_ObjectClassifier):
         self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
         # As in the published runs, without an activation between the last two layers.
         self.classifier = nn.Sequential(
-            nn.Linear(self.corelnet.out_features, d_model),
+            Linear(self.corelnet.out_features, d_model),
             nn.ReLU(),
-            nn.Linear(d_model, d_model),
-            nn.Linear(d_model, num_classes),
+            Linear(d_model, d_model),
+            Linear(d_model, num_classes),
         )
 
     def summary(self, objects: Tensor) -> Tensor:
@@ -203,7 +204,7 @@ class VisionESBN(_ObjectClassifier):
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
         self.esbn = ESBN(d_model, key_dim, hidden_dim, context_norm=context_norm, scale=scale)
-        self.classifier = nn.Linear(hidden_dim, num_classes)
+        self.classifier = Linear(hidden_dim, num_classes)
         nn.init.xavier_normal_(self.classifier.weight)
         nn.init.zeros_(self.classifier.bias)
 

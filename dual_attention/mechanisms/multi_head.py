@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .._layers.dropout import Dropout
 from .._layers.heads import merge_heads, split_heads
 from .._layers.inputs import check_dropout, check_positive, check_sequence, on_one_device
+from .._layers.linear import Linear
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
@@ -85,8 +86,8 @@ class MultiHead(nn.Module):
         if d_out is not None and not out_proj:
             raise ValueError(f"d_out: needs out_proj=True, got {d_out}")
         self.attention = attention
-        self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False) if takes_query else None
-        self.wk = nn.Linear(self.d_key, self.n_kv_heads * self.key_dim, bias=bias)
+        self.wq = Linear(d_model, n_heads * self.key_dim, bias=False) if takes_query else None
+        self.wk = Linear(self.d_key, self.n_kv_heads * self.key_dim, bias=bias)
         self.features = None
         if isinstance(attention.message, ValueMessage):
             d_value = self.d_key if d_value is None else d_value
@@ -95,8 +96,8 @@ class MultiHead(nn.Module):
         self.k_norm = nn.RMSNorm(self.key_dim) if qk_norm else nn.Identity()
         self.gate = None if gate is None else activation_function(gate)
         width = n_heads * self.head_dim
-        self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
-        self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
+        self.wg = Linear(d_model, width, bias=False) if gate is not None else None
+        self.wo = Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
         self.out_dropout = Dropout(check_dropout("out_dropout", out_dropout))
 
     @property

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_positive, check_sequence, on_one_device
+from .._layers.linear import Linear
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
@@ -81,8 +82,8 @@ class Relation(nn.Module):
         self.n_relations = n_relations
         self.proj_dim = proj_dim
         self.activation = activation
-        self.wq = nn.Linear(d_model, n_relations * proj_dim, bias=False)
-        self.wk = self.wq if symmetric else nn.Linear(d_sender, n_relations * proj_dim, bias=False)
+        self.wq = Linear(d_model, n_relations * proj_dim, bias=False)
+        self.wk = self.wq if symmetric else Linear(d_sender, n_relations * proj_dim, bias=False)
         self.q_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
         self.k_norm = nn.RMSNorm(proj_dim) if qk_norm else nn.Identity()
 
@@ -237,7 +238,7 @@ class RelationalMessage(Message):
         self.wr = nn.Parameter(torch.empty(h, head_dim, relation.n_relations))
         bound = 1 / math.sqrt(head_dim * relation.n_relations) if wr_init is None else wr_init
         nn.init.uniform_(self.wr, -bound, bound)
-        self.wv = None if d_symbol is None else nn.Linear(d_symbol, groups * head_dim, bias=bias)
+        self.wv = None if d_symbol is None else Linear(d_symbol, groups * head_dim, bias=bias)
 
     def forward(self, query: Tensor | None, key: Tensor, value: Any = None) -> RelationalMessages:
         if query is None:

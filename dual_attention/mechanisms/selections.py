@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from .. import functional
 from .._layers.inputs import check_not_negative, check_positive, on_one_device
+from .._layers.linear import Linear
 from ..functional.activations import Activation
 from ._parameters import matrix
 
@@ -180,8 +181,8 @@ class SubsetSampler(nn.Module):
         self.activation = activation
         self.evaluation = evaluation
         self.generator = generator
-        self.hidden = nn.Linear(3 * d, d_w)
-        self.logit = nn.Linear(d_w, 1)
+        self.hidden = Linear(3 * d, d_w)
+        self.logit = Linear(d_w, 1)
         for linear in (self.hidden, self.logit):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)

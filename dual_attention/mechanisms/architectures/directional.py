@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_positive, on_one_device
+from ..._layers.linear import Linear
 from ...functional import combine, directional_mask, uniform_alignment
 from ...functional.checks import check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
@@ -31,7 +32,7 @@ class FusionGate(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
         check_positive(d=d)
-        self.gate = nn.Linear(2 * d, d)
+        self.gate = Linear(2 * d, d)
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_positive, on_one_device
+from ..._layers.linear import Linear
 from ...functional import masked_mean
 from ..general import GeneralAttention
 
@@ -38,7 +39,7 @@ class LinearUpdate(nn.Module):
     def __init__(self, d: int) -> None:
         super().__init__()
         check_positive(d=d)
-        self.linear = nn.Linear(d, d, bias=False)
+        self.linear = Linear(d, d, bias=False)
         nn.init.xavier_uniform_(self.linear.weight)
 
     @on_one_device

@@ -1,0 +1,161 @@
+"""Products with weights on processors for which PyTorch's library of products has no fast code.
+
+In float32 PyTorch leaves products on a CPU to Intel's MKL, which takes code of half the width on processors of other
+makers. oneDNN, which PyTorch itself calls for half precision and in models that its compiler froze, takes what the
+processor has: about twice as fast there (``benchmarks/run.py --suite products``). Weights are read where they lie, and
+nothing is kept but what :func:`torch.nn.functional.linear` keeps. ``torch.backends.mkldnn.flags(enabled=False)``
+switches it off.
+
+Shapes: ``...`` any axes, T all of them together, i and o widths of input and output.
+"""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .checks import is_autocast, is_exporting, leaves_pytorch
+from .derivatives import needs_plain
+
+FEWEST = 2**20
+"""Multiplications from which a product is worth oneDNN's preparation, 15 µs: some 10 to 20 µs of MKL's time."""
+
+FEWEST_WEIGHTS = 2**18
+"""The same of weights, however few their inputs: reading them is most of the time then."""
+
+FEWEST_WITH_GRADIENT = 2**22
+"""Multiplications from which it is worth a node of the graph in Python, too."""
+
+WIDTH_FOR_COPY = 96
+"""Width of outputs or inputs, for each thread, from which a gradient of weights is worth a transposed copy of the
+narrower of the two: one thread makes the copy, all of them the product."""
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """:func:`torch.nn.functional.linear` but for rounding, and the time it takes.
+
+    Math: y = x W^T + b
+
+    Args:
+        x: ``(..., i)``.
+        weight: ``(o, i)``; bias: ``(o,)``.
+
+    Returns:
+        ``(..., o)``.
+    """
+    if not _can_be_fast(x, weight, bias):
+        return F.linear(x, weight, bias)
+    has_bias = bias is not None and bias.requires_grad
+    differentiable = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or has_bias)
+    if torch.compiler.is_compiling():  # by weights alone: a graph serves many lengths
+        fast = weight.numel() >= FEWEST_WEIGHTS and not differentiable
+        return _compiled(x, weight, bias) if fast else F.linear(x, weight, bias)
+    if not _is_worth_it(x.numel() * weight.shape[0], weight.numel(), differentiable) or _is_watched(x, weight, bias):
+        return F.linear(x, weight, bias)
+    return _Linear.apply(x, weight, bias) if differentiable else _times(x, weight, bias)
+
+
+def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
+    """Gradient ``(o, i)`` of a weight, from those of the outputs ``(T, o)`` and the inputs ``(T, i)``.
+
+    Math: sum_t g_t x_t^T
+    """
+    o, i = grads.shape[1], inputs.shape[1]
+    if not SLOW_PRODUCTS or max(o, i) < WIDTH_FOR_COPY * torch.get_num_threads():
+        return torch.mm(grads.t(), inputs)
+    if o <= i:  # the first factor is copied, transposed
+        return linear(grads.t(), inputs.t())
+    return linear(inputs.t(), grads.t()).t()
+
+
+def _can_be_fast(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether these are matrices that oneDNN takes, and is to multiply on this machine."""
+    if not SLOW_PRODUCTS or is_exporting() or leaves_pytorch() or is_autocast(x):
+        return False
+    return (
+        _is_plain(x)
+        and _is_plain(weight)
+        and (bias is None or _is_plain(bias))
+        and weight.dim() == 2
+        and x.shape[-1:] == weight.shape[1:]
+        and (weight.is_contiguous() or weight.t().is_contiguous())
+    )
+
+
+def _is_worth_it(multiplications: int, weights: int, differentiable: bool) -> bool:
+    if differentiable:
+        return multiplications >= FEWEST_WITH_GRADIENT
+    return weights >= FEWEST_WEIGHTS or multiplications >= FEWEST
+
+
+def _is_watched(*tensors: Tensor | None) -> bool:
+    """Whether someone takes derivatives in another way, or sees operations to count or imitate them."""
+    return needs_plain(*tensors) or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _is_plain(x: Tensor) -> bool:
+    return type(x) in (Tensor, nn.Parameter) and x.is_cpu and x.dtype == torch.float32 and x.layout == torch.strided
+
+
+def _has_slow_products() -> bool:
+    libraries = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return libraries and hasattr(torch.ops.mkldnn, "_linear_pointwise") and maker() not in (None, "GenuineIntel")
+
+
+def maker() -> str | None:
+    """Maker of the processor, by the name that it gives itself; None where that cannot be found out."""
+    if platform.system() == "Windows":
+        return platform.processor().rpartition(" ")[2]
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), None)
+
+
+def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x @ weight.T + bias``, without a graph."""
+    if not x.numel() or not torch.backends.mkldnn.enabled:
+        return F.linear(x, weight, bias)
+    bias = None if bias is None else bias.contiguous()  # its strides would be ignored
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+@torch.library.custom_op("dual_attention::linear_without_gradient", mutates_args=())
+def _compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The product as one operation for compilers, whose own calls of oneDNN want weights that never change."""
+    return _times(x, weight, bias)
+
+
+@_compiled.register_fake
+def _like_compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty(*x.shape[:-1], weight.shape[0])
+
+
+SLOW_PRODUCTS = _has_slow_products()
+"""Whether oneDNN has faster products of float32 than PyTorch's library of them on this machine."""
+
+
+class _Linear(torch.autograd.Function):
+    """The product and its two others, of the gradient with the weights and with the input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _times(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), (grad,) = ctx.saved_tensors, grads
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        rows = grad.reshape(-1, grad.shape[-1])
+        return (
+            linear(grad, weight.t()) if of_x else None,
+            gradient_of_weight(rows, x.reshape(-1, x.shape[-1])) if of_weight else None,
+            rows.sum(0) if of_bias else None,
+        )
