@@ -19,8 +19,8 @@ from benchmarks.cases import Request, Suite
 from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.measuring import RateMeter
-from benchmarks.output import Output
-from benchmarks.report import setting, show
+from benchmarks.output import Output, redraw
+from benchmarks.report import setting, show, spreads
 from benchmarks.results import Row
 from benchmarks.sides import Worker, WorkerError
 from benchmarks.suites import SUITES
@@ -32,7 +32,7 @@ QUICK_REPEATS = 2
 
 @dataclass(frozen=True)
 class Options:
-    """Checked options of the command line; ``sides`` None for all."""
+    """Checked options of the command line; ``sides`` None for all; ``redraw``: only draw these files again."""
 
     suites: tuple[Suite, ...]
     lengths: tuple[int, ...]
@@ -44,6 +44,7 @@ class Options:
     sides: frozenset[str] | None
     out: Path
     quick: bool
+    redraw: tuple[Path, ...]
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,6 +94,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     add("--sides", type=names, metavar="NAME,...", help="sides to run beside ours; all by default")
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
+    add("--redraw", type=Path, nargs="+", default=(), metavar="JSON", help="draw the pictures of results again, only")
     given = parser.parse_args(arguments)
 
     unknown = [name for name in given.suite or () if name not in SUITES]
@@ -122,6 +124,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         sides=None if given.sides is None else frozenset(given.sides),
         out=given.out,
         quick=given.quick,
+        redraw=tuple(given.redraw),
     )
 
 
@@ -133,6 +136,8 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 0 if all sides agree, 1 if some do not or one failed, 2 for bad input."""
     options = parse(arguments)
+    if options.redraw:
+        return draw_again(options.redraw)
     settings = Settings(options.device, options.dtype, options.threads)
     published = None
     if options.published is not None:
@@ -174,13 +179,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             about["unfinished"] = "interrupted"
         finally:
             bench.close()
-    conclusions = conclude(rows)
+    conclusions = conclude(rows) + spreads(rows, output.other_runs(about))
     print("\n".join(conclusions))
     for path in output.finish(about, rows, conclusions):
         print(f"written: {path}")
     if about["unfinished"]:
         return INTERRUPTED
     return DISAGREEMENT if complaints(rows) else 0
+
+
+def draw_again(paths: Sequence[Path]) -> int:
+    """Draw the pictures of committed results; 2 if a file is not one."""
+    for path in paths:
+        try:
+            written = redraw(path)
+        except (OSError, ValueError) as error:
+            print(f"benchmarks/run.py: error: argument --redraw: {error}", file=sys.stderr)
+            return BAD_INPUT
+        for picture in written:
+            print(f"written: {picture}")
+    return 0
 
 
 def measure(options: Options, bench: Bench, meter: RateMeter) -> Iterator[Row]:

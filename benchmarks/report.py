@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.results import Row, SideResult
+from benchmarks.results import Row, SideResult, spread
 
 HEADINGS = ("side", "median", "quartiles", "minimum", "ours is", "difference", "least: arithmetic", "bytes")
 LONG = 26
@@ -69,7 +69,12 @@ def cells(side: SideResult, row: Row) -> list[str]:
 
 def title(row: Row) -> str:
     """Title of a table."""
-    what = {"forward": "forward", "step": "forward + backward", "generate": "generation, each token"}[row.quantity]
+    what = {
+        "forward": "forward",
+        "step": "forward + backward",
+        "generate": "generation, each token",
+        "decode": "one token",
+    }[row.quantity]
     return f"{row.suite}: {row.label}, n = {row.length}, {'peak memory, ' if row.memory else ''}{what}"
 
 
@@ -121,6 +126,39 @@ def markdown(about: dict[str, Any], rows: Sequence[Row], conclusions: Sequence[s
     return "\n".join(parts)
 
 
+def spreads(rows: Sequence[Row], other_runs: Sequence[Sequence[Row]] = ()) -> list[str]:
+    """For each label, how far times lie apart: of ours, and at most of any side.
+
+    With other runs these are the medians of all runs, otherwise the quartiles of this one, relative to their median.
+    """
+    earlier: dict[tuple[str, ...], list[float]] = {}
+    for row in (row for run in other_runs for row in run):
+        for side in row.sides:
+            if side.summary:
+                earlier.setdefault(key_of(row, side), []).append(side.summary.median)
+    found: dict[tuple[str, str, int], list[tuple[str, float]]] = {}
+    for row in rows:
+        for side in row.sides:
+            if side.summary:
+                medians = [*earlier.get(key_of(row, side), ()), side.summary.median]
+                group = found.setdefault((row.suite, row.label, len(medians)), [])
+                group.append((side.name, side.summary.spread if len(medians) == 1 else spread(medians)))
+    lines = []
+    for (suite, label, runs), group in found.items():
+        ours, worst = [size for name, size in group if name == "ours"], max(size for _, size in group)
+        what = "quartiles" if runs == 1 else f"medians of {runs} runs"
+        ends = dict.fromkeys(f"{size:.0%}" for size in (min(ours), max(ours)))
+        lines.append(
+            f"spread, {suite}, {label}: {what} of ours {' to '.join(ends)} apart, of any side at most {worst:.0%}"
+        )
+    return lines
+
+
+def key_of(row: Row, side: SideResult) -> tuple[str, ...]:
+    """Tells what was measured, in any run."""
+    return row.suite, row.label, str(row.length), row.quantity, side.name
+
+
 def setting(about: dict[str, Any]) -> list[str]:
     """Lines on the machine, the settings and the versions."""
     hardware, rates, versions, git = (about[key] for key in ("hardware", "rates", "versions", "git"))
@@ -131,7 +169,7 @@ def setting(about: dict[str, Any]) -> list[str]:
     lines = [
         f"{hardware['cpu']}, {hardware['cores']} cores, {hardware['threads']} threads, {hardware['cpu_capability']}",
         f"{settings['dtype']} on {settings['device']}; {about['repeats']} samples of each side, in turn",
-        f"rates: {rates['multiply_adds'] / 1e9:.1f} G multiply-adds/s, {rates['bytes'] / 1e9:.1f} GB/s copied",
+        f"rates: {rates['multiply_adds'] / 1e9:.1f} G multiply-adds/s, {rates['bytes'] / 1e9:.1f} GB/s moved",
         "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items() if version),
         f"commit {commit}",
         "published package: "

@@ -21,6 +21,11 @@ class Summary:
     first_quartile: float
     third_quartile: float
 
+    @property
+    def spread(self) -> float:
+        """Distance of the quartiles, as a part of the median."""
+        return (self.third_quartile - self.first_quartile) / self.median
+
 
 def summarise(samples: Sequence[float]) -> Summary:
     """The summary of at least one sample."""
@@ -28,6 +33,11 @@ def summarise(samples: Sequence[float]) -> Summary:
         return Summary(*[samples[0]] * 4)
     first, median, third = statistics.quantiles(samples, n=4, method="inclusive")
     return Summary(median, min(samples), first, third)
+
+
+def spread(medians: Sequence[float]) -> float:
+    """Distance of the largest and the smallest, as a part of their median."""
+    return (max(medians) - min(medians)) / statistics.median(medians)
 
 
 def growth_exponent(lengths: Sequence[float], amounts: Sequence[float]) -> float:

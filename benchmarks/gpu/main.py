@@ -177,6 +177,6 @@ def write_report(folder: Path, records: Sequence[tuple[Step, Record]]) -> None:
         rows += [Row.from_json(result["row"]) for result in record.items.values() if "row" in result]
     write_atomically(folder / "report.md", "\n".join(lines))
     if rows:
-        from benchmarks.output import draw_plot
+        from benchmarks.plots import draw
 
-        draw_plot(rows, folder / "training.png")
+        draw(rows, "a training step", folder / "training.png")

@@ -101,13 +101,30 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, monkeypatch: pytes
     assert len(data["rows"]) == 1
 
 
+def test_independent_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for _ in range(2):
+        assert main([*QUICK, "--sides", "plain", "--out", str(tmp_path)]) == 0
+    found = [line.split(" of ours")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("spread")]
+    assert found == [f"spread, step, 2 layers, d=64, R=4: {what}" for what in ("quartiles", "medians of 2 runs")]
+
+
+def test_runs_of_something_else_are_not(tmp_path: Path):
+    """Of another commit or machine, or not finished."""
+    about = {"hardware": 1, "versions": 2, "settings": 3, "quick": False, "unfinished": "", "git": {"commit": "a"}}
+    others = [{}, {"hardware": 2}, {"git": {"commit": "b"}}, {"quick": True}, {"unfinished": "interrupted"}]
+    for changes in others:
+        Output(tmp_path, "x").save({**about, **changes}, [])
+    assert Output(tmp_path, "x").other_runs(about) == [[]]
+
+
 def test_results_are_never_overwritten(tmp_path: Path):
     first = Output(tmp_path, "2026-01-02-cpu")
     second = Output(tmp_path, "2026-01-02-cpu")
     (tmp_path / "2026-01-02-cpu-3.png").write_bytes(b"of another run")
     third = Output(tmp_path, "2026-01-02-cpu")
-    names = [output.paths[".json"].name for output in (first, second, third)]
-    assert names == ["2026-01-02-cpu.json", "2026-01-02-cpu-2.json", "2026-01-02-cpu-4.json"]
+    names = [output.name for output in (first, second, third)]
+    assert names == ["2026-01-02-cpu", "2026-01-02-cpu-2", "2026-01-02-cpu-4"]
+    assert {path.name for path in tmp_path.glob("*.json")} == {f"{name}.json" for name in names}
 
 
 @pytest.mark.parametrize(

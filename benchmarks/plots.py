@@ -1,0 +1,166 @@
+"""Pictures of results: one for each suite, with a panel for each case and quantity."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import Row, SideResult
+
+COLOURS = {
+    "ours": "#d62728",
+    "published": "#7f7f7f",
+    "reference": "#9467bd",
+    "plain": "#1f77b4",
+    "llama": "#17becf",
+    "eager": "#ff9896",
+    "eager llama": "#9edae5",
+    "torch": "#7f7f7f",
+    "dense": "#2ca02c",
+    "linear": "#ff7f0e",
+    "sdpa": "#8c564b",
+    "triton": "#e377c2",
+}
+COLUMNS = 2
+WIDTH, HEIGHT = 5.0, 3.0
+"""Inches of a panel."""
+FLOOR = {"linestyle": "--", "linewidth": 1.2, "color": "black"}
+
+
+def draw_plots(about: Mapping[str, Any], rows: Sequence[Row], base: Path) -> list[Path]:
+    """Write ``<base>.png``, or with several suites ``<base>.<suite>.png`` for each.
+
+    Returns:
+        The files written: none without matplotlib, and none of a suite with nothing to draw.
+    """
+    suites = list(dict.fromkeys(row.suite for row in rows))
+    written = []
+    for suite in suites:
+        path = base.with_name(f"{base.name}{f'.{suite}' if len(suites) > 1 else ''}.png")
+        if draw([row for row in rows if row.suite == suite], heading(suite, about), path):
+            written.append(path)
+    return written
+
+
+def heading(suite: str, about: Mapping[str, Any]) -> str:
+    """The suite, and where and when it ran."""
+    settings, hardware = about["settings"], about["hardware"]
+    where = hardware["cpu"] if settings["device"] == "cpu" else hardware["gpu"]["name"]
+    threads = f"{settings['threads']} thread{'s' if settings['threads'] > 1 else ''}"
+    return f"{suite}: {where}, {threads}, {settings['dtype']}, {about['date'][:10]}"
+
+
+def panels(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of each panel: those that differ only in length, where there is something to draw."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if any(figure_of(side) for side in row.sides):
+            found.setdefault(f"{row.label}\n{row.quantity}", []).append(row)
+    return found
+
+
+def figure_of(side: SideResult) -> float | None:
+    """The figure to draw of a side; None if its results disagree."""
+    return None if side.refused or side.agrees is False else side.figure
+
+
+def draw(rows: Sequence[Row], title: str, path: Path) -> bool:
+    """Write one picture without gaps; False, and no file, without matplotlib or with nothing to draw."""
+    drawn = panels(rows)
+    if not drawn or importlib.util.find_spec("matplotlib") is None:
+        return False
+    importlib.import_module("matplotlib").use("Agg")
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    lines = lines_of(len(drawn))
+    figure = pyplot.figure(figsize=(WIDTH * max(lines), HEIGHT * len(lines) + 0.4), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    for (name, mine), place in zip(drawn.items(), places(figure, lines), strict=True):
+        axis = figure.add_subplot(place)
+        several = len({row.length for row in mine}) > 1
+        axis.set_title(name if several else f"{name}, n = {mine[0].length}", fontsize=9)
+        (draw_lines if several else draw_bars)(axis, mine)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return True
+
+
+def lines_of(count: int) -> list[int]:
+    """Panels in each line: two, such as a forward pass and a step, and the last by itself if it is left over."""
+    return [COLUMNS] * (count // COLUMNS) + [1] * (count % COLUMNS)
+
+
+def places(figure: Any, lines: Sequence[int]) -> Iterator[Any]:
+    """A place for each panel; those of a line share its width."""
+    grid = figure.add_gridspec(len(lines), 1)
+    for line, columns in enumerate(lines):
+        within = grid[line].subgridspec(1, columns)
+        yield from (within[column] for column in range(columns))
+
+
+def floor(side: SideResult) -> float | None:
+    """The larger floor of a side that was timed."""
+    found = [value for value in (side.floor_arithmetic, side.floor_bytes) if value and side.samples]
+    return max(found, default=None)
+
+
+def draw_lines(axis: Any, rows: Sequence[Row]) -> None:
+    """Medians over the length with quartiles, on logarithmic scales; the floor of each function dashed."""
+    functions = set()
+    for name in dict.fromkeys(side.name for row in rows for side in row.sides):
+        points = [(row.length, side) for row in rows for side in row.sides if side.name == name and figure_of(side)]
+        if not points:
+            continue
+        x, y, colour = [n for n, _ in points], [in_axis_unit(side) for _, side in points], COLOURS.get(name)
+        axis.plot(x, y, marker="o", markersize=3.5, color=colour, label=name)
+        summaries = [side.summary for _, side in points]
+        if all(summaries):
+            low = [s.first_quartile for s in summaries if s]
+            axis.fill_between(x, low, [s.third_quartile for s in summaries if s], color=colour, alpha=0.15)
+        floors = [(n, floor(side)) for n, side in points if floor(side)]
+        if floors and points[0][1].function not in functions:
+            functions.add(points[0][1].function)
+            axis.plot(*zip(*floors, strict=True), **{**FLOOR, "color": colour}, label=f"floor of {name}")
+    lengths = sorted({row.length for row in rows})
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set_xticks(lengths, [str(n) for n in lengths])
+    axis.set_xlabel("length n")
+    ticker: Any = importlib.import_module("matplotlib.ticker")
+    axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_minor_formatter(ticker.NullFormatter())
+    set_unit(axis.yaxis, rows[0])
+    axis.grid(True, color="#e4e4e4")
+    axis.legend(fontsize=7, frameon=False, ncols=2)
+
+
+def draw_bars(axis: Any, rows: Sequence[Row]) -> None:
+    """One length: a bar for each side, with quartiles, and its floor as a dashed line across it."""
+    sides = [side for row in rows for side in row.sides if figure_of(side)]
+    for place, side in enumerate(reversed(sides)):
+        axis.barh(place, in_axis_unit(side), color=COLOURS.get(side.name))
+        if side.summary:
+            axis.plot([side.summary.first_quartile, side.summary.third_quartile], [place] * 2, color="black")
+        if (least := floor(side)) is not None:
+            axis.plot([least] * 2, [place - 0.5, place + 0.5], **FLOOR, label="floor")
+    axis.set_yticks(range(len(sides)), [side.name for side in reversed(sides)])
+    axis.locator_params(axis="x", nbins=6)
+    set_unit(axis.xaxis, rows[0])
+    handles, labels = axis.get_legend_handles_labels()
+    if handles:
+        axis.legend(handles[:1], labels[:1], fontsize=7, loc="lower right", framealpha=0.9)
+
+
+def set_unit(axis: Any, row: Row) -> None:
+    """What an axis shows: memory, or time in the unit that is short for it."""
+    axis.set_label_text("peak memory, MiB" if row.memory else "time")
+    ticker: Any = importlib.import_module("matplotlib.ticker")
+    axis.set_major_formatter(ticker.EngFormatter(unit="" if row.memory else "s"))
+
+
+def in_axis_unit(side: SideResult) -> float:
+    """A figure in the unit of its axis: seconds, or MiB."""
+    figure = side.figure or 0.0
+    return figure if side.samples else figure / 2**20

@@ -1,0 +1,129 @@
+"""Pictures: one for each suite, without gaps, and with floors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import plots
+from benchmarks.main import main
+from benchmarks.report import spreads
+from benchmarks.results import Row, SideResult
+
+from .conftest import ROOT
+
+ABOUT: dict[str, Any] = {
+    "settings": {"device": "cpu", "threads": 2, "dtype": "float32"},
+    "hardware": {"cpu": "a processor"},
+    "date": "2026-01-02T03:04:05+00:00",
+}
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def side(name: str, *samples: float, least: float = 0.5) -> SideResult:
+    floors = {"floor_arithmetic": least, "floor_bytes": least / 2}
+    return SideResult(name, "plain" if name == "plain" else "dual", "measured", samples=list(samples), **floors)
+
+
+def row(suite: str, label: str, length: int, *sides: SideResult) -> Row:
+    return Row(suite, label, length, "step", False, 1e-4, list(sides))
+
+
+@pytest.fixture
+def pyplot() -> Any:
+    pytest.importorskip("matplotlib").use("Agg")
+    return pytest.importorskip("matplotlib.pyplot")
+
+
+def test_a_picture_for_each_suite(pyplot: Any, tmp_path: Path):
+    one, other = row("step", "a", 16, side("ours", 1.0)), row("short", "b", 10, side("ours", 2.0))
+    assert plots.draw_plots(ABOUT, [one], tmp_path / "x") == [tmp_path / "x.png"]
+    both = plots.draw_plots(ABOUT, [one, other], tmp_path / "y.1")
+    assert [path.name for path in both] == ["y.1.step.png", "y.1.short.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in both)
+
+
+def test_nothing_to_draw(tmp_path: Path):
+    refused = side("ours", 1.0)
+    refused.refused = "differs"
+    assert plots.draw_plots(ABOUT, [row("step", "a", 16, refused)], tmp_path / "x") == []
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 19])
+def test_panels_fill_the_picture(pyplot: Any, count: int):
+    lines = plots.lines_of(count)
+    assert sum(lines) == count and min(lines) > 0
+    figure = pyplot.figure()
+    spans = [place.get_position(figure) for place in plots.places(figure, lines)]
+    assert len(spans) == count
+    for top in {span.y0 for span in spans}:  # every line reaches from the left to the right
+        line = [span for span in spans if span.y0 == top]
+        assert min(span.x0 for span in line) == min(span.x0 for span in spans)
+        assert max(span.x1 for span in line) == pytest.approx(max(span.x1 for span in spans))
+    pyplot.close(figure)
+
+
+def dashed(axis: Any) -> list[list[float]]:
+    return [list(line.get_xdata()) + list(line.get_ydata()) for line in axis.lines if line.get_linestyle() == "--"]
+
+
+def test_floors_of_one_length(pyplot: Any):
+    _, axis = pyplot.subplots()
+    plots.draw_bars(axis, [row("step", "a", 16, side("ours", 1.0, 1.2), side("plain", 0.9, least=0.4))])
+    assert dashed(axis) == [[0.4, 0.4, -0.5, 0.5], [0.5, 0.5, 0.5, 1.5]]
+    pyplot.close()
+
+
+def test_floors_over_the_length(pyplot: Any):
+    rows = [
+        row("step", "a", n, side("ours", n, least=n / 2), side("published", 2 * n), side("plain", n, least=n / 4))
+        for n in (16, 32)
+    ]
+    _, axis = pyplot.subplots()
+    plots.draw_lines(axis, rows)
+    assert dashed(axis) == [[16, 32, 8, 16], [16, 32, 4, 8]]  # published has the floor of ours
+    pyplot.close()
+
+
+def test_spread_of_one_run():
+    rows = [row("step", "a", n, side("ours", 1, 2, 3), side("plain", 1, 1, 1)) for n in (16, 32)]
+    rows.append(row("step", "b", 16, side("ours", 10, 10, 11), side("plain", 1, 2, 3)))
+    assert spreads(rows) == [
+        "spread, step, a: quartiles of ours 50% apart, of any side at most 50%",
+        "spread, step, b: quartiles of ours 5% apart, of any side at most 50%",
+    ]
+
+
+def test_spread_between_runs():
+    runs = [[row("step", "a", 16, side("ours", seconds), side("plain", 1.0))] for seconds in (1.0, 1.1, 0.9)]
+    other = [row("step", "a", 16, side("ours", 1.0, 3.0))]
+    other[0].label = "b"
+    (of_runs, of_one) = spreads([*runs[0], *other], runs[1:])
+    assert of_runs == "spread, step, a: medians of 3 runs of ours 20% apart, of any side at most 20%"
+    assert of_one == "spread, step, b: quartiles of ours 50% apart, of any side at most 50%"
+
+
+def test_memory_has_no_spread():
+    assert spreads([Row("memory", "a", 16, "step", True, 1e-4, [SideResult("ours", "dual", "measured")])]) == []
+
+
+@pytest.mark.parametrize("stem", sorted(path.stem for path in RESULTS.glob("*.json")))
+def test_committed_results_can_be_drawn_again(pyplot: Any, stem: str, tmp_path: Path):
+    shutil.copy(RESULTS / f"{stem}.json", tmp_path)
+    assert main(["--redraw", str(tmp_path / f"{stem}.json")]) == 0
+    assert list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"rows": [1]}', json.dumps({"rows": 3})])
+def test_what_cannot_be_drawn_again(content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["--redraw", str(path)]) == 2
+    said = capsys.readouterr()
+    assert "argument --redraw: " in said.err and str(path) in said.err and len(said.err.strip().splitlines()) == 1
