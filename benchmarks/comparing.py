@@ -286,7 +286,7 @@ def draw(work: Work, settings: Settings) -> dict[str, Any]:
     torch.manual_seed(2)
     inputs = draw_inputs(work.inputs)
     tensors = {"state": state, "inputs": inputs}
-    if work.generation is None:
+    if work.generation is None and work.decoding is None:
         output = Runner(work, settings, tensors).forward()
         torch.manual_seed(3)
         tensors["cotangent"] = torch.randn(output.shape)

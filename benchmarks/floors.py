@@ -25,22 +25,32 @@ OUTPUT = "output"
 
 
 def multiply_adds(work: Work, quantity: str) -> int:
-    """Of one call; of generation for each new token, where only new ones are scored."""
+    """Of one call; of generation for each new token, where only new ones are scored.
+
+    Of one token after a context: what a causal pass takes more with it than without.
+    """
+    if work.decoding is not None:
+        now, before = (sum(forward_flops(of_length(work, work.decoding.context + more)).values()) for more in (1, 0))
+        return work.decoding.batch * (now - before) // 2
     if work.generation is None:
         forward = sum(forward_flops(work).values()) // 2
         return 3 * forward - without_gradient(work) if quantity == "step" else forward
     tokens = work.generation.start + work.generation.new
-    prompt = replace(work.inputs["x"], shape=(work.inputs["x"].shape[0], tokens))
-    found = forward_flops(replace(work, inputs={"x": prompt}))
+    found = forward_flops(of_length(work, tokens))
     found[OUTPUT] = found[OUTPUT] * work.generation.new // tokens
     return sum(found.values()) // 2 // work.generation.new
+
+
+def of_length(work: Work, tokens: int) -> Work:
+    """A language model's work on that many tokens."""
+    return replace(work, inputs={"x": replace(work.inputs["x"], shape=(work.inputs["x"].shape[0], tokens))})
 
 
 def forward_flops(work: Work) -> dict[str, int]:
     """Least operations of a forward pass by part."""
     if work.subject == "operation":
         return {"operation": operation(work)}
-    found = dict(_estimated(json.dumps(replace(work, impl=None, generation=None).to_json())))
+    found = dict(_estimated(json.dumps(replace(work, impl=None, generation=None, decoding=None).to_json())))
     if work.subject.startswith("llama"):  # transformers writes the causal mask of fake tensors out
         batch, n = work.inputs["x"].shape[:2]
         masked = batch * (n * n - pairs(n, n, causal=True))

@@ -11,11 +11,12 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+from benchmarks.decoding import Held, bytes_of_weights, filled
 from benchmarks.measuring import peak_memory, seconds_per_call
 from benchmarks.subjects import build, free_workspace, library
 from benchmarks.work import Draw, Settings, Work
 
-Quantity = Literal["forward", "step", "generate"]
+Quantity = Literal["forward", "step", "generate", "decode"]
 
 
 def draw_inputs(draws: Mapping[str, Draw]) -> dict[str, Tensor]:
@@ -93,6 +94,20 @@ class Runner:
             raise RuntimeError(f"expected {start + new} tokens from generation, got {tokens.shape[1]}")
         return tokens
 
+    def decode(self) -> Tensor:
+        """Scores ``(B, 1, vocabulary)`` of one token after the context, which stays in the cache as it is."""
+        decoding, x = self.work.decoding, self.inputs["x"]
+        assert decoding is not None
+        with torch.no_grad(), implementation(self.work.impl):
+            if not decoding.cached:
+                return self.module.eval()(x)[:, -1:].expand(decoding.batch, -1, -1)
+            return self._held.try_one(x[:, -1:].expand(decoding.batch, -1))
+
+    @functools.cached_property
+    def _held(self) -> Held:
+        assert self.work.decoding is not None
+        return filled(self.work.subject, self.module.eval().model, self.inputs["x"], self.work.decoding)
+
     def forget(self) -> None:
         """Release all gradients."""
         for tensor in (*self.module.parameters(), *self.inputs.values()):
@@ -105,7 +120,7 @@ class Runner:
             torch.cuda.empty_cache()
 
     def _call(self, quantity: Quantity) -> Callable[[], Tensor]:
-        return {"forward": self.forward, "step": self.step, "generate": self.generate}[quantity]
+        return getattr(self, quantity)
 
     def values(self, quantity: Quantity) -> dict[str, Tensor]:
         """Results, and gradients of a step, which must agree between sides of one function; on the CPU."""
@@ -167,7 +182,10 @@ class Runner:
 
         Forward: weights, inputs and output. A step: weights twice (forward and backward), gradients of weights and
         inputs, inputs, output and its gradient. Nothing between layers is counted. Generation: weights, for each token.
+        One token: the weights that it needs, and what the cache holds.
         """
+        if self.work.decoding is not None:
+            return bytes_of_weights(self.module, self.work.decoding.context) + self._held.nbytes()
         weights = size(*self.module.parameters())
         if quantity == "generate":
             return weights

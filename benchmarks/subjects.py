@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -253,7 +253,12 @@ class DualModelForTransformers(TransformersModel):
         self.model = hf.DualAttnForCausalLM(hf.DualAttnConfig(**config))
 
 
-SUBJECTS: dict[str, type[nn.Module]] = {
+def linear(**arguments: Any) -> nn.Module:
+    """A linear layer of this library."""
+    return library("_layers.linear").Linear(**arguments)
+
+
+SUBJECTS: dict[str, Callable[..., nn.Module]] = {
     "dual_layers": Layers,
     "plain_layers": Layers,
     "llama_layers": LlamaLayers,
@@ -265,6 +270,8 @@ SUBJECTS: dict[str, type[nn.Module]] = {
     "model": Model,
     "llama_model": LlamaModel,
     "dual_model_for_transformers": DualModelForTransformers,
+    "linear": linear,
+    "torch_linear": nn.Linear,
 }
 
 

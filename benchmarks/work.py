@@ -32,6 +32,19 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """One token after ``context`` earlier ones, of which there are as many examples as ``batch``, all alike.
+
+    Attributes:
+        cached: from a cache of the earlier tokens; otherwise in one pass over all of them.
+    """
+
+    context: int
+    batch: int = 1
+    cached: bool = True
+
+
+@dataclass(frozen=True)
 class Work:
     """A module, its inputs, and how it is to be run.
 
@@ -41,6 +54,7 @@ class Work:
         inputs: arguments of the module's call.
         impl: implementation of relational attention; None for the library's own choice.
         generation: for the quantity ``generate``.
+        decoding: for the quantity ``decode``.
         compiled: whether the forward pass of its ``model`` is compiled.
     """
 
@@ -49,6 +63,7 @@ class Work:
     inputs: dict[str, Draw]
     impl: str | None = None
     generation: Generation | None = None
+    decoding: Decoding | None = None
     compiled: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -60,7 +75,8 @@ class Work:
         """From :meth:`to_json`."""
         inputs = {name: Draw(**{**draw, "shape": tuple(draw["shape"])}) for name, draw in data["inputs"].items()}
         generation = data["generation"] and Generation(**data["generation"])
-        return cls(data["subject"], data["kwargs"], inputs, data["impl"], generation, data["compiled"])
+        decoding = data["decoding"] and Decoding(**data["decoding"])
+        return cls(data["subject"], data["kwargs"], inputs, data["impl"], generation, decoding, data["compiled"])
 
 
 @dataclass(frozen=True)

@@ -10,36 +10,17 @@ from typing import Any
 import torch
 
 from benchmarks.comparing import TOLERANCES
+from benchmarks.decoding import OwnCache, bytes_of_weights
 from benchmarks.gpu.observing import rates, timed, what_ran
 from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.report import seconds
 from benchmarks.subjects import build
-from benchmarks.suites.generation import LAYERS, common_arguments
-from benchmarks.suites.layers import Size, size
-from benchmarks.work import Draw, Work
+from benchmarks.suites.decoding import BATCHES, SYMBOLS, language_model
+from benchmarks.suites.generation import LAYERS
+from benchmarks.suites.layers import size
+from benchmarks.work import Work
 
 CONTEXT, DRY_CONTEXT = 8192, 24
-BATCHES = (1, 8)
-SYMBOLS = ("symbolic_attention", "positional_symbols", "position_relative")
-
-
-def language_model(sizes: Size, layers: int, length: int, relations: int | None, symbols: str = SYMBOLS[0]) -> Work:
-    """A language model of the paper's 343M layers, batch 1; a plain one without relations."""
-    common = common_arguments(sizes, layers, length)
-    inputs = {"x": Draw((1, length), below=sizes.vocabulary)}
-    if relations is None:
-        return Work("model", {"kind": "language_models.TransformerLM", **common, **sizes.plain_block()}, inputs)
-    options: dict[str, dict[str, Any]] = {
-        "symbolic_attention": sizes.retriever(),
-        "positional_symbols": {"symbol_dim": sizes.d_model, "max_length": length},
-        "position_relative": {"symbol_dim": sizes.d_model, "max_rel_pos": min(length, 1024)},
-    }
-    block = sizes.block(relations)
-    if symbols == "position_relative":
-        block["ra_kwargs"] = {**block["ra_kwargs"], "use_relative_positional_symbols": True}
-    kwargs = {"kind": "language_models.DualAttnTransformerLM", **common, **block}
-    kwargs |= {"symbol_retrieval": symbols, "symbol_retrieval_kwargs": options[symbols]}
-    return Work("model", kwargs, inputs)
 
 
 def built(work: Work, device: str, dtype: torch.dtype) -> Any:
@@ -68,7 +49,7 @@ def phases(setting: Setting) -> list[Phase]:
 
 @torch.no_grad()
 def measure(setting: Setting, relations: int | None, symbols: str, batch: int) -> Result:
-    """A step by a model of some layers; the cache is cut back to the context after each."""
+    """A step by a model of some layers; the token is forgotten after each."""
     context = DRY_CONTEXT if setting.dry_run else CONTEXT
     layers = 1 if setting.dry_run else LAYERS
     sizes = size(setting.dry_run)
@@ -76,18 +57,15 @@ def measure(setting: Setting, relations: int | None, symbols: str, batch: int) -
     torch.manual_seed(0)
     model = built(work, setting.device, getattr(torch, setting.dtype)).eval()
     tokens = torch.randint(sizes.vocabulary, (batch, context + 1), device=setting.device)
-    cache = model.new_cache(context + 1)
-    model(tokens[:, :-1], cache=cache, all_logits=False)
+    held = OwnCache(model, context + 1)
+    held.read(tokens[:, :-1])
 
     def step() -> torch.Tensor:
-        logits = model(tokens[:, -1:], cache=cache, all_logits=False).logits
-        cache.crop(context)
-        return logits
+        return held.try_one(tokens[:, -1:])
 
     whole = model(tokens, all_logits=False).logits
     error = float((step() - whole).abs().max() / whole.abs().max())
-    held = sum(p.numel() * p.element_size() for p in model.parameters()) + cache.nbytes()
-    floor = held / rates(setting).bytes
+    floor = (bytes_of_weights(model, context) + held.nbytes()) / rates(setting).bytes
     samples = timed(step, setting)
     median = statistics.median(samples)
     return {

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.comparing import difference
-from benchmarks.gpu.decode import SYMBOLS, built, language_model
+from benchmarks.gpu.decode import built
 from benchmarks.gpu.plan import MANY, Item, LeftOut, Phase, Result, Setting, Step
 from benchmarks.gpu.running import ROOT
 from benchmarks.runner import implementation
+from benchmarks.suites.decoding import SYMBOLS, language_model
 from benchmarks.suites.layers import Size
 
 DTYPES = ("bfloat16", "float16", "float32")

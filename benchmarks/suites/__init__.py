@@ -1,7 +1,7 @@
 """The suites by name, in the order in which they run."""
 
 from benchmarks.cases import Suite
-from benchmarks.suites import crossing, generation, layers, short
+from benchmarks.suites import crossing, decoding, generation, layers, products, short
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
@@ -11,7 +11,9 @@ SUITES: dict[str, Suite] = {
         layers.RELATIVE,
         short.SUITE,
         generation.SUITE,
+        decoding.SUITE,
         generation.COMPILED,
+        products.SUITE,
         crossing.SUITE,
     )
 }

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.cases import OURS, Case, Request, SideSpec, Suite
 from benchmarks.report import seconds
 from benchmarks.results import Row
-from benchmarks.suites.layers import QUICK, Size, size
+from benchmarks.suites.layers import FULL, QUICK, Size, size
 from benchmarks.work import Draw, Generation, Work
 
 LAYERS = 4
@@ -93,23 +93,27 @@ SMALL = Size(
 
 
 def compiled_cases(request: Request) -> Iterator[Case]:
-    """A small model, where a call's fixed costs count."""
+    """A small model, where a call's fixed costs count, and some layers of the paper's."""
     for start in request.lengths:
-        yield compiled_case(QUICK if request.quick else SMALL, start, new=8 if request.quick else COMPILED_NEW)
+        if request.quick:
+            yield compiled_case(QUICK, COMPILED_LAYERS, start, new=8)
+        else:
+            yield compiled_case(SMALL, COMPILED_LAYERS, start, new=COMPILED_NEW)
+            yield compiled_case(FULL, LAYERS, start, new=COMPILED_NEW)
 
 
-def compiled_case(sizes: Size, start: int, *, new: int) -> Case:
+def compiled_case(sizes: Size, layers: int, start: int, *, new: int) -> Case:
     """Both by the ``generate`` of transformers, with and without a compiled forward pass."""
     length, relations = start + new, sizes.relations[0]
     inputs = {"x": Draw((1, length), below=sizes.vocabulary)}
     generation = Generation(start, new, check=start, checked=new)
     dual = {
-        **common_arguments(sizes, COMPILED_LAYERS, length),
+        **common_arguments(sizes, layers, length),
         **sizes.block(relations),
         "symbol_retrieval": "symbolic_attention",
         "symbol_retrieval_kwargs": sizes.retriever(),
     }
-    llama = {**sizes.llama(COMPILED_LAYERS, length), "vocab_size": sizes.vocabulary, "tie_word_embeddings": True}
+    llama = {**sizes.llama(layers, length), "vocab_size": sizes.vocabulary, "tie_word_embeddings": True}
 
     def side(name: str, subject: str, kwargs: dict[str, Any], function: str, *, compiled: bool) -> SideSpec:
         work = Work(subject, kwargs, inputs, generation=generation, compiled=compiled)
@@ -119,7 +123,7 @@ def compiled_case(sizes: Size, start: int, *, new: int) -> Case:
     theirs = "llama_model", llama, "llama"
     return Case(
         suite="compiled",
-        label=f"{new} tokens by transformers, {COMPILED_LAYERS} layers, d={sizes.d_model}, R={relations}",
+        label=f"{new} tokens by transformers, {layers} layers, d={sizes.d_model}, R={relations}",
         length=start,
         quantities=("generate",),
         sides=(

@@ -74,6 +74,16 @@ def test_generation(tmp_path: Path):
     assert row["quantity"] == "generate"
 
 
+@pytest.mark.parametrize("suite", ["decoding", "products"])
+def test_quick_trials(suite: str, tmp_path: Path):
+    arguments = ["--quick", "--threads", "1", "--suite", suite, "--repeats", "1", "--out", str(tmp_path)]
+    assert main([*arguments, *(["--lengths", "16"] if suite == "decoding" else [])]) == 0
+    for row in results(tmp_path)["rows"]:
+        ours = row["sides"][0]
+        assert ours["agrees"] and ours["yardstick"] == {"decoding": "one pass", "products": "torch"}[suite]
+        assert ours["samples"] and ours["floor_bytes"] > 0 and ours["floor_arithmetic"] > 0
+
+
 @pytest.mark.slow
 def test_the_script_measures_its_own_checkout(tmp_path: Path):
     """Started from elsewhere, with another package of that name in the way."""

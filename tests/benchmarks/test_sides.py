@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from benchmarks.comparing import difference, draw
 from benchmarks.runner import Runner
 from benchmarks.sides import HERE, RemoteSide, Worker, WorkerError, own_worker
 from benchmarks.suites import layers
-from benchmarks.work import Draw, Generation, Settings, Work
+from benchmarks.work import Decoding, Draw, Generation, Settings, Work
 
 WORK = layers.step_case(4, 16, quick=True).sides[0].work
 
@@ -38,6 +39,8 @@ def test_work_travels_as_json():
     inputs = {"x": Draw((2, 3)), "tokens": Draw((1,), below=7, gradient=False)}
     work = Work("model", {"kind": "a.B", "n": [1, 2]}, inputs, "dense", Generation(3, 2, 3))
     assert Work.from_json(work.to_json()) == work
+    token = replace(work, generation=None, decoding=Decoding(5, batch=2, cached=False))
+    assert Work.from_json(token.to_json()) == token
     assert Work.from_json(WORK.to_json()) == WORK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from benchmarks.floors import multiply_adds
 from benchmarks.results import Row, SideResult
 from benchmarks.runner import Runner
 from benchmarks.subjects import build
-from benchmarks.suites import SUITES, crossing, generation, layers
+from benchmarks.suites import SUITES, crossing, decoding, generation, layers, products
 from benchmarks.work import Settings, Work
 
 
@@ -90,7 +91,7 @@ def test_generation_ends_within_the_context():
 
 def test_compiled_models_are_of_like_sizes():
     pytest.importorskip("transformers", reason="transformers is not installed")
-    works = {spec.name: spec.work for spec in generation.compiled_case(generation.SMALL, 64, new=60).sides}
+    works = {spec.name: spec.work for spec in generation.compiled_case(generation.SMALL, 2, 64, new=60).sides}
     sizes = {name: parameters(work, "") for name, work in works.items()}
     assert sizes["ours"] == sizes["eager"] and sizes["llama"] == sizes["eager llama"]
     assert sizes["llama"] == pytest.approx(sizes["ours"], rel=0.1)
@@ -105,12 +106,49 @@ def test_a_compiled_model_generates_what_the_model_itself_does(monkeypatch: pyte
         return compile_with_inductor(function, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
 
     monkeypatch.setattr(torch, "compile", compile_in_name_only)
-    ours, eager, *_ = generation.compiled_case(layers.QUICK, 8, new=6).sides
+    ours, eager, *_ = generation.compiled_case(layers.QUICK, 2, 8, new=6).sides
     tensors = draw(ours.work, Settings())
     wanted = Runner(eager.work, Settings(), tensors).values("generate")
     assert not graphs
     found = Runner(ours.work, Settings(), tensors).values("generate")
     assert graphs and found["tokens"].shape == (1, 6) and difference(found, wanted).size < 1e-5
+
+
+def test_compiled_models_are_small_and_of_the_papers_width():
+    small, wide = generation.compiled_cases(Request((64,)))
+    assert [case.sides[0].work.kwargs["d_model"] for case in (small, wide)] == [256, 1024]
+    works = {spec.name: spec.work for spec in wide.sides}
+    assert list(works) == ["ours", "eager", "llama", "eager llama"]
+    assert works["ours"].kwargs["n_layers"] == works["llama"].kwargs["num_hidden_layers"] == 4
+    assert works["ours"].kwargs["vocab_size"] == works["llama"].kwargs["vocab_size"] == 50304
+    assert works["ours"].kwargs["ra_kwargs"]["n_relations"] == 64
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear_layers_have_one_function(bias: bool):
+    """Both sides of the suite ``products``, with all gradients."""
+    case = products.case("games", 64, 48, 32, quick=False)
+    ours, torchs = (replace(spec.work, kwargs={**spec.work.kwargs, "bias": bias}) for spec in case.sides)
+    tensors = draw(ours, Settings())
+    wanted = Runner(torchs, Settings(), tensors).values("step")
+    assert {"gradient of weight", "gradient of input"} <= wanted.keys()
+    assert difference(Runner(ours, Settings(), tensors).values("step"), wanted).size < 1e-5
+
+
+def test_products_tell_who_multiplies(monkeypatch: pytest.MonkeyPatch):
+    for slow, who in ((True, "oneDNN (processor AuthenticAMD)"), (False, "PyTorch's")):
+        monkeypatch.setattr(products.products, "SLOW_PRODUCTS", slow)
+        monkeypatch.setattr(products.products, "maker", lambda: "AuthenticAMD")
+        assert products.conclude([]) == [f"products of linear layers, on a CPU in float32: {who}"]
+
+
+def test_a_token_over_its_floor_by_bytes():
+    measured = row("decoding", 768, ours=0.030, plain=0.022, llama=0.04)
+    for side, least in zip(measured.sides, (0.025, 0.02, None), strict=True):
+        side.floor_bytes = least
+    assert decoding.conclude([measured]) == ["label, n = 768: 1.20 times its floor by bytes; plain 1.10"]
+    measured.sides[0].refused = "ours differs"
+    assert decoding.conclude([measured]) == []
 
 
 def row(suite: str, length: int, *, memory: bool = False, **figures: float) -> Row:

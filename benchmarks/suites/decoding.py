@@ -1,0 +1,96 @@
+"""One token after a context that a cache holds, with a few layers of the paper's 343M language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks.cases import BYTES, OURS, Case, Request, SideSpec, Suite
+from benchmarks.results import Row
+from benchmarks.suites.generation import LAYERS, OF, common_arguments
+from benchmarks.suites.layers import LONGEST_REFERENCE, Size, size
+from benchmarks.work import Decoding, Draw, Work
+
+BATCHES = (1, 8)
+SYMBOLS = ("symbolic_attention", "positional_symbols", "position_relative", "rel_sym_attn")
+FARTHEST = 1024
+"""Offset beyond which symbols by relative position are the same."""
+
+
+def language_model(sizes: Size, layers: int, length: int, relations: int | None, symbols: str = SYMBOLS[0]) -> Work:
+    """A language model of the paper's 343M layers, batch 1; a plain one without relations."""
+    common = common_arguments(sizes, layers, length)
+    inputs = {"x": Draw((1, length), below=sizes.vocabulary)}
+    if relations is None:
+        return Work("model", {"kind": "language_models.TransformerLM", **common, **sizes.plain_block()}, inputs)
+    options: dict[str, dict[str, Any]] = {
+        "symbolic_attention": sizes.retriever(),
+        "positional_symbols": {"symbol_dim": sizes.d_model, "max_length": length},
+        "position_relative": {"symbol_dim": sizes.d_model, "max_rel_pos": min(length, FARTHEST)},
+        "rel_sym_attn": {
+            "d_model": sizes.d_model,
+            "rel_n_heads": sizes.symbol_heads,
+            "symbolic_attn_n_heads": sizes.symbol_heads,
+            "n_symbols": sizes.symbols,
+            "nbhd_delta": 2,
+        },
+    }
+    block = sizes.block(relations)
+    if symbols == "position_relative":
+        block["ra_kwargs"] = {**block["ra_kwargs"], "use_relative_positional_symbols": True}
+    kwargs = {"kind": "language_models.DualAttnTransformerLM", **common, **block}
+    kwargs |= {"symbol_retrieval": symbols, "symbol_retrieval_kwargs": options[symbols]}
+    return Work("model", kwargs, inputs)
+
+
+def cases(request: Request) -> Iterator[Case]:
+    """Every kind of symbols that language models have, in every batch and context."""
+    for symbols in SYMBOLS:
+        for batch in BATCHES:
+            for context in request.lengths:
+                yield case(symbols, batch, context, quick=request.quick)
+
+
+def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
+    """With the first kind of symbols beside Llama, too; one pass over everything checks single examples."""
+    sizes, layers = size(quick), 1 if quick else LAYERS
+    relations = sizes.relations[0]
+    held = batch * context * layers * 2 * sizes.d_model * BYTES
+
+    def work(of: Work, *, cached: bool = True, impl: str | None = None) -> Work:
+        return Work(of.subject, of.kwargs, of.inputs, impl, decoding=Decoding(context, batch, cached))
+
+    dual, plain = (language_model(sizes, layers, context + 1, r, symbols) for r in (relations, None))
+    llama = {**sizes.llama(layers, context + 1), "vocab_size": sizes.vocabulary, "tie_word_embeddings": True}
+    rival = work(Work("llama_model", llama, dual.inputs))
+    sides = [
+        SideSpec(OURS, work(dual), needs=held),
+        SideSpec("plain", work(plain), function="plain", needs=held),
+    ]
+    if symbols == SYMBOLS[0]:  # it copies all that a layer holds
+        sides.append(SideSpec("llama", rival, function="llama", needs=1.5 * held, package="transformers"))
+    if quick or batch == 1:
+        impl = "reference" if context < LONGEST_REFERENCE else None
+        sides.append(SideSpec("one pass", work(dual, cached=False, impl=impl), timed=False))
+    return Case(
+        suite="decoding",
+        label=f"{symbols}, R={relations}, batch {batch}, {'small' if quick else f'{layers} of {OF} layers'}",
+        length=context,
+        sides=sides,
+        quantities=("decode",),
+    )
+
+
+def conclude(rows: Sequence[Row]) -> list[str]:
+    """Times over their floors by bytes."""
+    lines = []
+    for row in rows:
+        over = {s.name: s.figure / s.floor_bytes for s in row.sides if s.figure and s.floor_bytes and not s.refused}
+        if OURS in over:
+            first, *others = (f"{times:.2f}" for times in over.values())
+            beside = "".join(f"; {name} {times}" for name, times in zip(list(over)[1:], others, strict=True))
+            lines.append(f"{row.label}, n = {row.length}: {first} times its floor by bytes{beside}")
+    return lines
+
+
+SUITE = Suite("decoding", "one token after a long context", cases, (768, 8192), (16, 24), conclude)
