@@ -63,6 +63,7 @@ def _backward_of(operation: Callable[..., Flops], gradients: int) -> Callable[..
 
 
 def _linear(q: Shape, k: Shape, u: Shape, w: Shape, table: Shape, index: Shape | None, *rest: Any) -> Flops:
+    """In float32: shapes do not tell of bfloat16, in which a CPU may take the form of more operations."""
     causal, window, offset, _, _, _, block = rest[6:13]
     batch, heads, n, key_width = q
     computed = symbol_pairs = block_pairs(n, k[2], block, causal=causal, window=window, offset=offset)

@@ -83,6 +83,7 @@ def _can_be_fast(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and (bias is None or _is_plain(bias))
         and weight.dim() == 2
         and x.shape[-1:] == weight.shape[1:]
+        # For a part of a larger matrix oneDNN has no fast code: a thousand times as slow.
         and (weight.is_contiguous() or weight.t().is_contiguous())
     )
 

@@ -24,7 +24,7 @@ from ..symbols import RelativeSymbols
 from ..triton.support import obstacle, preferred
 from .inputs import RelationalInputs
 from .relative_symbols import has_symbol_per_pair
-from .tiles import prefers_tiles
+from .tiles import multiplies_bfloat16, prefers_tiles
 
 Implementation = Literal["auto", "reference", "dense", "linear", "blockwise", "sdpa", "triton"]
 _NAMES = get_args(Implementation)
@@ -87,7 +87,15 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
         return Choice("linear", "an export leaves lengths open, and linear suits long ones" + not_fused)
     if x.activated:
         return Choice("blockwise", "activated relations of so many pairs are built a block at a time" + not_fused)
-    return Choice("linear", "there are too many weights to build all at once" + not_fused)
+    return Choice("linear", "there are too many weights to build all at once" + _form(x) + not_fused)
+
+
+def _form(x: RelationalInputs) -> str:
+    """What is particular about the form in which the linear way computes relations."""
+    sizes = x.q.shape[1], x.u.shape[3]
+    if multiplies_bfloat16(x.u) and prefers_tiles(*sizes) and not prefers_tiles(*sizes, in_bfloat16=True):
+        return ", and large products suit a processor that multiplies bfloat16"
+    return ""
 
 
 def _named(x: RelationalInputs, impl: Implementation) -> Choice:
@@ -140,13 +148,14 @@ def _reason_for_dense(x: RelationalInputs) -> str | None:
         few = "an export leaves lengths open, and relations are activated" if x.activated else None
     else:
         known = 1 if is_open(batch) else batch
-        few = few_pairs(known, heads, n, m, x.u.shape[3], on_cpu=x.q.is_cpu, activated=x.activated)
+        tiles = prefers_tiles(heads, x.u.shape[3], in_bfloat16=multiplies_bfloat16(x.u))
+        few = few_pairs(known, heads, n, m, tiles=tiles, on_cpu=x.q.is_cpu, activated=x.activated)
     if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"
     return few
 
 
-def few_pairs(batch: int, heads: int, n: int, m: int, p: int, *, on_cpu: bool, activated: bool) -> str | None:
+def few_pairs(batch: int, heads: int, n: int, m: int, *, tiles: bool, on_cpu: bool, activated: bool) -> str | None:
     """Why there are so few pairs that it is best to build all weights at once, see :data:`LARGEST_DENSE`; or None."""
     if n * m > LARGEST_DENSE:
         return None
@@ -156,5 +165,5 @@ def few_pairs(batch: int, heads: int, n: int, m: int, p: int, *, on_cpu: bool, a
         return f"there are at most {LARGEST_DENSE} pairs"
     if n < FEWEST_RECEIVERS:
         return f"a step of decoding has fewer than {FEWEST_RECEIVERS} receivers"
-    most = FEWEST_WEIGHTS if prefers_tiles(heads, p) else MOST_WEIGHTS
+    most = FEWEST_WEIGHTS if tiles else MOST_WEIGHTS
     return f"there are fewer than {most} weights" if batch * heads * n * m < most else None

@@ -25,7 +25,7 @@ from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
 from .blocks import Blocks, Gradients, LinearArguments, of_examples
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .pair_symbols import PairSymbols, pair_index, pair_symbols
-from .tiles import even_part, prefers_tiles, slices, tile_size
+from .tiles import even_part, multiplies_bfloat16, prefers_tiles, slices, tile_size
 from .whole import whole_sums
 from .workspace import Workspace
 
@@ -77,12 +77,14 @@ def block_size(heads: int, m: int) -> int:
     return BLOCK if is_open(m) else min(BLOCK, max(SMALLEST_BLOCK, 2 * WEIGHTS // max(1, heads * m)))
 
 
-def examples_at_a_time(batch: int, heads: int, rows: int, m: int, n_relations: int, p: int, *, on_cpu: bool) -> int:
+def examples_at_a_time(
+    batch: int, heads: int, rows: int, m: int, n_relations: int, p: int, *, on_cpu: bool, in_bfloat16: bool = False
+) -> int:
     """Examples handled at a time: as many as have the weights of a block, of that many receivers.
 
     One, if a tile has no room for the relations of two: tiles multiply many examples or the relations of one at once.
     """
-    if prefers_tiles(heads, p) and 2 * rows * m * n_relations > tile_size(on_cpu):
+    if prefers_tiles(heads, p, in_bfloat16=in_bfloat16) and 2 * rows * m * n_relations > tile_size(on_cpu):
         return 1
     room = WEIGHTS if on_cpu else WEIGHTS_ON_GPU
     return even_part(batch, max(1, room // max(1, heads * rows * m)))
@@ -91,7 +93,8 @@ def examples_at_a_time(batch: int, heads: int, rows: int, m: int, n_relations: i
 def _some_examples_at_a_time(x: LinearArguments, pairs: PairSymbols | None) -> Iterator[tuple[slice, Blocks]]:
     """Examples, as many as fill the processor's cache, and their part of a call."""
     batch, heads, n, _ = x.q.shape
-    step = examples_at_a_time(batch, heads, min(n, x.block), x.k.shape[2], *x.u.shape[2:], on_cpu=x.q.is_cpu)
+    sizes = batch, heads, min(n, x.block), x.k.shape[2], *x.u.shape[2:]
+    step = examples_at_a_time(*sizes, on_cpu=x.q.is_cpu, in_bfloat16=multiplies_bfloat16(x.u))
     first, workspace = 0 if x.seed is None else int(x.seed), Workspace(x.q)
     for some in slices(batch, step):
         # Receivers of other examples draw other numbers.

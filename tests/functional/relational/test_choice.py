@@ -209,8 +209,8 @@ def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
     ],
 )
 def test_where_dense_is_faster(batch, heads, n, p, dense):
-    sizes = (batch, heads, n, n, p)
-    assert (choice.few_pairs(*sizes, on_cpu=True, activated=False) is not None) == dense
+    sizes, tiles = (batch, heads, n, n), choice.prefers_tiles(heads, p)
+    assert (choice.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=False) is not None) == dense
     whole = n * n <= choice.LARGEST_DENSE
-    assert (choice.few_pairs(*sizes, on_cpu=False, activated=False) is not None) == whole
-    assert (choice.few_pairs(*sizes, on_cpu=True, activated=True) is not None) == whole
+    assert (choice.few_pairs(*sizes, tiles=tiles, on_cpu=False, activated=False) is not None) == whole
+    assert (choice.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=True) is not None) == whole

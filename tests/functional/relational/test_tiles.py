@@ -41,7 +41,7 @@ def test_both_forms_give_the_sums_and_their_gradients(batch, heads, n_relations,
 
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         patch.setattr(relation_tiles, "TILE", tile)
-        patch.setattr(relation_tiles, "prefers_tiles", lambda heads, p: tiled)
+        patch.setattr(relation_tiles, "prefers_tiles", lambda heads, p, **_: tiled)
         relations = relation_tiles.relations_under_weights(heads, u, w, scale, Workspace(u))
         assert isinstance(relations, RelationTiles if tiled else RelationKeys)
         torch.testing.assert_close(relations.attend(alpha, receivers, senders), expected)
@@ -85,3 +85,12 @@ def test_how_many_examples_are_taken_at_a_time(batch, n_relations, rows, m, p, e
     heads = 6 if p == 32 else 8
     assert linear.examples_at_a_time(batch, heads, rows, m, n_relations, p, on_cpu=True) == examples
     assert linear.examples_at_a_time(batch, heads, rows, m, n_relations, p, on_cpu=False) == batch
+
+
+@pytest.mark.parametrize(("has", "dtype", "tiles"), [(True, torch.bfloat16, False), (False, torch.bfloat16, True)])
+def test_large_products_in_bfloat16_where_the_processor_has_them(monkeypatch, has, dtype, tiles):
+    monkeypatch.setattr(relation_tiles, "_HAS_BFLOAT16", has)
+    u, w = torch.randn(1, 24, 64, 8, dtype=dtype), torch.randn(1, 40, 64, 8, dtype=dtype)
+    for x, expected in ((u, tiles), (u.float(), True)):
+        relations = relation_tiles.relations_under_weights(8, x, w.to(x.dtype), 1.0, Workspace(x))
+        assert isinstance(relations, relation_tiles.RelationTiles) == expected
