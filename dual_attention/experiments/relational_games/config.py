@@ -17,6 +17,7 @@ from ...training.configs import (
     check_integers,
     check_seed,
 )
+from ...training.seeding import derive_seed
 from ..model_keys import ActivationName, ModelKeys
 from .baseline_config import (
     BASELINE_CONFIGS,
@@ -165,6 +166,11 @@ class RelationalGamesConfig:
     def data_seed(self) -> int:
         """Seed of the images."""
         return self.seed if self.data.seed is None else self.data.seed
+
+    @property
+    def weight_seed(self) -> int:
+        """Seed of the initial weights, another one for each task: one lucky draw does not count for all tasks."""
+        return derive_seed(self.seed, self.task)
 
     @property
     def run_name(self) -> str:

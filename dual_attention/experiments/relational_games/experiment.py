@@ -44,6 +44,10 @@ TEST_SETS = {
 """Evaluation sets of the final accuracies: pentominoes, and the two object sets held out of training."""
 
 
+SEEDING = 2
+"""Version of what is drawn from the seed of a run: 1 had the same initial weights for all tasks."""
+
+
 @dataclass(frozen=True)
 class SheetOptions:
     """A contact sheet: examples of every class of every task; or a table of the statistics of the official files."""
@@ -115,7 +119,13 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
         Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
     )
-    provenance: ClassVar[Mapping[str, int | None]] = {"generator": 1, "independent_share": None}
+    provenance: ClassVar[Mapping[str, int | None]] = {
+        "generator": 1,
+        "independent_share": None,
+        "seeding": 1,
+        "epochs": 50,
+        "batch_size": 512,
+    }
     measures = TEST_SETS
     scale = 100.0
     unit = " %"
@@ -132,10 +142,20 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     )
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
-        """The axes, the version of the generator of the task's images (0: official ones), and a share that is given."""
+        """The axes, and how a run was made.
+
+        That is the version of the generator of the task's images (0: official ones), a share that is given, the version
+        of what is drawn from the seed, and the length of training.
+        """
         identity, data = super().identity(config), config.data
         identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
-        return identity if data.independent_share is None else {**identity, "independent_share": data.independent_share}
+        if data.independent_share is not None:
+            identity["independent_share"] = data.independent_share
+        return identity | {
+            "seeding": SEEDING,
+            "epochs": config.loop.epochs,
+            "batch_size": config.loop.batch_size,
+        }
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_games(config)

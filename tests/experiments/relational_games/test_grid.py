@@ -124,7 +124,7 @@ def test_a_folder_with_cells_of_another_generator_is_refused(tmp_path, in_proces
     older = {key: value for key, value in json.loads(cell.read_text()).items() if key != "generator"}
     cell.write_text(json.dumps(older))
     with pytest.raises(
-        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; their data differ, so they are not"
+        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; they were not made alike, so they are not"
     ):
         reproduce(GAMES, replace(grid, seeds=2), quiet=True)
     assert len(in_process) == 1
