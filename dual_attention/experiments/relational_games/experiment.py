@@ -177,7 +177,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
 
     def work(self, config: RelationalGamesConfig) -> float:
         data = config.data
-        evaluated = data.n_val + data.n_test + 2 * data.n_heldout
+        evaluated = (data.n_val + data.n_test + 2 * data.n_heldout) * (1 + len(config.loop.measure_at))
         return config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
 
     def timing_problem(self, config: RelationalGamesConfig) -> Problem:
