@@ -62,6 +62,7 @@ class SweptExperiment(Experiment[Config, Ready]):
     ] = {}  # numbers of how runs were made, from `identity`; of rows without
 
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
+    tabled: ClassVar[Mapping[str, str]] = {}  # further columns that are compared in tables, with two decimals
     scale: ClassVar[float] = 1.0  # factor of the measures
     unit: ClassVar[str] = ""  # their unit
     y_title: ClassVar[str] = ""  # the vertical axis of figures

@@ -33,7 +33,7 @@ from .grid import GamesGrid
 from .model import IMAGE_SHAPE, build_model, empty_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 from .problem import prepare_games
-from .published import published_curve
+from .published import published_curve, published_losses
 from .shipped import SHIPPED
 
 TEST_SETS = {
@@ -127,6 +127,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         "batch_size": 512,
     }
     measures = TEST_SETS
+    tabled: ClassVar[Mapping[str, str]] = {f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()}
     scale = 100.0
     unit = " %"
     y_title = "accuracy (%)"
@@ -187,6 +188,8 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
 
     def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        if measure in self.tabled:
+            return published_losses(measure.removesuffix("_loss"), panel, curve)
         return published_curve(measure, panel, curve)
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
