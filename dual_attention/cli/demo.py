@@ -18,7 +18,7 @@ from torch import nn
 
 from .._extras import require
 from .._files import read_json, write_atomically
-from ..experiments.relational_games.config import Task
+from ..experiments.relational_games.config import EPOCHS, Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
 from ..experiments.relational_games.grid import GamesGrid, GridData
 from ..experiments.relational_games.model import build_model
@@ -53,9 +53,9 @@ class DemoConfig:
     """Training-set sizes."""
     trials: int = 3
     """Trials (seeds) of every size; later ones are left out, and named, when time_budget is too short for them."""
-    time_budget: float = 900.0
+    time_budget: float = 1800.0
     """Seconds in which further trials must end; the first trial is always finished."""
-    epochs: int = 50
+    epochs: int = EPOCHS
     """Passes through the training set."""
     n_test: int = 5000
     """Test images of each of the three object sets."""

@@ -33,6 +33,11 @@ TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_p
 """The five tasks of the paper."""
 
 
+EPOCHS = 100
+"""Passes through the training set that fit the published runs, by experiments/relational_games/PROTOCOL.md; the paper says
+50."""
+
+
 def check_share(share: float | None, official_folder: str | None) -> None:
     """Check ``data.independent_share``. Raises ValueError naming it."""
     expected = "null with data.official_folder" if official_folder else "null or a number between 0 and 1"
@@ -152,7 +157,7 @@ class RelationalGamesConfig:
     """Model; --preset NAME fills these keys with one of the paper's models."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=LoopConfig)
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS))
     """Length of training, evaluation and checkpoints."""
     machine: MachineConfig = field(default_factory=MachineConfig)
     """Device and threads."""
