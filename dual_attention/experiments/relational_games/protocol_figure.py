@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ...training.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure
+from ..._extras import require
+from ...training.plots import house_style, legend_below, matplotlib_figure, save_figure
 from .protocol_cells import CellFit
 
 SIZES = {250: "#9ecae1", 500: "#4292c6", 1000: "#08519c", 2000: "#041f3f"}
@@ -44,7 +45,7 @@ def draw_lengths(cells: Sequence[CellFit], path: Path) -> None:
         for axis, title, level in zip(axes, titles, (None, 1.0, 0.0), strict=True):
             axis.set_title(title, loc="left")
             axis.set_xlabel("epochs")
-            count_along(axis)
+            axis.xaxis.set_major_locator(require("matplotlib.ticker", extra="train").MultipleLocator(25))
             if level is not None:
                 axis.axhline(level, color="#606060", linewidth=1.2, linestyle=":")
         axes[0].set_ylim(bottom=0)

@@ -33,7 +33,7 @@ GRIDS = {
         data=GridData(n_val=250),
         loop=LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0, measure_at=(50,)),
     ),
-    # The main comparison on the four quick tasks, small enough for a lunch break.
+    # The main comparison on the four quick tasks, small enough for an afternoon.
     "quick": GamesGrid(
         out="runs/relational-games-quick",
         tasks=QUICK_TASKS,
