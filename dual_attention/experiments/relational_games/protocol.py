@@ -1,4 +1,4 @@
-"""Which length of training fits the published runs: tables and a figure of what PROTOCOL.md announced.
+"""The length of training that fits the published runs: tables and a figure of what PROTOCOL.md announced.
 
 ``python -m dual_attention.experiments.relational_games.protocol FOLDER TABLE ...`` reads results of runs of several
 lengths (``epochs.csv`` and ``results.csv`` of grids) and writes ``protocol.md`` and ``protocol.png`` into the folder.
