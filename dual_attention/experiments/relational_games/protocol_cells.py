@@ -75,23 +75,26 @@ class CellFit:
 
 
 def fit_cells(rows: Sequence[Row]) -> list[CellFit]:
-    """The cells of lines of results that are published, for each candidate; the other lines are left out."""
+    """The cells of lines of results that are published, for each candidate; the other lines are left out.
+
+    A seed counts once in each, with the last of its lines.
+    """
     published = {
         (row["task"], row["model"], row["n_train"]): row
         for row in published_rows()
         if row["object_set"] == "test" and row["sd"] is not None and row["loss_sd"] is not None
     }
-    found: dict[tuple[Candidate, tuple[str, str, int]], list[Row]] = {}
+    found: dict[tuple[Candidate, tuple[str, str, int]], dict[int, Row]] = {}
     for row in rows:
         cell = row["task"], row["model"], int(row["n_train"])
         if cell in published:
-            found.setdefault(((int(row["batch_size"]), int(row["epochs"])), cell), []).append(row)
+            found.setdefault(((int(row["batch_size"]), int(row["epochs"])), cell), {})[int(row["seed"])] = row
     return [
         CellFit(
             candidate,
             *cell,
-            tuple(float(row["test"]) for row in runs),
-            tuple(float(row["test_loss"]) for row in runs),
+            tuple(float(row["test"]) for row in runs.values()),
+            tuple(float(row["test_loss"]) for row in runs.values()),
             published[cell],
         )
         for (candidate, cell), runs in sorted(found.items(), key=lambda item: item[0])
