@@ -18,7 +18,7 @@ from torch import nn
 
 from .._extras import require
 from .._files import read_json, write_atomically
-from ..experiments.relational_games.config import Task
+from ..experiments.relational_games.config import EPOCHS, Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
 from ..experiments.relational_games.grid import GamesGrid, GridData
 from ..experiments.relational_games.model import build_model
@@ -53,9 +53,9 @@ class DemoConfig:
     """Training-set sizes."""
     trials: int = 3
     """Trials (seeds) of every size; later ones are left out, and named, when time_budget is too short for them."""
-    time_budget: float = 900.0
+    time_budget: float = 1800.0
     """Seconds in which further trials must end; the first trial is always finished."""
-    epochs: int = 50
+    epochs: int = EPOCHS
     """Passes through the training set."""
     n_test: int = 5000
     """Test images of each of the three object sets."""
@@ -132,8 +132,9 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     draw_demo_curves(rows, curves)
     n_train = max(config.sizes)
     largest = Cell.of(GAMES.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
-    splits = load_splits(grid.config(largest))
-    untrained, model = (build_model(PRESETS[DAT], 2, seed=config.seed) for _ in range(2))
+    run = grid.config(largest)
+    splits = load_splits(run)
+    untrained, model = (build_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))
     load_weights(model, folder.weights_of(largest))
     relation, aucs = learned_relation(untrained, model, splits)
     draw_relation_on_splits(model, splits, relation, picture, TOP_CENTRE)

@@ -12,28 +12,27 @@ from .intervals import Published, half_width, outside, welch_t
 from .results import values_by_point
 
 
-def cell_text(values: Sequence[float], published: Published | None) -> str:
+def cell_text(values: Sequence[float], published: Published | None, digits: int = 1) -> str:
     """``mean ± half of the t-interval (published mean; Welch's t; trials outside the published range)``, where known.
 
-    An adjusted mean follows the published one after an arrow.
+    An adjusted mean follows the published one after an arrow. Means have so many ``digits`` after the point.
     """
     if published is None:
-        return f"{mean_text(values)} (–)"
-    parts = [
-        f"{published.mean:.1f}" if published.adjusted is None else f"{published.mean:.1f} → {published.adjusted:.1f}"
-    ]
+        return f"{mean_text(values, digits)} (–)"
+    means = [mean for mean in (published.mean, published.adjusted) if mean is not None]
+    parts = [" → ".join(f"{mean:.{digits}f}" for mean in means)]
     if (t := welch_t(values, published)) is not None:
         parts.append(f"t {round(t, 1) + 0.0:.1f}")
     if beyond := outside(values, published):
         parts.append(f"{beyond} out")
-    return f"{mean_text(values)} ({'; '.join(parts)})"
+    return f"{mean_text(values, digits)} ({'; '.join(parts)})"
 
 
-def mean_text(values: Sequence[float]) -> str:
+def mean_text(values: Sequence[float], digits: int = 1) -> str:
     """``mean ± half of the 95 % t-interval``, which needs two trials."""
-    text = f"{fmean(values):.1f}"
+    text = f"{fmean(values):.{digits}f}"
     if len(values) > 1:
-        text += f" ± {half_width(values):.1f}"
+        text += f" ± {half_width(values):.{digits}f}"
     return text
 
 
@@ -45,10 +44,11 @@ def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
         for curve in experiment.curve_axis.ordered(rows):
             published = {point.point: point for point in experiment.published(measure, panel, curve)}
             for n, values in values_by_point(experiment, rows, measure, panel, curve).items():
-                if n in published and (trials := published[n].trials):
-                    compared += len(values)
-                    beyond += outside(values, published[n]) or 0
-                    expected += 2 * len(values) / (trials + 1)
+                if n not in published or (found := outside(values, published[n])) is None:
+                    continue
+                compared += len(values)
+                beyond += found
+                expected += 2 * len(values) / ((published[n].trials or 0) + 1)
     if not compared:
         return ""
     return (
@@ -60,6 +60,7 @@ def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
 def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
     """One line for each panel and curve, one column for each point: measured, and published in brackets."""
     names = [axis.name for axis in experiment.axes[:-1]]
+    digits = 1 if measure in experiment.measures else 2
     lines = []
     for sizes, panels in size_groups(experiment, rows):
         head = "| " + " | ".join(names) + " | " + " | ".join(f"{n:,}" for n in sizes) + " |"
@@ -70,7 +71,8 @@ def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
                 published = {point.point: point for point in experiment.published(measure, panel, curve)}
                 cells = dict.fromkeys(sizes, "")
                 for n, values in values_by_point(experiment, within, measure, panel, curve).items():
-                    cells[n] = cell_text(values, published.get(n)) if experiment.compares else mean_text(values)
+                    known = published.get(n)
+                    cells[n] = cell_text(values, known, digits) if experiment.compares else mean_text(values, digits)
                 first = [panel] if len(names) > 1 else []
                 lines.append("| " + " | ".join([*first, experiment.curve_axis.label(curve), *cells.values()]) + " |")
         lines.append("")
@@ -103,7 +105,8 @@ def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
         f"{published if experiment.compares else ''}.",
         "",
     ]
-    for measure, title in experiment.measures.items():
+    tabled = {name: title for name, title in experiment.tabled.items() if any(name in row for row in rows)}
+    for measure, title in {**experiment.measures, **tabled}.items():
         parts += [f"## {title[:1].upper()}{title[1:]}", "", comparison_table(experiment, rows, measure)]
         if sentence := outside_sentence(experiment, rows, measure):
             parts += [sentence, ""]

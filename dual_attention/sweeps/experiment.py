@@ -59,9 +59,10 @@ class SweptExperiment(Experiment[Config, Ready]):
 
     provenance: ClassVar[
         Mapping[str, int | None]
-    ] = {}  # numbers of how data were made, from `identity`; of rows without
+    ] = {}  # numbers of how runs were made, from `identity`; of rows without
 
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
+    tabled: ClassVar[Mapping[str, str]] = {}  # further columns that are compared in tables, with two decimals
     scale: ClassVar[float] = 1.0  # factor of the measures
     unit: ClassVar[str] = ""  # their unit
     y_title: ClassVar[str] = ""  # the vertical axis of figures
@@ -96,14 +97,26 @@ class SweptExperiment(Experiment[Config, Ready]):
         return {axis.name: reduce(getattr, axis.key.split("."), config) for axis in self.axes}
 
     def row(self, result: Mapping[str, Any]) -> Row:
-        """A line of a table of results from the numbers of one run; here its measures are named as evaluation sets."""
+        """A line of a table of results from the numbers of one run; here its measures are named as evaluation sets.
+
+        Of further metrics there is a column ``<set>_<metric>`` for each set.
+        """
         row: Row = {key: result[key] for key in (*(axis.name for axis in self.axes), "seed", "parameters")}
         made = {name: result.get(name, older) for name, older in self.provenance.items()}
         row.update({name: number for name, number in made.items() if number is not None})
         values = result[self.metrics[0]]
         names = [*(name for name in self.measures if name in values), *(n for n in values if n not in self.measures)]
         row.update({name: round(self.scale * values[name], 3) for name in names})
+        for metric in self.metrics[1:]:
+            row.update({f"{name}_{metric}": round(result[metric][name], 5) for name in names if metric in result})
         return {**row, "steps": result["steps"], "seconds": result["seconds"]}
+
+    def rows_on_the_way(self, result: Mapping[str, Any]) -> list[Row]:
+        """The lines that shorter runs would have, one for each epoch after which the run was measured.
+
+        Their seconds are those of the whole run.
+        """
+        return [self.row({**result, **measured}) for measured in result.get("measured", [])]
 
     def describe_run(self, row: Row) -> str:
         """The run of a line of results, in words."""

@@ -100,6 +100,7 @@ def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
 class GridFolder:
     """Files of a grid: ``grid.yaml``, ``cells/*.json``, ``results.csv``, ``comparison.md`` and ``figures/``.
 
+    Where cells were measured on the way, ``epochs.csv`` has the lines that shorter runs would have.
     ``checksums.json`` has the checksums of the cells that are done. A cell without one, of an older version or of a
     process that was killed at that moment, is used as it is.
     """
@@ -109,6 +110,7 @@ class GridFolder:
         self.path = Path(path)
         self.config = self.path / "grid.yaml"
         self.results = self.path / "results.csv"
+        self.on_the_way = self.path / "epochs.csv"
         self.comparison = self.path / "comparison.md"
         self.cells = self.path / "cells"
         self.figures = self.path / "figures"
@@ -204,8 +206,10 @@ class GridFolder:
         return known
 
     def write_results(self) -> list[Row]:
-        """Write ``results.csv`` from the cells; returns its rows."""
+        """Write ``results.csv`` and, if a cell has such lines, ``epochs.csv``; returns the rows of the former."""
         rows = cell_rows(self.experiment, self.path)
         if rows:
             write_atomically(self.results, to_csv(rows))
+        if earlier := cell_rows(self.experiment, self.path, self.experiment.rows_on_the_way):
+            write_atomically(self.on_the_way, to_csv(earlier))
         return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,13 @@ def read_results(experiment: AnySwept, path: Path) -> list[Row]:
         ]
 
 
-def cell_rows(experiment: AnySwept, folder: Path) -> list[Row]:
+def cell_rows(
+    experiment: AnySwept, folder: Path, rows_of: Callable[[Mapping[str, Any]], list[Row]] | None = None
+) -> list[Row]:
     """Results of all cells in the folder of a grid, whichever grid asked for them.
+
+    Args:
+        rows_of: the lines of a cell's result, if they are others than the one line of the table of results.
 
     Raises:
         FileNotFoundError: naming the file, if one that was there is missing.
@@ -46,7 +51,8 @@ def cell_rows(experiment: AnySwept, folder: Path) -> list[Row]:
     rows = []
     for file in cell_files(folder):
         with named_cell(file):
-            rows.append(experiment.row(read_json_object(file)))
+            result = read_json_object(file)
+            rows += [experiment.row(result)] if rows_of is None else rows_of(result)
     return rows
 
 
@@ -92,7 +98,7 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
 
 
 def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
-    """Check that the runs of each panel are of the same data. Raises ValueError naming two that are not."""
+    """Check that the runs of each panel were made alike. Raises ValueError naming two that were not."""
     firsts: dict[str, Row] = {}
     for row in rows:
         first = firsts.setdefault(experiment.panel(row), row)
@@ -100,8 +106,8 @@ def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -
             if row.get(name) != first.get(name):
                 raise ValueError(
                     f"{where}: {experiment.describe_run(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
-                    f"{experiment.describe_run(first)}; their data differ, so they are not merged: expected one {name} "
-                    f"for all runs of {experiment.panel(row) or experiment.name}"
+                    f"{experiment.describe_run(first)}; they were not made alike, so they are not merged: expected "
+                    f"one {name} for all runs of {experiment.panel(row) or experiment.name}"
                 )
 
 

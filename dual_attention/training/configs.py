@@ -122,9 +122,15 @@ class LoopConfig:
     """Epochs between evaluations on the validation set; 0 evaluates only after the last epoch."""
     checkpoint_every: int = 5
     """Epochs between checkpoints; Ctrl-C writes one more, in the middle of an epoch. 0 writes only that one."""
+    measure_at: tuple[int, ...] = ()
+    """Epochs after which all sets are measured, too, as they are after the last: with a constant learning rate, what
+    shorter runs end with. Training is the same with and without."""
 
     def __post_init__(self) -> None:
         check_integers(self, "loop", "epochs", most=MOST_EPOCHS)
+        inside = all(1 <= epoch <= self.epochs for epoch in self.measure_at)
+        expected = f"different epochs from 1 to {self.epochs:,} (loop.epochs)"
+        check(inside and len({*self.measure_at}) == len(self.measure_at), "loop.measure_at", expected, self.measure_at)
         check_integers(self, "loop", "batch_size", "eval_batch_size", most=MOST_EXAMPLES)
         check_integers(self, "loop", "eval_every", "checkpoint_every", least=0)
 

@@ -113,17 +113,25 @@ class Experiment(ABC, Generic[Config, Ready]):
         problem, loop = prepared.problem, config.loop
         steps = isinstance(loop, StepLoopConfig)
         examples = trainer.step * loop.batch_size if steps else loop.epochs * len(problem.train)
+        measured = [
+            {"epochs": row["epoch"], "steps": row["step"], **self.by_metric(problem, row)} for row in trainer.measured
+        ]
         return {
             **self.identity(config),
             "seed": config.seed,
             "parameters": count_parameters(problem.model),
-            **{metric: {name: final[f"{name}_{metric}"] for name in problem.evaluation} for metric in self.metrics},
+            **self.by_metric(problem, final),
+            **({"measured": measured} if measured else {}),
             "steps": trainer.step,
             "seconds": round(trainer.seconds, 3),
             "examples_per_second": round(examples / max(trainer.seconds, 1e-9), 1),
             "device": prepared.device.type,
             "threads": torch.get_num_threads(),
         }
+
+    def by_metric(self, problem: Problem, means: Mapping[str, float]) -> dict[str, Any]:
+        """Means over each evaluation set, ``{"<set>_<metric>": mean}``, as ``{metric: {set: mean}}``."""
+        return {metric: {name: means[f"{name}_{metric}"] for name in problem.evaluation} for metric in self.metrics}
 
     def evaluation(self, prepared: Ready, name: str, means: dict[str, float]) -> dict[str, Any]:
         """Numbers of the evaluation set ``name``, from the means over it."""

@@ -89,6 +89,7 @@ class Trainer:
     Attributes:
         epoch: spans of the plan that are done, epochs or stretches of steps, see :mod:`.plan`.
         step: optimiser steps that are done.
+        measured: rows of the spans after which all sets were measured: ``epoch``, ``step`` and ``<set>_<metric>``.
         metrics_mark: length and checksum of the log at the checkpoint that training continues from, None without one.
     """
 
@@ -110,6 +111,7 @@ class Trainer:
         self.epoch = self.step = 0
         self.seconds = 0.0
         self.metrics_mark: MetricsMark | None = None
+        self.measured: list[dict[str, float]] = []
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
 
@@ -207,7 +209,11 @@ class Trainer:
         span, plan = self.epoch, self.plan
         row: Row = {plan.unit: span + 1, "step": self.step, "lr": float(self.optimizer.param_groups[0]["lr"])}
         row.update({f"train_{name}": value for name, value in self._running.means().items()})
-        if plan.evaluates(span):
+        if plan.measures(span):
+            means = self.evaluate(tuple(self.problem.evaluation))
+            self.measured.append({plan.unit: span + 1, "step": self.step, **means})
+            row.update(means)
+        elif plan.evaluates(span):
             row.update(self.evaluate(tuple(name for name in self.problem.watch if name in self.problem.evaluation)))
         row["seconds"] = self.seconds
         row.update(self.problem.derive(row))
@@ -240,6 +246,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "random": random_state(self.device),
             "metrics": None if self._log is None else self._log.mark(),
+            "measured": self.measured,
         }
         self.checkpoints.save(self.epoch, self.step, self.problem.model, state, unit=self.plan.unit)
 
@@ -249,5 +256,6 @@ class Trainer:
         self._running.sums = {name: total.detach().to(self.device) for name, total in state["sums"].items()}
         self._running.count = state["count"]
         self.metrics_mark = state.get("metrics")
+        self.measured = list(state.get("measured", []))
         self.optimizer.load_state_dict(optimizer_state(state["optimizer"], self.optimizer))
         restore_random_state(state["random"], self.device)

@@ -48,6 +48,10 @@ class Plan(ABC):
         """Whether the watched sets are evaluated after the span."""
         return self._due(span, self.loop.eval_every)
 
+    def measures(self, span: int) -> bool:
+        """Whether all sets are measured after the span."""
+        return False
+
     def saves(self, span: int) -> bool:
         """Whether a checkpoint is written after the span."""
         return self._due(span, self.loop.checkpoint_every)
@@ -65,10 +69,13 @@ class EpochPlan(Plan):
     def __init__(self, loop: LoopConfig, n: int, seed: int) -> None:
         steps, epochs = -(-n // loop.batch_size), range(1, loop.epochs + 1)
         super().__init__(loop, [epoch * steps for epoch in epochs], epochs)
-        self.n, self.seed = n, seed
+        self.n, self.seed, self._measure_at = n, seed, loop.measure_at
 
     def batches(self, span: int) -> Sequence[Tensor]:
         return epoch_order(self.n, self.seed, span).split(self.loop.batch_size)
+
+    def measures(self, span: int) -> bool:
+        return span + 1 in self._measure_at
 
 
 class StepPlan(Plan):

@@ -119,6 +119,8 @@ def test_wrong_files_are_one_line_errors(tmp_path, text, message):
         (lambda: OptimConfig(grad_clip=-1.0), r"optim\.grad_clip"),
         (lambda: LoopConfig(epochs=0), r"loop\.epochs: expected an integer of at least 1, got 0"),
         (lambda: LoopConfig(eval_every=-1), r"loop\.eval_every"),
+        (lambda: LoopConfig(epochs=9, measure_at=(5, 10)), r"measure_at: expected different epochs from 1 to 9 .*10\)"),
+        (lambda: LoopConfig(measure_at=(5, 5)), r"loop\.measure_at: expected different epochs"),
         (lambda: MachineConfig(threads=0), r"machine\.threads"),
         (lambda: GamesDataConfig(n_train=0), r"data\.n_train"),
         (lambda: GamesModelConfig(d_model=129), r"model\.d_model: expected a multiple of the 2 heads, got 129"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -151,6 +152,32 @@ def test_rows_written_after_the_last_checkpoint_are_written_once(tmp_path):
     assert not again.resume()
     again.fit(MetricsLog(tmp_path / "m.jsonl", epochs_done=again.epoch))
     assert [row["epoch"] for row in read_rows(tmp_path / "m.jsonl")] == [1, 2, 3, 4]
+
+
+def test_a_run_ends_shorter_runs_on_its_way(tmp_path):
+    """What is measured after an epoch is what a run of so many epochs ends with, and the rest goes on as without."""
+    final = make_trainer().fit()
+    measured = make_trainer(loop=replace(LOOP, measure_at=(1, 3, 4)))
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    assert measured.fit(log) == final
+    shorter = {epochs: make_trainer(loop=replace(LOOP, epochs=epochs)).fit() for epochs in (1, 3)}
+    expected = [{"epoch": epochs, "step": 4 * epochs, **means} for epochs, means in {**shorter, 4: final}.items()]
+    assert measured.measured == expected
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert ["test_loss" in row for row in rows] == [True, False, True, True]
+    assert "val_loss" in rows[1] and rows[2]["test_loss"] == shorter[3]["test_loss"]
+
+
+@pytest.mark.parametrize("looks", [6, 14, 20, 24, 30])
+def test_what_was_measured_before_a_stop_is_kept(tmp_path, looks):
+    loop = replace(LOOP, measure_at=(1, 3))
+    whole = make_trainer(loop=loop)
+    expected = whole.fit()
+    with pytest.raises(Interrupted):
+        make_trainer(tmp_path / "checkpoints", stop_after(looks), loop=loop).fit()
+    again = make_trainer(tmp_path / "checkpoints", loop=loop)
+    assert again.resume()
+    assert again.fit() == expected and again.measured == whole.measured
 
 
 def test_the_seed_decides_the_order(tmp_path):

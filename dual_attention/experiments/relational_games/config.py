@@ -17,6 +17,7 @@ from ...training.configs import (
     check_integers,
     check_seed,
 )
+from ...training.seeding import derive_seed
 from ..model_keys import ActivationName, ModelKeys
 from .baseline_config import (
     BASELINE_CONFIGS,
@@ -30,6 +31,11 @@ from .baseline_config import (
 Task = Literal["same", "occurs", "xoccurs", "between", "match_pattern", "left_of", "colour_and_or_shape"]
 TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
 """The five tasks of the paper."""
+
+
+EPOCHS = 100
+"""Passes through the training set that fit the published runs; the paper says 50. How they were settled:
+experiments/relational_games/PROTOCOL.md."""
 
 
 def check_share(share: float | None, official_folder: str | None) -> None:
@@ -151,7 +157,7 @@ class RelationalGamesConfig:
     """Model; --preset NAME fills these keys with one of the paper's models."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=LoopConfig)
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS))
     """Length of training, evaluation and checkpoints."""
     machine: MachineConfig = field(default_factory=MachineConfig)
     """Device and threads."""
@@ -165,6 +171,11 @@ class RelationalGamesConfig:
     def data_seed(self) -> int:
         """Seed of the images."""
         return self.seed if self.data.seed is None else self.data.seed
+
+    @property
+    def weight_seed(self) -> int:
+        """Seed of the initial weights, another one for each task: one lucky draw does not count for all tasks."""
+        return derive_seed(self.seed, self.task)
 
     @property
     def run_name(self) -> str:

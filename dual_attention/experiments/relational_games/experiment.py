@@ -33,7 +33,7 @@ from .grid import GamesGrid
 from .model import IMAGE_SHAPE, build_model, empty_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 from .problem import prepare_games
-from .published import published_curve
+from .published import published_curve, published_losses
 from .shipped import SHIPPED
 
 TEST_SETS = {
@@ -42,6 +42,10 @@ TEST_SETS = {
     "stripes": "stripes, never trained on",
 }
 """Evaluation sets of the final accuracies: pentominoes, and the two object sets held out of training."""
+
+
+SEEDING = 2
+"""Version of what is drawn from the seed of a run: 1 had the same initial weights for all tasks."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +119,15 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
         Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
     )
-    provenance: ClassVar[Mapping[str, int | None]] = {"generator": 1, "independent_share": None}
+    provenance: ClassVar[Mapping[str, int | None]] = {
+        "generator": 1,
+        "independent_share": None,
+        "seeding": 1,
+        "epochs": 50,
+        "batch_size": 512,
+    }
     measures = TEST_SETS
+    tabled: ClassVar[Mapping[str, str]] = {f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()}
     scale = 100.0
     unit = " %"
     y_title = "accuracy (%)"
@@ -132,10 +143,20 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     )
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
-        """The axes, the version of the generator of the task's images (0: official ones), and a share that is given."""
+        """The axes, and how a run was made.
+
+        That is the version of the generator of the task's images (0: official ones), a share that is given, the version
+        of what is drawn from the seed, and the length of training.
+        """
         identity, data = super().identity(config), config.data
         identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
-        return identity if data.independent_share is None else {**identity, "independent_share": data.independent_share}
+        if data.independent_share is not None:
+            identity["independent_share"] = data.independent_share
+        return identity | {
+            "seeding": SEEDING,
+            "epochs": config.loop.epochs,
+            "batch_size": config.loop.batch_size,
+        }
 
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_games(config)
@@ -157,7 +178,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
 
     def work(self, config: RelationalGamesConfig) -> float:
         data = config.data
-        evaluated = data.n_val + data.n_test + 2 * data.n_heldout
+        evaluated = (data.n_val + data.n_test + 2 * data.n_heldout) * (1 + len(config.loop.measure_at))
         return config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
 
     def timing_problem(self, config: RelationalGamesConfig) -> Problem:
@@ -167,6 +188,8 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
 
     def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        if measure in self.tabled:
+            return published_losses(measure.removesuffix("_loss"), panel, curve)
         return published_curve(measure, panel, curve)
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names
-from .config import TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task, check_share
+from .config import EPOCHS, TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task, check_share
 from .presets import COMPARISON, PRESETS
 
 SIZES = tuple(range(250, 2501, 250))
@@ -55,7 +55,7 @@ class GamesGrid(GridConfig):
     """Images."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, checkpoint_every=0))
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
 
     def __post_init__(self) -> None:

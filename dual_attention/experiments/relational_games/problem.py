@@ -49,7 +49,7 @@ def prepare_games(config: RelationalGamesConfig) -> Prepared:
     check_memory("data", "its images", image * (data.n_train + data.n_val + data.n_test + 2 * data.n_heldout))
     check_memory("model", "its weights", 4 * count_parameters(empty_model(config.model, config.task)), device)
     splits = load_splits(config)
-    model = build_model(config.model, num_classes(config.task), seed=config.seed).to(device)
+    model = build_model(config.model, num_classes(config.task), seed=config.weight_seed).to(device)
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
     train = sets.pop("train")
     return Prepared(Problem(model=model, train=train, loss=classification_loss, evaluation=sets), device)

@@ -47,6 +47,17 @@ def without_overlap(accuracy: float, n_train: int) -> float:
     return (accuracy - 100 * share) / (1 - share)
 
 
+def published_losses(object_set: str, task: str, model: str) -> list[Published]:
+    """Mean losses of one published curve, by size, as far as they are known; their ranges are not."""
+    key = (object_set, task, model)
+    rows = [row for row in published_rows() if (row["object_set"], row["task"], row["model"]) == key]
+    return [
+        Published(point=row["n_train"], mean=row["loss"], trials=row["trials"], sd=row["loss_sd"])
+        for row in sorted(rows, key=lambda row: row["n_train"])
+        if row["loss"] is not None
+    ]
+
+
 def published_curve(object_set: str, task: str, model: str) -> list[Published]:
     """The points of one published curve, by size; empty if it was not published.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .config import RelationalGamesConfig, Task
-from .grid import GamesGrid
+from ...training.configs import LoopConfig
+from .config import EPOCHS, RelationalGamesConfig, Task
+from .grid import GamesGrid, GridData
 from .presets import BASELINES, COMPARISON, PRESETS
 
 MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *BASELINES)
@@ -22,7 +23,17 @@ def ablation(name: str, *models: str) -> GamesGrid:
 GRIDS = {
     # Figure 2 and, with more models, Figures 8 and 11: everything that was published on DATs and Transformers.
     "published": GamesGrid(out="runs/relational-games-published"),
-    # The main comparison on the four quick tasks, small enough for a lunch break.
+    # Ten seeds of the main comparison, measured after 50 epochs, too.
+    "main": GamesGrid(
+        out="runs/relational-games-main",
+        sizes=(250, 500, 1000, 2000),
+        match_pattern_sizes=(5000, 10000),
+        models=("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym"),
+        seeds=10,
+        data=GridData(n_val=250),
+        loop=LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0, measure_at=(50,)),
+    ),
+    # The main comparison on the four quick tasks, small enough for an afternoon.
     "quick": GamesGrid(
         out="runs/relational-games-quick",
         tasks=QUICK_TASKS,

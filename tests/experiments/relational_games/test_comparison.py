@@ -66,6 +66,15 @@ def test_runs_outside_the_published_range_are_counted():
     assert outside_sentence(GAMES, [ROWS[-1]], "test") == ""
 
 
+def test_losses_stand_beside_the_published_ones():
+    """Where results have them; their published range is not known."""
+    rows = [{**row, "test_loss": 1.25 + row["seed"]} for row in ROWS]
+    text = comparison_text(GAMES, rows).split("## Cross-entropy: pentominoes, as in training")[1]
+    assert "| occurs | DAT 0+2, symmetric | 1.75 ± 6.35 (0.82; t 1.8) |" in text
+    assert "| same | DAT 0+2, symmetric | 1.25 (3.27) |" in text and "lie outside" not in text
+    assert "Cross-entropy: hexominoes" not in text and "Cross-entropy" not in comparison_text(GAMES, ROWS)
+
+
 def test_an_object_set_that_was_not_measured_leaves_its_cells_empty():
     text = comparison_text(GAMES, ROWS)
     assert "1 to 2 trials" in text

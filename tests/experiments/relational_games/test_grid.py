@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dual_attention._files import read_json
 from dual_attention.experiments.relational_games.config import GamesDataConfig, RelationalGamesConfig
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.grid import MATCH_PATTERN_SIZES, SIZES, GamesGrid, GridData
@@ -124,10 +125,39 @@ def test_a_folder_with_cells_of_another_generator_is_refused(tmp_path, in_proces
     older = {key: value for key, value in json.loads(cell.read_text()).items() if key != "generator"}
     cell.write_text(json.dumps(older))
     with pytest.raises(
-        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; their data differ, so they are not"
+        ValueError, match=r"seed 0: generator 1, but generator 2 in .*; they were not made alike, so they are not"
     ):
         reproduce(GAMES, replace(grid, seeds=2), quiet=True)
     assert len(in_process) == 1
+
+
+def test_results_of_another_seeding_or_length_are_not_merged(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", models=("transformer-128-h2",))
+    folder = reproduce(GAMES, grid, quiet=True)
+    [row] = merge_results(GAMES, [folder.results])
+    assert (row["seeding"], row["epochs"], row["batch_size"]) == (2, 1, 8)
+    longer = replace(grid, out=str(tmp_path / "longer"), seeds=2, loop=replace(grid.loop, epochs=2))
+    longer = reproduce(GAMES, longer, quiet=True).results
+    with pytest.raises(ValueError, match=r"epochs 2, but epochs 1 in .*; they were not made alike"):
+        merge_results(GAMES, [folder.results, longer])
+    older = tmp_path / "results.csv"  # of a version that told none of the three
+    older.write_text("task,model,n_train,seed,test\nsame,transformer-128-h2,16,1,60\n")
+    with pytest.raises(ValueError, match=r"seeding 1, but seeding 2 in"):
+        merge_results(GAMES, [folder.results, older])
+
+
+def test_a_grid_tells_what_shorter_runs_end_with(tmp_path, in_process):
+    grid = tiny_grid(tmp_path / "grid", models=("transformer-128-h2",))
+    long = replace(grid, out=str(tmp_path / "long"), loop=replace(grid.loop, epochs=3, measure_at=(1, 2)))
+    short, long = reproduce(GAMES, grid, quiet=True), reproduce(GAMES, long, quiet=True)
+    assert not short.on_the_way.exists()
+    [ended], [first, second] = (read_results(GAMES, path) for path in (short.results, long.on_the_way))
+    assert {**first, "seconds": 0} == {**ended, "seconds": 0}
+    assert (second["epochs"], second["steps"], ended["epochs"]) == (2, 4, 1)
+    assert ended["test_loss"] == pytest.approx(read_json(short.path_of(in_process[0]))["loss"]["test"], abs=1e-5)
+    assert GAMES.work(grid.config(in_process[0])) < GAMES.work(
+        replace(grid, loop=replace(grid.loop, measure_at=(1,))).config(in_process[0])
+    )
 
 
 def test_the_generator_of_a_result_is_that_of_its_task():

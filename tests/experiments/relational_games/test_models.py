@@ -9,10 +9,16 @@ import pytest
 import torch
 
 from dual_attention.data.relational_games import make_splits
-from dual_attention.experiments.relational_games.config import GamesModelConfig
+from dual_attention.experiments.relational_games.config import (
+    TASK_NAMES,
+    GamesDataConfig,
+    GamesModelConfig,
+    RelationalGamesConfig,
+)
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.model import build_model, empty_model
 from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS
+from dual_attention.experiments.relational_games.problem import prepare_games
 from dual_attention.training.configs import OptimConfig
 from dual_attention.training.experiment import count_parameters
 from dual_attention.training.optim import build_optimizer
@@ -73,6 +79,17 @@ def test_weights_depend_on_the_seed_alone():
     torch.rand(5)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.final_out.weight, other.final_out.weight)
+
+
+def test_weights_of_a_seed_are_others_for_each_task():
+    seeds = {RelationalGamesConfig(task=task, seed=seed).weight_seed for task in TASK_NAMES for seed in range(10)}
+    assert len(seeds) == 50
+    weights = []
+    for task in ("same", "occurs"):
+        sizes = {"n_train": 4, "n_val": 1, "n_test": 1, "n_heldout": 1}
+        model = prepare_games(RelationalGamesConfig(task=task, data=GamesDataConfig(**sizes))).problem.model
+        weights.append(model.final_out.weight)
+    assert not torch.equal(*weights)
 
 
 def test_large_initialisation_of_wr_is_eight_times_larger():
