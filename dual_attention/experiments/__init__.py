@@ -55,6 +55,15 @@ EXPERIMENTS: dict[str, Entry] = {
             "plot": "curves of perplexity from the results of several grids",
         },
     ),
+    "theorem-1": Entry(
+        f"{__name__}.theorem_1.experiment:Theorem1",
+        "of selected relations on new draws",
+        {
+            "train": "train one attention to select an object and relate to it",
+            "reproduce": "Theorem 1: error against width and temperature",
+            "plot": "its figure from the results of several grids",
+        },
+    ),
 }
 """Every experiment, in the order of lists."""
 

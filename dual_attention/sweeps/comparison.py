@@ -29,11 +29,11 @@ def cell_text(values: Sequence[float], published: Published | None) -> str:
     return f"{mean_text(values)} ({'; '.join(parts)})"
 
 
-def mean_text(values: Sequence[float]) -> str:
+def mean_text(values: Sequence[float], decimals: int = 1) -> str:
     """``mean ± half of the 95 % t-interval``, which needs two trials."""
-    text = f"{fmean(values):.1f}"
+    text = f"{fmean(values):.{decimals}f}"
     if len(values) > 1:
-        text += f" ± {half_width(values):.1f}"
+        text += f" ± {half_width(values):.{decimals}f}"
     return text
 
 
@@ -70,7 +70,11 @@ def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
                 published = {point.point: point for point in experiment.published(measure, panel, curve)}
                 cells = dict.fromkeys(sizes, "")
                 for n, values in values_by_point(experiment, within, measure, panel, curve).items():
-                    cells[n] = cell_text(values, published.get(n)) if experiment.compares else mean_text(values)
+                    cells[n] = (
+                        cell_text(values, published.get(n))
+                        if experiment.compares
+                        else mean_text(values, experiment.decimals)
+                    )
                 first = [panel] if len(names) > 1 else []
                 lines.append("| " + " | ".join([*first, experiment.curve_axis.label(curve), *cells.values()]) + " |")
         lines.append("")

@@ -64,6 +64,7 @@ class SweptExperiment(Experiment[Config, Ready]):
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
     scale: ClassVar[float] = 1.0  # factor of the measures
     unit: ClassVar[str] = ""  # their unit
+    decimals: ClassVar[int] = 1  # of them in tables
     y_title: ClassVar[str] = ""  # the vertical axis of figures
     log_scale: ClassVar[bool] = False  # its scale
     chance: ClassVar[float | None] = None  # the level that guessing reaches
