@@ -7,6 +7,10 @@ from typing import Any
 
 from .baseline_config import AbstractorConfig, CoRelNetConfig
 from .config import GamesModelConfig
+from .toolbox_config import ToolboxConfig
+
+OBJECT_FEATURES = 9
+"""Features of an object beside its nine relations."""
 
 
 def transformer(d_model: int, heads: int) -> GamesModelConfig:
@@ -74,6 +78,52 @@ def baselines() -> list[GamesModelConfig]:
     ]
 
 
+def corelnet_factors() -> list[GamesModelConfig]:
+    """CoRelNet with and without each of three things: softmax, a read-out that keeps order, objects removed.
+
+    Two of the eight are among :func:`baselines`, ``corelnet`` and ``corelnet-softmax``.
+    """
+    return [
+        GamesModelConfig(name=f"corelnet{softmax}{pooled}{kept}", architecture="corelnet", corelnet=form)
+        for softmax, activation in (("", "identity"), ("-softmax", "softmax"))
+        for pooled, readout in (("", "flat"), ("-pooled", "pooled"))
+        for kept, features in (("", 0), ("-objects", OBJECT_FEATURES))
+        for form in [CoRelNetConfig(activation=activation, readout=readout, object_features=features)]
+        if pooled or kept
+    ]
+
+
+def toolbox(name: str, dff: int = 256, **keys: Any) -> GamesModelConfig:
+    """DAT 0+2 with heads that differ in ``keys`` of the toolbox; ``dff`` makes up for parameters."""
+    return replace(dat(0, 2, symmetric=True), name=name, architecture="toolbox", toolbox=ToolboxConfig(**keys), dff=dff)
+
+
+def controls() -> list[GamesModelConfig]:
+    """As large as DAT 0+2: heads that multiply without relating a pair, and heads with other relations."""
+    return [
+        variant(rca(0, 2), "-matched", dff=299),
+        toolbox("gated-objects", carries="objects", gate="identity"),
+        toolbox("gated-symbols", carries="symbols", gate="identity"),
+        toolbox("detached-receiver", of="receiver"),
+        toolbox("detached-sender", of="sender"),
+        toolbox("detached-shuffled", of="shuffled"),
+        toolbox("identities", dff=301, carries="objects", identities=True),
+        replace(toolbox("hadamard", relation="hadamard"), n_relations=64),
+        toolbox("cosine", relation="cosine"),
+        toolbox("squared-distance", relation="squared_distance"),
+    ]
+
+
+def normalised() -> list[GamesModelConfig]:
+    """DAT 0+2 with relations normalised over senders."""
+    return [
+        variant(dat(0, 2, symmetric=True), "-softmax", rel_activation="softmax"),
+        toolbox("dat-0+2-sym-softmax-sharp", normalise="softmax", sharpness=1.0),
+        toolbox("dat-0+2-sym-softmax-cosine", normalise="softmax", relation="cosine"),
+        toolbox("dat-0+2-sym-standardised", normalise="standardise"),
+    ]
+
+
 def _models() -> list[GamesModelConfig]:
     main = dat(0, 2, symmetric=True)
     return [
@@ -101,6 +151,9 @@ def _models() -> list[GamesModelConfig]:
         small_init_dat(4, 8, symmetric=True),
         small_init_dat(8, 16, symmetric=True),
         *baselines(),
+        *corelnet_factors(),
+        *controls(),
+        *normalised(),
     ]
 
 
@@ -132,6 +185,15 @@ ORDER = tuple(LOOKS)
 
 BASELINES = tuple(model.name for model in baselines())
 """The relational architectures before DATs."""
+
+CORELNETS = ("corelnet", "corelnet-softmax", *(model.name for model in corelnet_factors()))
+"""CoRelNet with and without softmax, order-keeping read-out and objects."""
+
+CONTROLS = ("transformer-128-h2-matched", "dat-0+2-sym", *(model.name for model in controls()))
+"""Models as large as DAT 0+2, within 1 %, that multiply or relate in other ways."""
+
+NORMALISED = ("dat-0+2-sym", *(model.name for model in normalised()))
+"""DAT 0+2, and the same with relations normalised over senders."""
 
 COMPARISON = tuple(name for name in ORDER if name not in BASELINES)
 """The models of the published figures that are DATs or Transformers."""
