@@ -180,7 +180,32 @@ LOOKS = {
 }
 """Name in figures and colour of the models of the published figures, in the order of figures and tables."""
 
-ORDER = tuple(LOOKS)
+LOOKS_OF_OTHERS = {
+    "corelnet-pooled": ("CoRelNet, pooled", "#5254a3"),
+    "corelnet-objects": ("CoRelNet, with objects", "#8c6bb1"),
+    "corelnet-pooled-objects": ("CoRelNet, pooled, with objects", "#393b79"),
+    "corelnet-softmax-pooled": ("CoRelNet, softmax, pooled", "#de9ed6"),
+    "corelnet-softmax-objects": ("CoRelNet, softmax, with objects", "#ce6dbd"),
+    "corelnet-softmax-pooled-objects": ("CoRelNet, softmax, pooled, with objects", "#a55194"),
+    "transformer-128-h2-matched": ("Transformer (as many parameters as DAT 0+2)", "#4d4d4d"),
+    "identities": ("Transformer, identities in each head", "#7a5c34"),
+    "gated-objects": ("Transformer, linear output gate", "#c49c6b"),
+    "rca-0+2-matched": ("symbols only (RCA)", "#2e8b57"),
+    "gated-symbols": ("symbols only, linear output gate", "#9acd7d"),
+    "detached-receiver": ("relations of the receiver with itself", "#e0a000"),
+    "detached-sender": ("relations of the sender with itself", "#f2cc60"),
+    "detached-shuffled": ("relations with a random sender", "#ff7f0e"),
+    "hadamard": ("Hadamard relations", "#149a9a"),
+    "cosine": ("cosine relations", "#17becf"),
+    "squared-distance": ("squared-distance relations", "#9edae5"),
+    "dat-0+2-sym-softmax": ("DAT 0+2, softmax of relations", "#d1495b"),
+    "dat-0+2-sym-softmax-sharp": ("DAT 0+2, sharp softmax of relations", "#843c39"),
+    "dat-0+2-sym-softmax-cosine": ("DAT 0+2, softmax of cosines", "#eb9aa5"),
+    "dat-0+2-sym-standardised": ("DAT 0+2, standardised relations", "#8c564b"),
+}
+"""The same of models that no published figure has: factors of CoRelNet, controls, normalised relations."""
+
+ORDER = (*LOOKS, *LOOKS_OF_OTHERS)
 """Models in that order; others come after them."""
 
 BASELINES = tuple(model.name for model in baselines())
@@ -195,15 +220,14 @@ CONTROLS = ("transformer-128-h2-matched", "dat-0+2-sym", *(model.name for model 
 NORMALISED = ("dat-0+2-sym", *(model.name for model in normalised()))
 """DAT 0+2, and the same with relations normalised over senders."""
 
-COMPARISON = tuple(name for name in ORDER if name not in BASELINES)
+COMPARISON = tuple(name for name in LOOKS if name not in BASELINES)
 """The models of the published figures that are DATs or Transformers."""
 
-COLOURS = {name: colour for name, (_, colour) in LOOKS.items()}
+COLOURS = {name: colour for name, (_, colour) in (LOOKS | LOOKS_OF_OTHERS).items()}
 
 LABELS = {
-    **{name: label for name, (label, _) in LOOKS.items()},
+    **{name: label for name, (label, _) in (LOOKS | LOOKS_OF_OTHERS).items()},
     "transformer-128-h4": "Transformer (128, 4 heads)",
     "transformer-144-h4": "Transformer (144, 4 heads)",
-    "transformer-128-h2-matched": "Transformer (as many parameters as DAT 0+2)",
 }
 """Names of models in figures; any other goes by its own name."""

@@ -51,6 +51,8 @@ class ToolboxConfig:
         dot = self.relation == "dot"
         check(dot or sharp is None, "model.toolbox.sharpness", f"null with relation {self.relation}", sharp)
         check(dot or self.of == "pair", "model.toolbox.of", f"'pair' with relation {self.relation}", self.of)
+        of_pair = self.of == "pair" or self.normalise == "none"
+        check(of_pair, "model.toolbox.normalise", "'none' unless the relation is of the pair", self.normalise)
         plain = self.carries == "objects" and self.gate == "none"
         expected = "false unless heads carry objects, without a gate"
         check(plain or not self.identities, "model.toolbox.identities", expected, self.identities)

@@ -12,7 +12,16 @@ from dual_attention.data.relational_games import make_splits
 from dual_attention.experiments.relational_games.config import GamesModelConfig
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.model import build_model, empty_model
-from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS
+from dual_attention.experiments.relational_games.presets import (
+    BASELINES,
+    COMPARISON,
+    CONTROLS,
+    CORELNETS,
+    LABELS,
+    NORMALISED,
+    ORDER,
+    PRESETS,
+)
 from dual_attention.training.configs import OptimConfig
 from dual_attention.training.experiment import count_parameters
 from dual_attention.training.optim import build_optimizer
@@ -86,7 +95,7 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
 
 
 def test_comparison_and_labels_name_presets():
-    assert len(set(ORDER)) == len(COMPARISON) + len(BASELINES)
+    assert len(set(ORDER)) == len(ORDER) == len({*COMPARISON, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED})
     assert set(ORDER) <= set(LABELS) <= set(PRESETS)
 
 
