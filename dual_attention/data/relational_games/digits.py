@@ -33,7 +33,8 @@ SOURCES: dict[DigitSource, str] = {
 }
 """Handwritten digits that need no network."""
 
-DIGIT_TASKS = ("same", "occurs", "xoccurs", "between", "match_pattern")
+DigitTask = Literal["same", "occurs", "xoccurs", "between", "match_pattern"]
+DIGIT_TASKS: tuple[DigitTask, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
 """Tasks that ask for nothing but equality."""
 
 UNSEEN = (7, 8, 9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from ...data.relational_games.digits import UNSEEN, DigitSource, check_classes
+from ...data.relational_games.digits import DIGIT_TASKS, UNSEEN, DigitSource, DigitTask, check_classes
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import (
     MOST_EXAMPLES,
@@ -18,10 +18,8 @@ from ...training.configs import (
     check_names,
     check_seed,
 )
-from ..relational_games.config import TASK_NAMES, GamesModelConfig
+from ..relational_games.config import GamesModelConfig
 from ..relational_games.presets import PRESETS
-
-DigitTask = Literal["same", "occurs", "xoccurs", "between", "match_pattern"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class DigitGamesGrid(GridConfig):
 
     out: str = "runs/reproduce-digit-games"
     seeds: int = 5
-    tasks: tuple[DigitTask, ...] = TASK_NAMES[:4]
+    tasks: tuple[DigitTask, ...] = DIGIT_TASKS[:4]
     """Tasks."""
     sizes: tuple[int, ...] = (1000, 4000)
     """Training-set sizes."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ...data.relational_games.dataset import RelationalGames as Images
-from ...data.relational_games.digits import digit_splits
+from ...data.relational_games.digits import DIGIT_TASKS, digit_splits
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
 from ...training.device import prepare_device
@@ -19,7 +19,6 @@ from ...training.experiment import Prepared
 from ...training.metrics import Row
 from ...training.problem import ImageExamples, Problem, classification_loss
 from ...training.seeding import derive_seed
-from ..relational_games.config import TASK_NAMES
 from ..relational_games.model import IMAGE_SHAPE, build_model, empty_model
 from ..relational_games.presets import COLOURS, LABELS, ORDER, PRESETS
 from .config import DigitDataConfig, DigitGamesConfig, DigitGamesGrid
@@ -67,7 +66,7 @@ class DigitGames(SweptExperiment[DigitGamesConfig, Prepared]):
     counted = "images"
 
     axes = (
-        Axis("task", "task", "task", "tasks", order=TASK_NAMES),
+        Axis("task", "task", "task", "tasks", order=DIGIT_TASKS),
         Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
         Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
     )

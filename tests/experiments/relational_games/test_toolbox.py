@@ -117,9 +117,9 @@ def test_identities_in_each_head():
     heads = IdentityHeads(8, 2).double().eval()
     heads.compare.data, heads.copy.data = torch.tensor([0.5, -1.0]).double(), torch.tensor([2.0, 0.3]).double()
     x = torch.randn(3, 5, 8, dtype=torch.double)
-    q, k, v, o = (layer.weight.view(2, 4, 8) for layer in (heads.wq, heads.wk, heads.wv, heads.wo))
+    q, k, v = (layer.weight.view(2, 4, 8) for layer in (heads.wq, heads.wk, heads.wv))
     o = heads.wo.weight.view(8, 2, 4)
-    expected = torch.zeros_like(x)
+    expected = weights = torch.zeros_like(x)
     for h in range(2):
         weights = torch.softmax(x @ (q[h].T @ k[h] + heads.compare[h] * torch.eye(8)) @ x.mT / 2, -1)
         expected = expected + weights @ x @ (v[h].T @ o[:, h].T + heads.copy[h] * torch.eye(8))
