@@ -18,10 +18,13 @@ from .intervals import half_width
 
 @dataclass(frozen=True)
 class Contrast:
-    """Mean difference of one curve's trials from those of the reference with the same seeds, at one point."""
+    """Mean difference of one curve's trials from those of the reference with the same seeds.
 
-    panel: str
-    point: int
+    It is of one cell, a panel and a point; or, where these are None, of the means over all cells.
+    """
+
+    panel: str | None
+    point: int | None
     curve: str
     pairs: int
     difference: float
@@ -30,7 +33,7 @@ class Contrast:
     p: float
     """Of the two-sided paired t-test."""
     adjusted: float = math.nan
-    """The same after Holm, among all contrasts of the measure."""
+    """The same after Holm, among all contrasts of cells, or among all contrasts of means over cells."""
 
 
 def paired_p(differences: Sequence[float]) -> float:
@@ -54,28 +57,66 @@ def holm(p: Sequence[float]) -> list[float]:
 def contrasts(experiment: AnySwept, rows: Sequence[Row], measure: str, reference: str) -> list[Contrast]:
     """Contrasts of all curves with ``reference`` wherever both have two trials with the same seeds.
 
+    First those of cells; then, if there are several cells, those of means over the cells that a curve was run in, from
+    the seeds that all of these have.
+
     Raises:
         ValueError: if no row is of the reference.
     """
-    values: dict[tuple[str, int, str], dict[int, float]] = {}
-    for row in rows:
-        if row.get(measure) is not None:
-            key = experiment.panel(row), int(row[experiment.point_axis.name]), row[experiment.curve_axis.name]
-            values.setdefault(key, {})[int(row["seed"])] = float(row[measure])
     curves = experiment.curve_axis.ordered(rows)
     if reference not in curves:
         raise ValueError(f"against: expected one of {', '.join(curves)}, got {reference!r}")
+    cells = _differences(experiment, rows, measure, reference)
+    single = [
+        _contrast(*cell, curve, of_cell[curve])
+        for cell, of_cell in cells.items()
+        for curve in curves
+        if len(of_cell.get(curve, {})) > 1
+    ]
+    return _with_holm(single) + _with_holm(_overall(cells, curves) if len(cells) > 1 else [])
+
+
+Cells = dict[tuple[str, int], dict[str, dict[int, float]]]
+
+
+def _differences(experiment: AnySwept, rows: Sequence[Row], measure: str, reference: str) -> Cells:
+    """For each cell, in order, and each other curve: differences from the reference by seed."""
+    values: Cells = {}
+    for row in rows:
+        if row.get(measure) is not None:
+            cell = experiment.panel(row), int(row[experiment.point_axis.name])
+            of_curve = values.setdefault(cell, {}).setdefault(row[experiment.curve_axis.name], {})
+            of_curve[int(row["seed"])] = float(row[measure])
+    panels = experiment.panels(rows)
+    return {
+        cell: {
+            curve: {seed: x - values[cell][reference][seed] for seed, x in trials.items() if seed in of_reference}
+            for curve, trials in values[cell].items()
+            if curve != reference
+        }
+        for cell in sorted(values, key=lambda cell: (panels.index(cell[0]), cell[1]))
+        for of_reference in [values[cell].get(reference, {})]
+    }
+
+
+def _overall(cells: Cells, curves: Sequence[str]) -> list[Contrast]:
+    """Contrasts of means over cells."""
     found = []
-    for panel in experiment.panels(rows):
-        for point in sorted({point for where, point, _ in values if where == panel}):
-            of_reference = values.get((panel, point, reference), {})
-            for curve in curves:
-                trials = values.get((panel, point, curve), {})
-                seeds = sorted(trials.keys() & of_reference.keys())
-                if curve != reference and len(seeds) > 1:
-                    differences = [trials[seed] - of_reference[seed] for seed in seeds]
-                    numbers = fmean(differences), half_width(differences), paired_p(differences)
-                    found.append(Contrast(panel, point, curve, len(seeds), *numbers))
+    for curve in curves:
+        run = [of_cell[curve] for of_cell in cells.values() if of_cell.get(curve)]
+        seeds = set.intersection(*(set(trials) for trials in run)) if run else set()
+        if len(seeds) > 1:
+            means = {seed: fmean(trials[seed] for trials in run) for seed in sorted(seeds)}
+            found.append(_contrast(None, None, curve, means))
+    return found
+
+
+def _contrast(panel: str | None, point: int | None, curve: str, by_seed: dict[int, float]) -> Contrast:
+    values = [by_seed[seed] for seed in sorted(by_seed)]
+    return Contrast(panel, point, curve, len(values), fmean(values), half_width(values), paired_p(values))
+
+
+def _with_holm(found: Sequence[Contrast]) -> list[Contrast]:
     adjusted = holm([contrast.p for contrast in found])
     return [replace(contrast, adjusted=p) for contrast, p in zip(found, adjusted, strict=True)]
 
@@ -87,7 +128,7 @@ def contrasts_text(experiment: AnySwept, rows: Sequence[Row], reference: str) ->
         f"# Differences from {axis.label(reference)}",
         "",
         f"{experiment.caption}: mean difference of trials with the same seed ± half of its 95 % t-interval; p of the "
-        "two-sided paired t-test, and after Holm among all lines of a table.",
+        "two-sided paired t-test, and after Holm among the lines of cells, or among those of means over all cells.",
         "",
     ]
     head = [*(a.name for a in experiment.axes[:-2]), point_title, axis.name, "pairs", "difference", "p", "p (Holm)"]
@@ -98,9 +139,9 @@ def contrasts_text(experiment: AnySwept, rows: Sequence[Row], reference: str) ->
         parts += [f"## {title[:1].upper()}{title[1:]}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
         for one in found:
             difference = f"{one.difference:+.{experiment.decimals}f} ± {one.half:.{experiment.decimals}f}"
-            words = [f"{one.point:,}", axis.label(one.curve), str(one.pairs), difference]
-            words += [f"{one.p:.2g}", f"{one.adjusted:.2g}"]
-            parts.append("| " + " | ".join(([one.panel] if len(experiment.axes) > 2 else []) + words) + " |")
+            cell = ["all", "all"] if one.point is None else [one.panel or "", f"{one.point:,}"]
+            words = [*cell[3 - len(experiment.axes) :], axis.label(one.curve), str(one.pairs), difference]
+            parts.append("| " + " | ".join([*words, f"{one.p:.2g}", f"{one.adjusted:.2g}"]) + " |")
         parts.append("")
     return "\n".join(parts).rstrip() + "\n"
 
@@ -127,7 +168,7 @@ def draw_contrasts(experiment: AnySwept, rows: Sequence[Row], path: Path, refere
                 of_cell = [one for one in found if (one.panel, one.point) == cell]
                 _draw_cell(axes[line][column], experiment, of_cell, curves)
                 if line == 0:
-                    title = f"{cell[0]}, {cell[1]:,}".lstrip(", ")
+                    title = "all cells" if cell[1] is None else f"{cell[0]}, {cell[1]:,}".lstrip(", ")
                     axes[line][column].set_title(title, loc="left", fontweight="bold")
             axes[line][0].set_ylabel(experiment.measures[measure], fontsize=9)
         label = experiment.curve_axis.label(reference)

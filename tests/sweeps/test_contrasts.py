@@ -35,6 +35,17 @@ def test_pairs_are_of_the_same_seed():
     assert found[1].adjusted == pytest.approx(2 * found[1].p)
 
 
+def test_means_over_cells_take_the_seeds_that_all_have():
+    more = [{**row, "n_train": 1000, "test": row["test"] + row["seed"] * (row["model"] == "cosine")} for row in ROWS]
+    more = [row for row in more if row["seed"] != 0 or row["model"] != "cosine"]
+    found = contrasts(GAMES, [*ROWS, *more], "test", "dat-0+2-sym")
+    overall = [one for one in found if one.point is None]
+    assert [(one.curve, one.pairs) for one in overall] == [("hadamard", 2), ("cosine", 2)]
+    assert overall[1].difference == pytest.approx((1 + 5 + 2 + 7) / 4)  # seeds 1 and 2
+    assert [one.point for one in found] == [500, 500, 1000, 1000, None, None]
+    assert "| all | all | cosine relations | 2 |" in contrasts_text(GAMES, [*ROWS, *more], "dat-0+2-sym")
+
+
 def test_holm():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []

@@ -70,7 +70,7 @@ GRIDS = {
     "normalised-confirm": GamesGrid(
         out="runs/relational-games-normalised-confirm",
         tasks=("occurs", "between", "match_pattern"),
-        sizes=(250, 500, 2000),
+        sizes=(250, 500, 1000),
         match_pattern_sizes=(5000,),
         models=NORMALISED,
         seeds=10,
