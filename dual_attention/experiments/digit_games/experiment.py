@@ -29,7 +29,7 @@ TEST_SETS = {"test": "classes trained on, by new hands", "unseen": "classes neve
 
 GRIDS = {
     # Which models see that two digits are the same, and see it of digits that they never met.
-    "digits": DigitGamesGrid(out="runs/digit-games", seeds=10),
+    "digits": DigitGamesGrid(out="runs/digit-games", seeds=10, sizes=(2000,)),
 }
 
 
