@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,7 +160,7 @@ def draw_contrasts(experiment: AnySwept, rows: Sequence[Row], path: Path, refere
     cells = list(dict.fromkeys((one.panel, one.point) for one in first))
     curves = [curve for curve in experiment.curve_axis.ordered(rows) if curve != reference]
     with house_style():
-        size = (2.4 + 2.6 * len(cells), len(by_measure) * (0.9 + 0.3 * len(curves)))
+        size = (2.4 + 2.6 * len(cells), len(by_measure) * (1.2 + 0.3 * len(curves)))
         figure, axes = matplotlib_figure(
             len(by_measure), len(cells), figsize=size, squeeze=False, sharey=True, sharex="row"
         )
@@ -168,9 +169,9 @@ def draw_contrasts(experiment: AnySwept, rows: Sequence[Row], path: Path, refere
                 of_cell = [one for one in found if (one.panel, one.point) == cell]
                 _draw_cell(axes[line][column], experiment, of_cell, curves)
                 if line == 0:
-                    title = "all cells" if cell[1] is None else f"{cell[0]}, {cell[1]:,}".lstrip(", ")
+                    title = "all cells" if cell[1] is None else f"{cell[0] or experiment.point_axis.name} {cell[1]:,}"
                     axes[line][column].set_title(title, loc="left", fontweight="bold")
-            axes[line][0].set_ylabel(experiment.measures[measure], fontsize=9)
+            axes[line][0].set_ylabel(textwrap.fill(experiment.measures[measure], 14 + 4 * len(curves)), fontsize=8)
         label = experiment.curve_axis.label(reference)
         figure.supxlabel(f"{experiment.y_title} less that of {label}: mean of pairs, 95 % t-interval", fontsize=10)
         figure.tight_layout()

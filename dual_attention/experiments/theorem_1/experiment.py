@@ -118,6 +118,7 @@ class Theorem1(SweptExperiment[Theorem1Config, Prepared]):
         "weight": "mean weight of the best sender",
     }
     decimals = 4
+    y_title = "value"
     caption = "New draws after the last step"
     colours = COLOURS
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...sweeps.experiment import AnySwept
 from ...sweeps.results import values_by_point
 from ...training.metrics import Row
-from ...training.plots import house_style, matplotlib_figure, plain_number, save_figure
+from ...training.plots import house_style, matplotlib_figure, plain_number, save_figure, scale_log
 from .constructed import constructed_rows
 
 LABELS = {
@@ -19,7 +19,7 @@ LABELS = {
     "standard": "standard attention",
 }
 COLOURS = {"relational": "#1f6fb4", "symmetric": "#63b0e8", "standard": "#8c8c8c"}
-SHADES = ("#9dc6e6", "#4b93c9", "#1f5c96", "#0b2f52")
+SHADES = ("#b8d8ef", "#7fb5dc", "#4b93c9", "#1f5c96", "#0b2f52")
 OF_MARGINS = ("#d1495b", "#e0a000", "#2e8b57")
 PREFIX = "error_x"
 
@@ -34,13 +34,13 @@ def draw_theorem(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None:
         _draw_constructed(axes[2])
         for axis in axes:
             axis.set_xscale("log")
-            axis.set_yscale("log")
             axis.xaxis.set_major_formatter(plain_number)
             axis.xaxis.minorticks_off()
         widths = sorted({int(row["width"]) for row in rows})
         axes[0].set_xticks(widths)
-        axes[0].yaxis.set_major_formatter(plain_number)
-        axes[1].yaxis.set_major_formatter(plain_number)
+        scale_log(axes[0])
+        scale_log(axes[1])
+        axes[2].set_yscale("log")
         axes[0].set_ylabel("largest error of three relations\n(mean over draws)")
         figure.suptitle(
             "Theorem 1: select by a preference of the receiver, relate to what is selected",
@@ -57,9 +57,9 @@ def _draw_widths(axis: Any, experiment: AnySwept, rows: Sequence[Row]) -> None:
     for model in experiment.curve_axis.ordered(rows):
         values = values_by_point(experiment, rows, "error", "", model)
         colour = COLOURS[model]
-        axis.plot(list(values), [fmean(v) for v in values.values()], color=colour, marker="o", label=LABELS[model])
+        axis.plot(list(values), [fmean(v) for v in values.values()], color=colour, label=LABELS[model])
         dots = [(width, value) for width, found in values.items() for value in found]
-        axis.scatter(*zip(*dots, strict=True), color=colour, s=12, alpha=0.55, linewidths=0, zorder=4)
+        axis.scatter(*zip(*dots, strict=True), color=colour, s=16, alpha=0.6, linewidths=0, zorder=4)
     axis.set_title("trained", loc="left", fontweight="bold")
     axis.set_xlabel("width of hidden layers")
     axis.legend(fontsize=9)
@@ -73,9 +73,9 @@ def _draw_sharpened(axis: Any, rows: Sequence[Row]) -> None:
         means = [fmean(float(row[f"{PREFIX}{factor:g}"]) for row in of_width) for factor in factors]
         axis.plot(factors, means, color=colour, marker="o", markersize=4, label=f"width {width}")
     axis.axvline(1, color="#606060", linewidth=1, linestyle=":")
-    axis.set_title("relational, sharpened afterwards", loc="left", fontweight="bold")
+    axis.set_title("relational, then sharpened", loc="left", fontweight="bold")
     axis.set_xlabel("factor of the trained scores (1 / temperature)")
-    axis.legend(fontsize=9)
+    axis.legend(fontsize=9, loc="lower left")
 
 
 def _draw_constructed(axis: Any) -> None:
@@ -91,4 +91,4 @@ def _draw_constructed(axis: Any) -> None:
     axis.set_ylim(1e-10, 5)
     axis.set_title("constructed, without training", loc="left", fontweight="bold")
     axis.set_xlabel("factor of the utility (1 / temperature)")
-    axis.legend(fontsize=9, title="dashed: the theorem's bound", title_fontsize=9)
+    axis.legend(fontsize=9, title="dashed: bound", title_fontsize=9, loc="lower left")
