@@ -29,11 +29,11 @@ def cell_text(values: Sequence[float], published: Published | None) -> str:
     return f"{mean_text(values)} ({'; '.join(parts)})"
 
 
-def mean_text(values: Sequence[float], decimals: int = 1) -> str:
+def mean_text(values: Sequence[float], digits: int = 1) -> str:
     """``mean ± half of the 95 % t-interval``, which needs two trials."""
-    text = f"{fmean(values):.{decimals}f}"
+    text = f"{fmean(values):.{digits}f}"
     if len(values) > 1:
-        text += f" ± {half_width(values):.{decimals}f}"
+        text += f" ± {half_width(values):.{digits}f}"
     return text
 
 
