@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_not_negative, check_positive
 from .._layers.linear import Linear
 from .._layers.options import SymbolOptions, arguments_of
 from .._models.vision import patch_embedding, patch_grid, sizes_of
@@ -145,6 +145,22 @@ class VisionPrediNet(_ObjectClassifier):
         return self.predinet(objects, positions=torch.cartesian_prod(*sides))
 
 
+class _PooledReadout(nn.Module):
+    """A network on the relations of each object and its position, and the mean of its outputs over objects."""
+
+    def __init__(self, n_objects: int, features: int, d_model: int, num_classes: int) -> None:
+        super().__init__()
+        self.first = Linear(features, d_model)
+        self.positions = nn.Parameter(torch.zeros(n_objects, d_model))
+        self.second = Linear(d_model, d_model)
+        self.last = Linear(d_model, num_classes)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """``(B, N, features) -> (B, num_classes)``."""
+        hidden = torch.relu(self.first(rows) + self.positions)
+        return self.last(torch.relu(self.second(hidden)).mean(1))
+
+
 class VisionCoRelNet(_ObjectClassifier):
     """A :class:`~dual_attention.baselines.CoRelNet` over patches.
 
@@ -152,6 +168,10 @@ class VisionCoRelNet(_ObjectClassifier):
         image_shape, patch_size: as :class:`VisionAbstractor`.
         num_classes: number of classes, C; the classifier maps N x N to d, ReLU, d to d, d to C.
         d_model, dff, activation, symmetric_rels, context_norm: as :class:`~dual_attention.baselines.CoRelNet`.
+        readout: ``"flat"``, that classifier; or ``"pooled"``: the relations of one object, and its position, to d,
+            ReLU, d, ReLU, then the mean over objects, to C.
+        object_features: k; the classifier also sees k features of each object, which a linear map makes of it. With 0
+            it sees relations only, as CoRelNet is defined.
     """
 
     def __init__(
@@ -165,20 +185,33 @@ class VisionCoRelNet(_ObjectClassifier):
         *,
         symmetric_rels: bool = True,
         context_norm: bool = False,
+        readout: Literal["flat", "pooled"] = "flat",
+        object_features: int = 0,
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
+        check_not_negative(object_features=object_features)
+        if readout not in ("flat", "pooled"):
+            raise ValueError(f"readout: expected 'flat' or 'pooled', got {readout!r}")
         self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
-        # As in the published runs, without an activation between the last two layers.
-        self.classifier = nn.Sequential(
-            Linear(self.corelnet.out_features, d_model),
-            nn.ReLU(),
-            Linear(d_model, d_model),
-            Linear(d_model, num_classes),
-        )
+        self.readout = readout
+        width = self.n_objects + object_features
+        if readout == "pooled":
+            self.classifier = _PooledReadout(self.n_objects, width, d_model, num_classes)
+        else:  # as in the published runs, without an activation between the last two layers
+            self.classifier = nn.Sequential(
+                Linear(self.n_objects * width, d_model),
+                nn.ReLU(),
+                Linear(d_model, d_model),
+                Linear(d_model, num_classes),
+            )
+        self.describe = Linear(d_model, object_features, bias=False) if object_features else None
 
     def summary(self, objects: Tensor) -> Tensor:
-        """The similarities of all pairs, ``(B, N * N)``."""
-        return self.corelnet(objects)
+        """Relations of each object, and its features, if there are any: ``(B, N, N + k)``, flat for a flat read-out."""
+        rows = self.corelnet(objects).unflatten(1, (self.n_objects, self.n_objects))
+        if self.describe is not None:
+            rows = torch.cat((rows, self.describe(objects)), -1)
+        return rows if self.readout == "pooled" else rows.flatten(1)
 
 
 class VisionESBN(_ObjectClassifier):

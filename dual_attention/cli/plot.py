@@ -24,11 +24,17 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
         parser.add_argument(
             f"--{axis.name}s", type=list[str], default=[], help=f"Only these {axis.plural}; by default all."
         )
+    curve = experiment.curve_axis.name
+    parser.add_argument(
+        "--against",
+        metavar=curve.upper(),
+        help=f"Also write contrasts.md and contrasts.png: differences from this {curve}, paired by seed.",
+    )
     options = parse_options(parser, arguments)
     for source in options.sources:
         if names := [cell.name for cell in GridFolder(experiment, source).not_run()]:
             print(printable(f"dat: {source}: cells not run: {listed(names)}"), file=sys.stderr)
     chosen = {axis.name: options[f"{axis.name}s"] for axis in texts}
-    for path in plot_results(experiment, options.sources, options.out, chosen):
+    for path in plot_results(experiment, options.sources, options.out, chosen, options.against):
         print(printable(str(path)))
     return 0

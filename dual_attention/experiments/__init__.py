@@ -55,6 +55,25 @@ EXPERIMENTS: dict[str, Entry] = {
             "plot": "curves of perplexity from the results of several grids",
         },
     ),
+    "digit-games": Entry(
+        f"{__name__}.digit_games.experiment:DigitGames",
+        "of Relational Games with handwritten digits on new hands and new classes",
+        {
+            "train": "train one model on a relation between handwritten digits",
+            "reproduce": "accuracy between digits of classes trained on, and of others",
+            "plot": "learning curves from the results of several grids",
+            "data": "a contact sheet of example images",
+        },
+    ),
+    "theorem-1": Entry(
+        f"{__name__}.theorem_1.experiment:Theorem1",
+        "of selected relations on new draws",
+        {
+            "train": "train one attention to select an object and relate to it",
+            "reproduce": "Theorem 1: error against width and temperature",
+            "plot": "its figure from the results of several grids",
+        },
+    ),
 }
 """Every experiment, in the order of lists."""
 

@@ -60,7 +60,7 @@ def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
 def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
     """One line for each panel and curve, one column for each point: measured, and published in brackets."""
     names = [axis.name for axis in experiment.axes[:-1]]
-    digits = 1 if measure in experiment.measures else 2
+    digits = experiment.decimals if measure in experiment.measures else 2
     lines = []
     for sizes, panels in size_groups(experiment, rows):
         head = "| " + " | ".join(names) + " | " + " | ".join(f"{n:,}" for n in sizes) + " |"

@@ -65,6 +65,7 @@ class SweptExperiment(Experiment[Config, Ready]):
     tabled: ClassVar[Mapping[str, str]] = {}  # further columns that are compared in tables, with two decimals
     scale: ClassVar[float] = 1.0  # factor of the measures
     unit: ClassVar[str] = ""  # their unit
+    decimals: ClassVar[int] = 1  # of them in tables
     y_title: ClassVar[str] = ""  # the vertical axis of figures
     log_scale: ClassVar[bool] = False  # its scale
     chance: ClassVar[float | None] = None  # the level that guessing reaches

@@ -8,6 +8,7 @@ from pathlib import Path
 from .._files import write_atomically
 from ..training.metrics import Row
 from .comparison import comparison_text
+from .contrasts import contrasts_text, draw_contrasts
 from .curves import draw_curves
 from .experiment import AnySwept
 from .results import merge_results, to_csv
@@ -40,11 +41,13 @@ def plot_results(
     sources: Sequence[str | Path],
     out: str | Path,
     chosen: Mapping[str, Sequence[str]] | None = None,
+    against: str | None = None,
 ) -> list[Path]:
     """Write ``results.csv``, ``comparison.md`` and the figures of several sources together into the folder ``out``.
 
     Args:
         chosen: values of axes to take; all, if there are none of an axis.
+        against: a curve from which the others' differences are written, ``contrasts.md`` and ``contrasts.png``.
 
     Returns:
         The files written.
@@ -56,7 +59,8 @@ def plot_results(
     rows = chosen_rows(experiment, merge_results(experiment, sources), chosen or {})
     folder = Path(out)
     pictures = (*(figure.file for figure in experiment.figures), *experiment.extra_figures())
-    names = ("results.csv", "comparison.md", *pictures)
+    names = ("results.csv", "comparison.md", *pictures, *(("contrasts.md", "contrasts.png") if against else ()))
+    differences = "" if against is None else contrasts_text(experiment, rows, against)
     present = [name for name in names if (folder / name).exists()]
     if present:
         raise FileExistsError(f"{folder}: expected a folder without {', '.join(present)}, which are not overwritten")
@@ -64,4 +68,7 @@ def plot_results(
     write_atomically(folder / "results.csv", to_csv(rows))
     write_atomically(folder / "comparison.md", comparison_text(experiment, rows))
     draw_figures(experiment, rows, folder)
+    if against is not None:
+        write_atomically(folder / "contrasts.md", differences)
+        draw_contrasts(experiment, rows, folder / "contrasts.png", against)
     return [folder / name for name in names if (folder / name).exists()]

@@ -27,6 +27,19 @@ def render(scenes: Tensor, objects: ObjectSet) -> Tensor:
     """
     tiles = torch.zeros(len(objects) + 1, 3, CELL_SIZE, CELL_SIZE, dtype=torch.uint8)
     tiles[1:, :, MARGIN : MARGIN + SPRITE_SIZE, MARGIN : MARGIN + SPRITE_SIZE] = objects.sprites
+    return render_tiles(scenes, tiles)
+
+
+def render_tiles(scenes: Tensor, tiles: Tensor) -> Tensor:
+    """Put tiles into cells.
+
+    Args:
+        scenes: (n, 9) integers, the tile of each cell.
+        tiles: (t, 3, 12, 12) uint8; the first is that of empty cells.
+
+    Returns:
+        (n, 3, 36, 36) uint8.
+    """
     images = torch.empty(len(scenes), 3, IMAGE_SIZE, IMAGE_SIZE, dtype=torch.uint8)
     grid = images.view(-1, 3, 3, CELL_SIZE, 3, CELL_SIZE)  # image, channel, row of cells, y, column of cells, x
     # A few thousand images at a time keeps the gathered tiles in cache and the memory near that of the result.

@@ -49,11 +49,14 @@ class ObjectSource:
         generator: the only source of randomness.
         independent_share: probability that a non-matching object of ``same``, ``occurs`` and ``xoccurs`` is an
             independent draw rather than a near miss.
+        others_differ: whether the objects of ``occurs`` and ``xoccurs`` that differ from the top one differ from each
+            other, too.
     """
 
     objects: ObjectSet
     generator: torch.Generator
     independent_share: float
+    others_differ: bool = True
 
     def integers(self, high: int, n: int) -> Tensor:
         """(n,) int64, uniform in 0 .. high - 1."""
@@ -129,8 +132,9 @@ def _top_and_bottom(matches: Tensor, source: ObjectSource) -> Tensor:
     for _ in range(3):
         independent = source.coin(source.independent_share, n)
         other = torch.empty(n, dtype=torch.int64)
-        other[independent] = objects.draw_outside(pool[independent], generator)
-        other[~independent] = objects.distinct(pool[~independent], generator)
+        avoided = pool if source.others_differ else pool[:, :1]
+        other[independent] = objects.draw_outside(avoided[independent], generator)
+        other[~independent] = objects.distinct(avoided[~independent], generator)
         pool = torch.cat((pool, other[:, None]), 1)
     top, others = pool[:, :1], pool[:, 1:]
     # Copies replace the objects placed last, so that no other object's pool holds more than the scene does.

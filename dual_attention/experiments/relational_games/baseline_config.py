@@ -1,4 +1,4 @@
-"""Keys of the relational architectures before DATs, beside those that they share with DATs."""
+"""Keys of architectures other than DATs, beside those that they share with these."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...training.configs import WIDEST, check_integers
+from .toolbox_config import ToolboxConfig
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,15 @@ class CoRelNetConfig:
     """Compare objects as they are, otherwise after one projection for each side."""
     context_norm: bool = False
     """Normalise the compared vectors over the objects of an image."""
+    readout: Literal["flat", "pooled"] = "flat"
+    """Classifier: a network on all relations in their order, as it is defined; or one on the relations of each object
+    and its position, whose outputs are averaged over objects, as DATs pool tokens."""
+    object_features: int = 0
+    """Features of each object that the classifier sees beside its relations; 0 removes objects, as it is defined."""
 
     def __post_init__(self) -> None:
         check_integers(self, "model.corelnet", "dff", most=WIDEST)
+        check_integers(self, "model.corelnet", "object_features", least=0, most=WIDEST)
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,13 @@ class ESBNConfig:
         check_integers(self, "model.esbn", "key_dim", "hidden_dim", most=WIDEST)
 
 
-BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig
+BaselineConfig = AbstractorConfig | PrediNetConfig | CoRelNetConfig | ESBNConfig | ToolboxConfig
 
 BASELINE_CONFIGS: dict[str, type[BaselineConfig]] = {
     "abstractor": AbstractorConfig,
     "predinet": PrediNetConfig,
     "corelnet": CoRelNetConfig,
     "esbn": ESBNConfig,
+    "toolbox": ToolboxConfig,
 }
 """By the name of the architecture, which is also that of the group of keys."""

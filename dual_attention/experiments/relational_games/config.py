@@ -27,6 +27,7 @@ from .baseline_config import (
     ESBNConfig,
     PrediNetConfig,
 )
+from .toolbox_config import ToolboxConfig
 
 Task = Literal["same", "occurs", "xoccurs", "between", "match_pattern", "left_of", "colour_and_or_shape"]
 TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_pattern")
@@ -77,10 +78,11 @@ class GamesModelConfig(PatchesConfig, ModelKeys):
     relational architectures before it."""
 
     name: str = "dat-0+2-sym"
-    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn"] = "dat"
-    """Architecture; each but dat has a group of keys of that name. Beside it, an Abstractor also uses d_model,
-    n_layers, dff, dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the
-    others use d_model and patch_size only."""
+    architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "toolbox"] = "dat"
+    """Architecture; each but dat has a group of keys of that name. Beside it, a model of the toolbox also uses all keys
+    of a DAT but n_heads_sa, n_kv_heads, ra_type and rel_activation; an Abstractor d_model, n_layers, dff, dropout_rate,
+    activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the others use d_model and
+    patch_size only."""
     d_model: int = 128
     dff: int | None = 256
     activation: ActivationName = "swiglu"
@@ -110,6 +112,8 @@ class GamesModelConfig(PatchesConfig, ModelKeys):
     """Keys of a CoRelNet; null otherwise."""
     esbn: ESBNConfig | None = None
     """Keys of an ESBN; null otherwise."""
+    toolbox: ToolboxConfig | None = None
+    """Keys of a model of the toolbox; null otherwise."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,11 +127,13 @@ class GamesModelConfig(PatchesConfig, ModelKeys):
         if self.abstractor is not None:
             heads = self.abstractor.n_heads
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+        if self.architecture in ("abstractor", "toolbox"):
             fits = not self.symbols.startswith("position_relative")
-            check(fits, "model.symbols", "symbols that are not relative to positions in an Abstractor", self.symbols)
+            where = {"abstractor": "an Abstractor", "toolbox": "a model of the toolbox"}[self.architecture]
+            check(fits, "model.symbols", f"symbols that are not relative to positions in {where}", self.symbols)
 
     def check_heads(self) -> None:
-        if self.architecture == "dat":
+        if self.architecture in ("dat", "toolbox"):
             super().check_heads()
 
     @property

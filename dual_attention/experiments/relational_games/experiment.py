@@ -29,6 +29,7 @@ from ...training.metrics import Row
 from ...training.problem import ImageExamples, Problem, classification_loss
 from .baseline_figure import draw_baselines
 from .config import TASK_NAMES, RelationalGamesConfig
+from .factors import write_factors
 from .grid import GamesGrid
 from .model import IMAGE_SHAPE, build_model, empty_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
@@ -193,4 +194,7 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         return published_curve(measure, panel, curve)
 
     def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
-        return {"baselines.png": lambda rows, path: draw_baselines(self, rows, path)}
+        return {
+            "baselines.png": lambda rows, path: draw_baselines(self, rows, path),
+            "factors.md": lambda rows, path: write_factors(self, rows, path),
+        }

@@ -15,6 +15,7 @@ from ...training.experiment import without_values
 from ...training.seeding import derive_seed
 from ...vision_models import VisionDualAttnTransformer, VisionTransformer
 from .config import GamesModelConfig
+from .toolbox_model import VisionToolbox
 
 IMAGE_SHAPE = (3, 36, 36)
 """Channels, width and height of every image."""
@@ -24,6 +25,7 @@ BASELINE_CLASSES: dict[str, type[nn.Module]] = {
     "predinet": VisionPrediNet,
     "corelnet": VisionCoRelNet,
     "esbn": VisionESBN,
+    "toolbox": VisionToolbox,
 }
 """By the name of the architecture."""
 
@@ -47,11 +49,12 @@ def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.
 
 
 def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Module:
-    """One of the relational architectures that came before DATs."""
+    """One of the relational architectures that came before DATs, or a model of the toolbox."""
     kind = BASELINE_CLASSES[config.architecture]
     arguments = {**images, **arguments_for(kind, config), **vars(config.baseline)}
     if config.architecture == "abstractor":
         arguments |= {"norm_type": config.norm_type, "bias": config.bias}
+    if config.architecture in ("abstractor", "toolbox"):
         arguments |= {"symbol_retrieval": config.symbols, "symbol_retrieval_kwargs": symbol_arguments(config)}
     return kind(**arguments)
 
@@ -68,7 +71,7 @@ def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
             "causal_nbhd": False,
         }
     rows, columns = (side // patch for side, patch in zip(IMAGE_SHAPE[1:], config.patch_size, strict=True))
-    n_tokens = rows * columns + (config.architecture == "dat")
+    n_tokens = rows * columns + (config.architecture in ("dat", "toolbox"))
     in_grid = config.symbols == "position_relative_2d"
     return config.symbol_options(n_tokens, (rows - 1, columns - 1) if in_grid else n_tokens)
 

@@ -7,6 +7,10 @@ from typing import Any
 
 from .baseline_config import AbstractorConfig, CoRelNetConfig
 from .config import GamesModelConfig
+from .toolbox_config import ToolboxConfig
+
+OBJECT_FEATURES = 9
+"""Features of an object beside its nine relations."""
 
 
 def transformer(d_model: int, heads: int) -> GamesModelConfig:
@@ -68,9 +72,62 @@ def baselines() -> list[GamesModelConfig]:
         abstractor("abstractor", AbstractorConfig(residual="objects")),
         abstractor("abstractor-symbol-stream", AbstractorConfig()),
         GamesModelConfig(name="predinet", architecture="predinet"),
-        GamesModelConfig(name="corelnet", architecture="corelnet", corelnet=CoRelNetConfig(activation="identity")),
-        GamesModelConfig(name="corelnet-softmax", architecture="corelnet"),
+        corelnet("", CoRelNetConfig(activation="identity")),
+        corelnet("-softmax", CoRelNetConfig()),
         GamesModelConfig(name="esbn", architecture="esbn"),
+    ]
+
+
+def corelnet(suffix: str, config: CoRelNetConfig) -> GamesModelConfig:
+    """A CoRelNet of the published size."""
+    return GamesModelConfig(name=f"corelnet{suffix}", architecture="corelnet", corelnet=config)
+
+
+def corelnet_factors() -> list[GamesModelConfig]:
+    """CoRelNet with and without each of three things: softmax, a read-out that keeps order, objects removed.
+
+    Two of the eight are among :func:`baselines`, ``corelnet`` and ``corelnet-softmax``.
+    """
+    plain, softmax = CoRelNetConfig(activation="identity"), CoRelNetConfig()
+    changed = []
+    for name, base in (("", plain), ("-softmax", softmax)):
+        pooled = replace(base, readout="pooled")
+        changed += [
+            corelnet(f"{name}-objects", replace(base, object_features=OBJECT_FEATURES)),
+            corelnet(f"{name}-pooled", pooled),
+            corelnet(f"{name}-pooled-objects", replace(pooled, object_features=OBJECT_FEATURES)),
+        ]
+    return changed
+
+
+def toolbox(name: str, dff: int = 256, **keys: Any) -> GamesModelConfig:
+    """DAT 0+2 with heads that differ in ``keys`` of the toolbox; ``dff`` makes up for parameters."""
+    return replace(dat(0, 2, symmetric=True), name=name, architecture="toolbox", toolbox=ToolboxConfig(**keys), dff=dff)
+
+
+def controls() -> list[GamesModelConfig]:
+    """As large as DAT 0+2: heads that multiply without relating a pair, and heads with other relations."""
+    return [
+        variant(rca(0, 2), "-matched", dff=299),
+        toolbox("gated-objects", carries="objects", gate="identity"),
+        toolbox("gated-symbols", carries="symbols", gate="identity"),
+        toolbox("detached-receiver", of="receiver"),
+        toolbox("detached-sender", of="sender"),
+        toolbox("detached-shuffled", of="shuffled"),
+        toolbox("identities", dff=301, carries="objects", identities=True),
+        replace(toolbox("hadamard", relation="hadamard"), n_relations=64),
+        toolbox("cosine", relation="cosine"),
+        toolbox("squared-distance", relation="squared_distance"),
+    ]
+
+
+def normalised() -> list[GamesModelConfig]:
+    """DAT 0+2 with relations normalised over senders."""
+    return [
+        variant(dat(0, 2, symmetric=True), "-softmax", rel_activation="softmax"),
+        toolbox("dat-0+2-sym-softmax-sharp", normalise="softmax", sharpness=1.0),
+        toolbox("dat-0+2-sym-softmax-cosine", normalise="softmax", relation="cosine"),
+        toolbox("dat-0+2-sym-standardised", normalise="standardise"),
     ]
 
 
@@ -101,6 +158,9 @@ def _models() -> list[GamesModelConfig]:
         small_init_dat(4, 8, symmetric=True),
         small_init_dat(8, 16, symmetric=True),
         *baselines(),
+        *corelnet_factors(),
+        *controls(),
+        *normalised(),
     ]
 
 
@@ -127,21 +187,54 @@ LOOKS = {
 }
 """Name in figures and colour of the models of the published figures, in the order of figures and tables."""
 
-ORDER = tuple(LOOKS)
+LOOKS_OF_OTHERS = {
+    "corelnet-pooled": ("CoRelNet, pooled", "#5254a3"),
+    "corelnet-objects": ("CoRelNet, with objects", "#8c6bb1"),
+    "corelnet-pooled-objects": ("CoRelNet, pooled, with objects", "#393b79"),
+    "corelnet-softmax-pooled": ("CoRelNet, softmax, pooled", "#de9ed6"),
+    "corelnet-softmax-objects": ("CoRelNet, softmax, with objects", "#ce6dbd"),
+    "corelnet-softmax-pooled-objects": ("CoRelNet, softmax, pooled, with objects", "#a55194"),
+    "transformer-128-h2-matched": ("Transformer (as many parameters as DAT 0+2)", "#4d4d4d"),
+    "identities": ("Transformer, identities in each head", "#7a5c34"),
+    "gated-objects": ("Transformer, linear output gate", "#c49c6b"),
+    "rca-0+2-matched": ("symbols only (RCA)", "#2e8b57"),
+    "gated-symbols": ("symbols only, linear output gate", "#9acd7d"),
+    "detached-receiver": ("relations of the receiver with itself", "#e0a000"),
+    "detached-sender": ("relations of the sender with itself", "#f2cc60"),
+    "detached-shuffled": ("relations with a random sender", "#ff7f0e"),
+    "hadamard": ("Hadamard relations", "#149a9a"),
+    "cosine": ("cosine relations", "#17becf"),
+    "squared-distance": ("squared-distance relations", "#9edae5"),
+    "dat-0+2-sym-softmax": ("DAT 0+2, softmax of relations", "#d1495b"),
+    "dat-0+2-sym-softmax-sharp": ("DAT 0+2, sharp softmax of relations", "#843c39"),
+    "dat-0+2-sym-softmax-cosine": ("DAT 0+2, softmax of cosines", "#eb9aa5"),
+    "dat-0+2-sym-standardised": ("DAT 0+2, standardised relations", "#8c564b"),
+}
+"""The same of models that no published figure has: factors of CoRelNet, controls, normalised relations."""
+
+ORDER = (*LOOKS, *LOOKS_OF_OTHERS)
 """Models in that order; others come after them."""
 
 BASELINES = tuple(model.name for model in baselines())
 """The relational architectures before DATs."""
 
-COMPARISON = tuple(name for name in ORDER if name not in BASELINES)
+CORELNETS = ("corelnet", "corelnet-softmax", *(model.name for model in corelnet_factors()))
+"""CoRelNet with and without softmax, order-keeping read-out and objects."""
+
+CONTROLS = ("transformer-128-h2-matched", "dat-0+2-sym", *(model.name for model in controls()))
+"""Models as large as DAT 0+2, within 1 %, that multiply or relate in other ways."""
+
+NORMALISED = ("dat-0+2-sym", *(model.name for model in normalised()))
+"""DAT 0+2, and the same with relations normalised over senders."""
+
+COMPARISON = tuple(name for name in LOOKS if name not in BASELINES)
 """The models of the published figures that are DATs or Transformers."""
 
-COLOURS = {name: colour for name, (_, colour) in LOOKS.items()}
+COLOURS = {name: colour for name, (_, colour) in (LOOKS | LOOKS_OF_OTHERS).items()}
 
 LABELS = {
-    **{name: label for name, (label, _) in LOOKS.items()},
+    **{name: label for name, (label, _) in (LOOKS | LOOKS_OF_OTHERS).items()},
     "transformer-128-h4": "Transformer (128, 4 heads)",
     "transformer-144-h4": "Transformer (144, 4 heads)",
-    "transformer-128-h2-matched": "Transformer (as many parameters as DAT 0+2)",
 }
 """Names of models in figures; any other goes by its own name."""

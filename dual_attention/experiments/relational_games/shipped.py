@@ -7,9 +7,10 @@ from typing import Any
 from ...training.configs import LoopConfig
 from .config import EPOCHS, RelationalGamesConfig, Task
 from .grid import GamesGrid, GridData
-from .presets import BASELINES, COMPARISON, PRESETS
+from .presets import BASELINES, COMPARISON, CONTROLS, CORELNETS, NORMALISED, PRESETS
 
-MODELS = (*COMPARISON, "dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *BASELINES)
+SYMBOLS = ("dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d")
+MODELS = (*COMPARISON, *SYMBOLS, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED)
 
 QUICK_TASKS: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between")
 
@@ -60,6 +61,46 @@ GRIDS = {
         match_pattern_sizes=(5000, 10000, 15000),
         models=("transformer-128-h2", "dat-0+2-sym", *BASELINES),
         seeds=3,
+    ),
+    # Why CoRelNet with softmax wins: softmax, order-keeping read-out and objects removed, each with and without.
+    "corelnet-factors": GamesGrid(
+        out="runs/relational-games-corelnet-factors",
+        tasks=("same", "occurs", "xoccurs", "between"),
+        sizes=(500, 1000),
+        models=CORELNETS,
+        seeds=10,
+    ),
+    # Whether relations normalised over senders help a DAT: where they are looked for, and where a find is confirmed.
+    "normalised": GamesGrid(
+        out="runs/relational-games-normalised",
+        tasks=("same", "xoccurs"),
+        sizes=(500, 1000),
+        models=NORMALISED,
+        seeds=10,
+    ),
+    "normalised-confirm": GamesGrid(
+        out="runs/relational-games-normalised-confirm",
+        tasks=("occurs", "between", "match_pattern"),
+        sizes=(250, 500, 1000),
+        match_pattern_sizes=(5000,),
+        models=NORMALISED,
+        seeds=10,
+        first_seed=10,
+    ),
+    # Relation or mere multiplication: controls as large as DAT 0+2.
+    "multiplication": GamesGrid(
+        out="runs/relational-games-multiplication",
+        tasks=("occurs", "between"),
+        sizes=(1000, 2000),
+        models=CONTROLS,
+        seeds=10,
+    ),
+    "multiplication-match-pattern": GamesGrid(
+        out="runs/relational-games-multiplication-match-pattern",
+        tasks=("match_pattern",),
+        match_pattern_sizes=(15000,),
+        models=CONTROLS,
+        seeds=5,
     ),
 }
 

@@ -17,7 +17,16 @@ from dual_attention.experiments.relational_games.config import (
 )
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.model import build_model, empty_model
-from dual_attention.experiments.relational_games.presets import BASELINES, COMPARISON, LABELS, ORDER, PRESETS
+from dual_attention.experiments.relational_games.presets import (
+    BASELINES,
+    COMPARISON,
+    CONTROLS,
+    CORELNETS,
+    LABELS,
+    NORMALISED,
+    ORDER,
+    PRESETS,
+)
 from dual_attention.experiments.relational_games.problem import prepare_games
 from dual_attention.training.configs import OptimConfig
 from dual_attention.training.experiment import count_parameters
@@ -103,7 +112,7 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
 
 
 def test_comparison_and_labels_name_presets():
-    assert len(set(ORDER)) == len(COMPARISON) + len(BASELINES)
+    assert len(set(ORDER)) == len(ORDER) == len({*COMPARISON, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED})
     assert set(ORDER) <= set(LABELS) <= set(PRESETS)
 
 

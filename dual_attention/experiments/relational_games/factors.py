@@ -1,0 +1,81 @@
+"""Effects of softmax, of a read-out that keeps order and of removing objects on CoRelNet: a 2 x 2 x 2 design."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+
+from ..._files import write_atomically
+from ...sweeps.contrasts import holm, paired_p
+from ...sweeps.experiment import AnySwept
+from ...sweeps.intervals import half_width
+from ...training.metrics import Row
+from .presets import CORELNETS, PRESETS
+
+FACTORS = ("softmax", "order kept", "objects removed")
+
+
+def levels(model: str) -> tuple[int, int, int]:
+    """1 for each factor that a CoRelNet has, -1 for the others."""
+    form = PRESETS[model].corelnet
+    assert form is not None  # as the eight have one
+    present = form.activation == "softmax", form.readout == "flat", form.object_features == 0
+    softmax, order, removed = (1 if here else -1 for here in present)
+    return softmax, order, removed
+
+
+def effects_by_seed(rows: Sequence[Row], measure: str) -> dict[tuple[str, ...], list[float]]:
+    """Effects of each factor and each pair of them, for every seed with which all eight models were run in all cells.
+
+    That of a factor is the mean of the models that have it less that of the others, over all cells; that of a pair,
+    half the difference between the effect of one where the other is and where it is not.
+    """
+    rows = [row for row in rows if row["model"] in CORELNETS and row.get(measure) is not None]
+    values = {((row["task"], row["n_train"]), row["seed"], row["model"]): float(row[measure]) for row in rows}
+    cells = sorted({cell for cell, _, _ in values})
+    seeds = [
+        seed
+        for seed in sorted({seed for _, seed, _ in values})
+        if all((cell, seed, model) in values for cell in cells for model in CORELNETS)
+    ]
+    found: dict[tuple[str, ...], list[float]] = {}
+    for of in [(0,), (1,), (2,), *combinations(range(3), 2)]:
+        sign = {model: math.prod(levels(model)[factor] for factor in of) for model in CORELNETS}
+        found[tuple(FACTORS[factor] for factor in of)] = [
+            2 * fmean(sign[model] * values[cell, seed, model] for cell in cells for model in CORELNETS)
+            for seed in seeds
+        ]
+    return found
+
+
+def factors_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
+    """Effects on every measure as a Markdown text; empty unless two seeds have all eight models."""
+    parts = []
+    for measure, title in experiment.measures.items():
+        effects = effects_by_seed(rows, measure)
+        trials = len(next(iter(effects.values())))
+        if trials < 2:
+            continue
+        p = [paired_p(values) for values in effects.values()]
+        parts += [
+            f"## {title[:1].upper()}{title[1:]}",
+            "",
+            f"Effects in points, means over all cells and {trials} seeds ± half of the 95 % t-interval.",
+            "",
+            "| factor | effect | p | p (Holm) |",
+            "|---|---|---|---|",
+        ]
+        for (names, values), single, adjusted in zip(effects.items(), p, holm(p), strict=True):
+            effect = f"{fmean(values):+.1f} ± {half_width(values):.1f}"
+            parts.append(f"| {' × '.join(names)} | {effect} | {single:.2g} | {adjusted:.2g} |")
+        parts.append("")
+    return "\n".join(["# CoRelNet: softmax, order, objects", "", *parts]).rstrip() + "\n" if parts else ""
+
+
+def write_factors(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None:
+    """Write :func:`factors_text`, if there is anything to write."""
+    if text := factors_text(experiment, rows):
+        write_atomically(path, text)

@@ -1,0 +1,79 @@
+"""Differences paired by seed, their tests, and the table and figure of them."""
+
+from __future__ import annotations
+
+import pytest
+from scipy.stats import ttest_rel
+
+from dual_attention.cli.main import main
+from dual_attention.experiments.relational_games.experiment import RelationalGames
+from dual_attention.sweeps.contrasts import contrasts, contrasts_text, draw_contrasts, holm, paired_p
+from dual_attention.sweeps.results import to_csv
+
+GAMES = RelationalGames()
+TRIALS = {
+    "dat-0+2-sym": {0: 60.0, 1: 70.0, 2: 65.0},
+    "cosine": {0: 64.0, 1: 71.0, 2: 70.0},
+    "hadamard": {1: 69.0, 2: 66.0, 3: 80.0},
+    "identities": {0: 50.0},
+}
+ROWS = [
+    {"task": "same", "model": model, "n_train": 500, "seed": seed, "parameters": 1, "test": value}
+    for model, trials in TRIALS.items()
+    for seed, value in trials.items()
+]
+
+
+def test_pairs_are_of_the_same_seed():
+    found = contrasts(GAMES, ROWS, "test", "dat-0+2-sym")
+    assert [(one.curve, one.pairs, one.difference) for one in found] == [
+        ("hadamard", 2, 0.0),
+        ("cosine", 3, pytest.approx(10 / 3)),
+    ]
+    theirs = [list(TRIALS[model].values()) for model in ("cosine", "dat-0+2-sym")]
+    assert found[1].p == pytest.approx(ttest_rel(*theirs).pvalue)
+    assert found[1].adjusted == pytest.approx(2 * found[1].p)
+
+
+def test_means_over_cells_take_the_seeds_that_all_have():
+    more = [{**row, "n_train": 1000, "test": row["test"] + row["seed"] * (row["model"] == "cosine")} for row in ROWS]
+    more = [row for row in more if row["seed"] != 0 or row["model"] != "cosine"]
+    found = contrasts(GAMES, [*ROWS, *more], "test", "dat-0+2-sym")
+    overall = [one for one in found if one.point is None]
+    assert [(one.curve, one.pairs) for one in overall] == [("hadamard", 2), ("cosine", 2)]
+    assert overall[1].difference == pytest.approx((1 + 5 + 2 + 7) / 4)  # seeds 1 and 2
+    assert [one.point for one in found] == [500, 500, 1000, 1000, None, None]
+    assert "| all | all | cosine relations | 2 |" in contrasts_text(GAMES, [*ROWS, *more], "dat-0+2-sym")
+
+
+def test_holm():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_differences_without_spread():
+    assert (paired_p([0.0, 0.0]), paired_p([1.0, 1.0])) == (1.0, 0.0)
+
+
+def test_an_unknown_reference():
+    with pytest.raises(ValueError, match=r"against: expected one of .*cosine, got 'nobody'"):
+        contrasts(GAMES, ROWS, "test", "nobody")
+
+
+def test_the_table(tmp_path):
+    text = contrasts_text(GAMES, ROWS, "dat-0+2-sym")
+    assert "# Differences from DAT 0+2, symmetric" in text
+    assert "| same | 500 | cosine relations | 3 | +3.3 ± 5.2 |" in text and "Hexominoes" not in text
+    draw_contrasts(GAMES, ROWS, tmp_path / "found.png", "dat-0+2-sym")
+    assert (tmp_path / "found.png").stat().st_size > 5000
+    draw_contrasts(GAMES, ROWS[:3], tmp_path / "nothing.png", "dat-0+2-sym")
+    assert not (tmp_path / "nothing.png").exists()
+
+
+def test_the_command_writes_them(tmp_path, capsys):
+    table, out = tmp_path / "results.csv", tmp_path / "out"
+    table.write_text(to_csv([{**row, "hexominoes": row["test"], "stripes": row["test"]} for row in ROWS]))
+    assert main(["plot", "relational-games", str(table), "--out", str(out), "--against", "dat-0+2-sym"]) == 0
+    assert capsys.readouterr().out.split()[-2:] == [str(out / "contrasts.md"), str(out / "contrasts.png")]
+    assert main(["plot", "relational-games", str(table), "--out", str(tmp_path / "b"), "--against=x"]) == 2
+    assert "against: expected one of" in capsys.readouterr().err and not (tmp_path / "b").exists()
