@@ -83,7 +83,7 @@ def candidates_table(cells: Sequence[CellFit]) -> str:
             f"{fmean(cell.difference for cell in own):+.1f}",
             f"{math.sqrt(fmean(cell.difference**2 for cell in own)):.1f}",
             f"{math.exp(fmean(cell.log_ratio for cell in own)):.2f}",
-            f"{ours:.1f}, {theirs:.1f}",
+            f"{'–' if math.isnan(ours) else f'{ours:.1f}'}, {'–' if math.isnan(theirs) else f'{theirs:.1f}'}",
             f"{sum(cell.outside for cell in own)}, {sum(cell.expected_outside for cell in own):.0f}",
         ]
         lines.append(values)
