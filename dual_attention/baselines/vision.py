@@ -148,7 +148,7 @@ class VisionPrediNet(_ObjectClassifier):
 class _PooledReadout(nn.Module):
     """A network on the relations of each object and its position, and the mean of its outputs over objects."""
 
-    def __init__(self, n_objects: int, features: int, d_model: int, num_classes: int) -> None:
+    def __init__(self, *, n_objects: int, features: int, d_model: int, num_classes: int) -> None:
         super().__init__()
         self.first = Linear(features, d_model)
         self.positions = nn.Parameter(torch.zeros(n_objects, d_model))
@@ -196,7 +196,9 @@ class VisionCoRelNet(_ObjectClassifier):
         self.readout = readout
         width = self.n_objects + object_features
         if readout == "pooled":
-            self.classifier = _PooledReadout(self.n_objects, width, d_model, num_classes)
+            self.classifier = _PooledReadout(
+                n_objects=self.n_objects, features=width, d_model=d_model, num_classes=num_classes
+            )
         else:  # as in the published runs, without an activation between the last two layers
             self.classifier = nn.Sequential(
                 Linear(self.n_objects * width, d_model),

@@ -48,16 +48,26 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         ``(..., o)``.
     """
-    if not _can_be_fast(x, weight, bias):
+    if torch.compiler.is_compiling() or not _can_be_fast(x, weight, bias):
         return F.linear(x, weight, bias)
-    has_bias = bias is not None and bias.requires_grad
-    differentiable = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or has_bias)
-    if torch.compiler.is_compiling():  # by weights alone: a graph serves many lengths
-        fast = weight.numel() >= FEWEST_WEIGHTS and not differentiable
-        return _compiled(x, weight, bias) if fast else F.linear(x, weight, bias)
+    differentiable = _is_differentiable(x, weight, bias)
     if not _is_worth_it(x.numel() * weight.shape[0], weight.numel(), differentiable) or _is_watched(x, weight, bias):
         return F.linear(x, weight, bias)
     return _Linear.apply(x, weight, bias) if differentiable else _times(x, weight, bias)
+
+
+def compiled_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The same while it is being compiled; only without gradients, since a compiler differentiates its own operations.
+
+    Weights alone decide, since one graph serves many lengths.
+    """
+    large = weight.numel() >= FEWEST_WEIGHTS and not _is_differentiable(x, weight, bias)
+    return _compiled(x, weight, bias) if large and _can_be_fast(x, weight, bias) else F.linear(x, weight, bias)
+
+
+def _is_differentiable(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    return needed and torch.is_grad_enabled()
 
 
 def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
@@ -66,7 +76,7 @@ def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
     Math: sum_t g_t x_t^T
     """
     o, i = grads.shape[1], inputs.shape[1]
-    if not SLOW_PRODUCTS or max(o, i) < WIDTH_FOR_COPY * torch.get_num_threads():
+    if torch.compiler.is_compiling() or not SLOW_PRODUCTS or max(o, i) < WIDTH_FOR_COPY * torch.get_num_threads():
         return torch.mm(grads.t(), inputs)
     if o <= i:  # the first factor is copied, transposed
         return linear(grads.t(), inputs.t())

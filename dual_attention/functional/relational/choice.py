@@ -91,7 +91,7 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
 
 
 def _form(x: RelationalInputs) -> str:
-    """What is particular about the form in which the linear way computes relations."""
+    """The reason for another form of relations than float32 has, if the linear way takes one."""
     sizes = x.q.shape[1], x.u.shape[3]
     if multiplies_bfloat16(x.u) and prefers_tiles(*sizes) and not prefers_tiles(*sizes, in_bfloat16=True):
         return ", and large products suit a processor that multiplies bfloat16"
