@@ -157,16 +157,16 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        of_x, of_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
         return _times(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), (grad,) = ctx.saved_tensors, grads
-        of_x, of_weight, of_bias = ctx.needs_input_grad
         rows = grad.reshape(-1, grad.shape[-1])
         return (
-            linear(grad, weight.t()) if of_x else None,
-            gradient_of_weight(rows, x.reshape(-1, x.shape[-1])) if of_weight else None,
-            rows.sum(0) if of_bias else None,
+            None if weight is None else linear(grad, weight.t()),
+            None if x is None else gradient_of_weight(rows, x.reshape(-1, x.shape[-1])),
+            rows.sum(0) if ctx.needs_input_grad[2] else None,
         )

@@ -61,6 +61,18 @@ def test_gradients(sizes, trained, calls):
     assert calls.called
 
 
+@pytest.mark.parametrize(("trained", "kept"), [("x", {"weight"}), ("w", {"x"}), ("xw", {"x", "weight"}), ("b", set())])
+def test_only_what_a_gradient_needs_is_kept(trained, kept):
+    x, weight, bias = drawn((700, 96), (128, 96), (128,))
+    for name, tensor in zip("xwb", (x, weight, bias), strict=True):
+        tensor.requires_grad_(name in trained)
+    saved = set()
+    names = {x.data_ptr(): "x", weight.data_ptr(): "weight"}
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.add(names[t.data_ptr()]), lambda _: None):
+        linear(x, weight, bias)
+    assert saved == kept
+
+
 def test_second_derivatives():
     x, weight, bias, grad = drawn((600, 96), (128, 96), (128,), (600, 128), grad=True)
 
