@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .activations import Activation
-from .checks import check_floating, check_same_dtype, is_autocast
+from .checks import check_floating, check_same_device, check_same_dtype, is_autocast
 from .reference import inner_products
 
 
@@ -280,11 +280,12 @@ def _wide(q: Tensor, k: Tensor) -> torch.dtype:
 
 
 def _check_vectors(**tensors: Tensor) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless all are floating point and have a last axis."""
+    """Raise ``TypeError`` or ``ValueError`` unless all are floating point, have a last axis, and are on one device."""
     for name, x in tensors.items():
         check_floating(name, x)
         if not x.dim():
             raise ValueError(f"{name}: expected shape (..., width), got a single number")
+    check_same_device(**tensors)
 
 
 def _check_types(**tensors: Tensor) -> None:

@@ -292,3 +292,13 @@ def test_subset_log_likelihood():
     assert torch.equal(chosen, torch.sigmoid(logits) >= 0.5)
     draws = torch.stack([bernoulli_subset(logits)[0] for _ in range(2000)]).double().mean(0)
     close(draws, torch.sigmoid(logits.detach()), atol=0.05)
+
+
+def test_a_mask_or_bias_on_another_device_is_named():
+    scores, elsewhere = torch.randn(2, 3), torch.ones(2, 3, device="meta")
+    with pytest.raises(ValueError, match="mask: expected a tensor on cpu as scores, got one on meta"):
+        masked_softmax(scores, elsewhere.bool())
+    with pytest.raises(ValueError, match="bias: expected a tensor on cpu as scores, got one on meta"):
+        masked_softmax(scores, bias=elsewhere)
+    with pytest.raises(ValueError, match="mask: expected a tensor on cpu as logits, got one on meta"):
+        bernoulli_subset(scores, elsewhere.bool())

@@ -256,3 +256,9 @@ def test_other_widths_are_refused():
         additive_score(q, k, w, w, None)
     with pytest.raises(ValueError, match="multidim"):
         additive_score(q, k, w, w, torch.zeros(HIDDEN), out_bias=torch.zeros(3))
+
+
+@pytest.mark.parametrize("score", [dot_score, cosine_score, euclidean_score])
+def test_a_key_on_another_device_is_named(score):
+    with pytest.raises(ValueError, match="k: expected a tensor on cpu as q, got one on meta"):
+        score(torch.randn(3, 4), torch.randn(5, 4, device="meta"))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_broadcast, check_finite, check_floating
+from ..checks import check_broadcast, check_finite, check_floating, check_same_device
 from ..masks import check_mask
 
 
@@ -41,11 +41,13 @@ def prepare(
     if isinstance(temperature, Tensor) or temperature != 1.0:
         scores = scores / temperature
     if bias is not None:
+        check_same_device(scores=scores, bias=bias)
         check_broadcast("bias", bias, scores)
         scores = scores + bias
     allowed = scores != -torch.inf
     if mask is not None:
         check_mask("mask", mask, scores)
+        check_same_device(scores=scores, mask=mask)
         allowed = allowed & mask
     return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min), allowed
 

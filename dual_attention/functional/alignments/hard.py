@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..checks import check_same_device
 from ..masks import check_mask
 from .common import Alignment, finish, prepare, require_rate
 
@@ -153,6 +154,7 @@ def bernoulli_subset(
     log_p = -F.binary_cross_entropy_with_logits(logits, z.to(logits.dtype), reduction="none")
     if mask is not None:
         check_mask("mask", mask, logits)
+        check_same_device(logits=logits, mask=mask)
         z, log_p = z & mask, log_p.masked_fill(~mask, 0.0)
     return z, log_p.sum(-1)
 
