@@ -13,11 +13,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_not_negative, check_positive
+from .._layers.inputs import check_like, check_not_negative, check_positive
 from .._layers.linear import Linear
 from .._layers.options import SymbolOptions, arguments_of
 from .._models.vision import patch_embedding, patch_grid, sizes_of
 from ..functional.activations import Activation
+from ..functional.checks import check_tensor
 from .abstractor import Abstractor, AbstractorSymbols
 from .corelnet import CoRelNet
 from .esbn import ESBN
@@ -43,12 +44,14 @@ class _ObjectClassifier(nn.Module, ABC):
 
     def objects(self, images: Tensor) -> Tensor:
         """Patches of the images, row by row, as vectors ``(B, N, d)``."""
+        check_tensor("x", images)
         expected = (self.image_channels, self.image_height, self.image_width)
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(
                 f"x: expected shape (batch, channels, height, width) = (batch, {', '.join(map(str, expected))}), "
                 f"got {tuple(images.shape)}"
             )
+        check_like("x", images, self.patch_embedding[1])
         return self.patch_embedding(images)
 
     @abstractmethod

@@ -76,3 +76,18 @@ def test_images_of_another_shape_are_refused(name):
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "message"),
+    [
+        (torch.zeros(2, 3, 8, 12, device="meta"), ValueError, "x: expected a tensor on cpu as the parameters"),
+        (torch.zeros(2, 3, 8, 12, dtype=torch.half), TypeError, "x: expected dtype torch.float32 as the parameters"),
+        (torch.zeros(2, 3, 8, 12, dtype=torch.uint8), TypeError, "x: expected dtype torch.float32 as the parameters"),
+        ([[0.0]], TypeError, "x: expected a tensor, got list"),
+    ],
+)
+@pytest.mark.parametrize("name", MODELS)
+def test_images_of_another_kind_are_refused(name, images, error, message):
+    with pytest.raises(error, match=message):
+        MODELS[name]()(images)
