@@ -25,7 +25,6 @@ BASELINE_CLASSES: dict[str, type[nn.Module]] = {
     "predinet": VisionPrediNet,
     "corelnet": VisionCoRelNet,
     "esbn": VisionESBN,
-    "toolbox": VisionToolbox,
 }
 """By the name of the architecture."""
 
@@ -34,6 +33,8 @@ def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.
     """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     images: dict[str, Any] = {"image_shape": IMAGE_SHAPE, "num_classes": num_classes}
+    if config.toolbox is not None:
+        return VisionToolbox(config, symbol_arguments(config), **images)
     if config.baseline is not None:
         return build_baseline(config, images)
     if not config.relational:
@@ -49,12 +50,11 @@ def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.
 
 
 def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Module:
-    """One of the relational architectures that came before DATs, or a model of the toolbox."""
+    """One of the relational architectures that came before DATs."""
     kind = BASELINE_CLASSES[config.architecture]
     arguments = {**images, **arguments_for(kind, config), **vars(config.baseline)}
     if config.architecture == "abstractor":
         arguments |= {"norm_type": config.norm_type, "bias": config.bias}
-    if config.architecture in ("abstractor", "toolbox"):
         arguments |= {"symbol_retrieval": config.symbols, "symbol_retrieval_kwargs": symbol_arguments(config)}
     return kind(**arguments)
 

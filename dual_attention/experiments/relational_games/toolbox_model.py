@@ -6,20 +6,20 @@ Shapes: B batch, T tokens (a class token and the patches), H heads, d width of t
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..._layers.cache import Cache
-from ..._layers.config import SequenceSymbolRetrieval, config_of
+from ..._layers.config import config_of
 from ..._layers.dropout import Dropout
 from ..._layers.heads import merge_heads, split_heads
 from ..._layers.inputs import check_sequence
 from ..._layers.linear import Linear
-from ..._layers.options import NormType, SymbolOptions
+from ..._layers.options import SymbolOptions
 from ..._layers.symbols import Symbols
-from ..._models.config import Pool, VisionConfig
+from ..._models.config import VisionConfig
 from ..._models.passing import BlockInputs
 from ..._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..._models.vision import VisionModel
@@ -36,7 +36,8 @@ from ...mechanisms import (
     RelationalMessage,
 )
 from ...transformer_blocks import EncoderSteps, FeedForwardBlock, create_norm
-from .toolbox_config import Carried, Gate, Normalisation, RelationKind, Relatum, ToolboxConfig
+from .config import GamesModelConfig
+from .toolbox_config import ToolboxConfig
 from .toolbox_relations import DetachedRelation, StandardisedRelation
 
 
@@ -80,41 +81,40 @@ class IdentityHeads(nn.Module):
         return GeneralAttentionOutput(self.out_dropout(context), weights)
 
 
-def toolbox_relation(config: ToolboxConfig, d_model: int, **sizes: Any) -> Relation:
-    """The relation that a configuration describes; ``sizes``: of a :class:`~dual_attention.mechanisms.Relation`."""
+def toolbox_relation(model: GamesModelConfig, config: ToolboxConfig) -> Relation:
+    """The relation that a configuration describes."""
+    n_relations = model.n_heads_ra if model.n_relations is None else model.n_relations
+    width = model.d_model // n_relations if model.rel_proj_dim is None else model.rel_proj_dim
     if config.relation == "hadamard":
-        sizes["proj_dim"] = 1
-    width = sizes["proj_dim"]
+        width = 1
     score = {
         "dot": lambda: Dot(config.sharpness),
         "hadamard": Dot,
-        "cosine": lambda: Cosine(learned=True, heads=sizes["n_relations"]),
-        "squared_distance": lambda: Euclidean(
-            squared=True, beta=1 / math.sqrt(width), learned=True, heads=sizes["n_relations"]
-        ),
+        "cosine": lambda: Cosine(learned=True, heads=n_relations),
+        "squared_distance": lambda: Euclidean(squared=True, beta=1 / math.sqrt(width), learned=True, heads=n_relations),
     }[config.relation]()
+    how: dict[str, Any] = {"proj_dim": width, "symmetric": model.symmetric_rels, "score": score}
     if config.of != "pair":
-        return DetachedRelation(d_model, of=config.of, score=score, **sizes)
+        return DetachedRelation(model.d_model, n_relations, of=config.of, **how)
     if config.normalise == "standardise":
-        return StandardisedRelation(d_model, score=score, **sizes)
+        return StandardisedRelation(model.d_model, n_relations, **how)
     activation = "softmax" if config.normalise == "softmax" else "identity"
-    return Relation(d_model, score=score, activation=activation, **sizes)
+    return Relation(model.d_model, n_relations, activation=activation, **how)
 
 
-def toolbox_heads(
-    config: ToolboxConfig, d_model: int, n_heads: int, dropout: float, wr_init: str, **sizes: Any
-) -> nn.Module:
-    """The heads that a configuration describes; ``sizes``: of :func:`toolbox_relation`."""
+def toolbox_heads(model: GamesModelConfig, config: ToolboxConfig) -> nn.Module:
+    """The heads that a configuration describes."""
+    d_model, heads, dropout = model.d_model, model.n_heads_ra, model.dropout_rate
     if config.identities:
-        return IdentityHeads(d_model, n_heads, dropout)
-    message, head_dim = None, d_model // n_heads
+        return IdentityHeads(d_model, heads, dropout)
+    message = None
     if config.carries == "relations":
-        relation = toolbox_relation(config, d_model, **sizes)
-        bound = 1 / math.sqrt(relation.n_relations) if wr_init == "large" else None
-        message = RelationalMessage(relation, head_dim, heads=n_heads, d_symbol=d_model, wr_init=bound)
+        relation = toolbox_relation(model, config)
+        bound = 1 / math.sqrt(relation.n_relations) if model.wr_init == "large" else None
+        message = RelationalMessage(relation, d_model // heads, heads=heads, d_symbol=d_model, wr_init=bound)
     attend = GeneralAttention(Dot(), message=message, dropout=dropout)
     gate = None if config.gate == "none" else config.gate
-    return MultiHead(attend, d_model, n_heads, gate=gate, out_dropout=dropout)
+    return MultiHead(attend, d_model, heads, gate=gate, out_dropout=dropout)
 
 
 class ToolboxBlock(EncoderSteps):
@@ -160,59 +160,24 @@ class VisionToolbox(VisionModel):
     :class:`~dual_attention.vision_models.VisionDualAttnTransformer` without sensory heads it computes the same.
 
     Args:
-        n_heads_ra: H.
-        n_relations, rel_proj_dim, symmetric_rels, wr_init: as
-            :class:`~dual_attention.relational_attention.RelationalAttention`.
-        carries, relation, of, normalise, sharpness, gate, identities: see :class:`ToolboxConfig`.
-        others: as :class:`~dual_attention.vision_models.VisionDualAttnTransformer`.
+        model: of the architecture ``"toolbox"``.
+        symbols: arguments of its symbol mechanism, unused by heads that carry features of the senders.
+        image_shape, num_classes: as :class:`~dual_attention.vision_models.VisionDualAttnTransformer`.
     """
 
     def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        patch_size: tuple[int, int],
-        num_classes: int,
-        d_model: int,
-        n_layers: int,
-        n_heads_ra: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        symbol_retrieval: SequenceSymbolRetrieval,
-        symbol_retrieval_kwargs: SymbolOptions,
-        norm_type: NormType = "layernorm",
-        bias: bool = True,
-        pool: Pool = "cls",
-        *,
-        final_norm: bool = False,
-        n_relations: int | None = None,
-        rel_proj_dim: int | None = None,
-        symmetric_rels: bool = False,
-        wr_init: Literal["published", "large"] = "published",
-        carries: Carried = "relations",
-        relation: RelationKind = "dot",
-        of: Relatum = "pair",
-        normalise: Normalisation = "none",
-        sharpness: float | None = None,
-        gate: Gate = "none",
-        identities: bool = False,
+        self, model: GamesModelConfig, symbols: SymbolOptions, *, image_shape: tuple[int, int, int], num_classes: int
     ) -> None:
-        config = config_of(VisionConfig, locals())
-        toolbox = ToolboxConfig(carries, relation, of, normalise, sharpness, gate, identities)
+        toolbox = model.toolbox
+        if toolbox is None:
+            raise ValueError(f"model: expected one of the toolbox, got architecture {model.architecture!r}")
+        images = {"image_shape": image_shape, "num_classes": num_classes}
+        config = config_of(VisionConfig, {**vars(model), **images})
         super().__init__(config)
-        takes_symbols = carries != "objects"
-        self.symbol_retriever = None
-        if takes_symbols:
-            self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs)
-        n_relations = n_heads_ra if n_relations is None else n_relations
-        sizes: dict[str, Any] = {
-            "n_relations": n_relations,
-            "proj_dim": d_model // n_relations if rel_proj_dim is None else rel_proj_dim,
-            "symmetric": symmetric_rels,
-        }
-        for _ in range(n_layers):
-            heads = toolbox_heads(toolbox, d_model, n_heads_ra, dropout_rate, wr_init, **sizes)
+        takes_symbols = toolbox.carries != "objects"
+        self.symbol_retriever = create_symbol_retriever(model.symbols, symbols) if takes_symbols else None
+        for _ in range(model.n_layers):
+            heads = toolbox_heads(model, toolbox)
             self.encoder_blocks.append(ToolboxBlock(heads, config, takes_symbols=takes_symbols))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols | None:
