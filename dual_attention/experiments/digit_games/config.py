@@ -10,15 +10,13 @@ from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import (
     MOST_EXAMPLES,
     LoopConfig,
-    MachineConfig,
     OptimConfig,
-    OutputConfig,
     check,
     check_integers,
     check_names,
     check_seed,
 )
-from ..relational_games.config import GamesModelConfig
+from ..relational_games.config import GamesRunConfig
 from ..relational_games.presets import PRESETS
 
 
@@ -59,42 +57,27 @@ class DigitDataConfig(DigitSets):
         check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
         check_seed(self, "data")
 
+    @property
+    def n_images(self) -> int:
+        """Images of a run in all."""
+        return self.n_train + self.n_val + self.n_test + self.n_unseen
 
-@dataclass(frozen=True)
-class DigitGamesConfig:
+
+@dataclass(frozen=True, kw_only=True)
+class DigitGamesConfig(GamesRunConfig):
     """One run: train a model on one task between digits and measure it on new hands and on classes it never saw."""
 
     experiment: Literal["digit-games"] = "digit-games"
     """Experiment of the run."""
     task: DigitTask = "occurs"
     """Task: the relation that the model must recognise."""
-    seed: int = 0
-    """Seed of the run; initial weights, order of the images, dropout and (by default) the images derive from it."""
     data: DigitDataConfig = field(default_factory=DigitDataConfig)
     """Images."""
-    model: GamesModelConfig = field(default_factory=GamesModelConfig)
-    """Model; --preset NAME fills these keys with one of those of Relational Games."""
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    """Optimiser."""
-    loop: LoopConfig = field(default_factory=LoopConfig)
-    """Length of training, evaluation and checkpoints."""
-    machine: MachineConfig = field(default_factory=MachineConfig)
-    """Device and threads."""
-    output: OutputConfig = field(default_factory=OutputConfig)
-    """Run folder and display."""
-
-    def __post_init__(self) -> None:
-        check_seed(self)
-
-    @property
-    def data_seed(self) -> int:
-        """Seed of the images."""
-        return self.seed if self.data.seed is None else self.data.seed
 
     @property
     def run_name(self) -> str:
         """Name of the run folder."""
-        return self.output.name or f"digits-{self.task}-{self.model.name}-n{self.data.n_train}-seed{self.seed}"
+        return self.output.name or f"digits-{super().run_name}"
 
 
 @dataclass(frozen=True)

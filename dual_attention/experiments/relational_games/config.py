@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ..._layers.config import SymbolRetrieval
 from ..._models.config import PatchesConfig, Pool
@@ -70,6 +70,11 @@ class GamesDataConfig:
         check_integers(self, "data", "n_train", "n_val", "n_test", "n_heldout", most=MOST_EXAMPLES)
         check_seed(self, "data")
         check_share(self.independent_share, self.official_folder)
+
+    @property
+    def n_images(self) -> int:
+        """Images of a run in all."""
+        return self.n_train + self.n_val + self.n_test + 2 * self.n_heldout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,23 +152,21 @@ class GamesModelConfig(PatchesConfig, ModelKeys):
         return self.architecture == "dat" and super().relational
 
 
-@dataclass(frozen=True)
-class RelationalGamesConfig:
-    """One run: train a model on one task and measure it on three object sets."""
+@dataclass(frozen=True, kw_only=True)
+class GamesRunConfig:
+    """One run on images of a task, whatever their objects are."""
 
-    experiment: Literal["relational-games"] = "relational-games"
-    """Experiment of the run."""
-    task: Task = "occurs"
-    """Task: the relation that the model must recognise."""
+    experiment: str
+    task: str
     seed: int = 0
     """Seed of the run; initial weights, order of the images, dropout and (by default) the images derive from it."""
-    data: GamesDataConfig = field(default_factory=GamesDataConfig)
+    data: Any
     """Images."""
     model: GamesModelConfig = field(default_factory=GamesModelConfig)
     """Model; --preset NAME fills these keys with one of the paper's models."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS))
+    loop: LoopConfig = field(default_factory=LoopConfig)
     """Length of training, evaluation and checkpoints."""
     machine: MachineConfig = field(default_factory=MachineConfig)
     """Device and threads."""
@@ -187,3 +190,17 @@ class RelationalGamesConfig:
     def run_name(self) -> str:
         """Name of the run folder."""
         return self.output.name or f"{self.task}-{self.model.name}-n{self.data.n_train}-seed{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationalGamesConfig(GamesRunConfig):
+    """One run: train a model on one task and measure it on three object sets."""
+
+    experiment: Literal["relational-games"] = "relational-games"
+    """Experiment of the run."""
+    task: Task = "occurs"
+    """Task: the relation that the model must recognise."""
+    data: GamesDataConfig = field(default_factory=GamesDataConfig)
+    """Images."""
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS))
+    """Length of training, evaluation and checkpoints."""

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-from torch import nn
-
 from ..._files import write_atomically
 from ...data.relational_games import (
     OBJECT_SETS,
@@ -19,20 +16,17 @@ from ...data.relational_games import (
     num_classes,
     official_statistics,
 )
-from ...sweeps.durations import EVALUATION_SHARE
-from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.experiment import CurvesFigure
 from ...sweeps.intervals import Published
 from ...sweeps.results import to_csv
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
 from ...training.metrics import Row
-from ...training.problem import ImageExamples, Problem, classification_loss
 from .baseline_figure import draw_baselines
 from .config import TASK_NAMES, RelationalGamesConfig
 from .factors import write_factors
 from .grid import GamesGrid
-from .model import IMAGE_SHAPE, build_model, empty_model
-from .presets import COLOURS, LABELS, ORDER, PRESETS
+from .image_games import ImageGames, image_axes
 from .problem import prepare_games
 from .published import published_curve, published_losses
 from .shipped import SHIPPED
@@ -81,7 +75,7 @@ class SheetOptions:
             write_atomically(Path(self.out), to_csv(rows))
 
 
-class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
+class RelationalGames(ImageGames[RelationalGamesConfig]):
     """Figures 2, 7, 8 and 11 of arXiv 2405.16727."""
 
     name = "relational-games"
@@ -104,7 +98,6 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     Config = RelationalGamesConfig
     Grid = GamesGrid
     Sheet = SheetOptions
-    presets = PRESETS
     shipped = SHIPPED
 
     set_title = "objects"
@@ -113,13 +106,8 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
         **TEST_SETS,
         "test": "pentominoes, test",
     }
-    counted = "images"
 
-    axes = (
-        Axis("task", "task", "task", "tasks", order=TASK_NAMES),
-        Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
-        Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
-    )
+    axes = image_axes(TASK_NAMES)
     provenance: ClassVar[Mapping[str, int | None]] = {
         "generator": 1,
         "independent_share": None,
@@ -129,13 +117,6 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     }
     measures = TEST_SETS
     tabled: ClassVar[Mapping[str, str]] = {f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()}
-    scale = 100.0
-    unit = " %"
-    y_title = "accuracy (%)"
-    chance = 50.0
-    y_range = (45.0, 101.0)
-    caption = "Accuracy in percent after the last epoch"
-    colours = COLOURS
     compares = True
     adjusted = "test images that were trained on"
     figures = (
@@ -162,9 +143,6 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
     def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_games(config)
 
-    def empty_model(self, config: RelationalGamesConfig) -> nn.Module:
-        return empty_model(config.model, config.task)
-
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
 
@@ -176,17 +154,6 @@ class RelationalGames(SweptExperiment[RelationalGamesConfig, Prepared]):
 
     def describe_run(self, row: Row) -> str:
         return f"{row['model']} on {row['task']}, {row['n_train']:,} images, seed {row['seed']}"
-
-    def work(self, config: RelationalGamesConfig) -> float:
-        data = config.data
-        evaluated = (data.n_val + data.n_test + 2 * data.n_heldout) * (1 + len(config.loop.measure_at))
-        return config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
-
-    def timing_problem(self, config: RelationalGamesConfig) -> Problem:
-        size = config.loop.batch_size
-        images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
-        model = build_model(config.model, 2, seed=0)
-        return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
 
     def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
         if measure in self.tabled:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...data.relational_games import make_splits, num_classes, official_splits, supported_objects
+from ...data.relational_games import make_splits, official_splits, supported_objects
 from ...data.relational_games.official import official_path
-from ...training.device import check_memory, prepare_device
-from ...training.experiment import Prepared, count_parameters
-from ...training.problem import ImageExamples, Problem, classification_loss
+from ...training.experiment import Prepared
 from .config import GamesDataConfig, RelationalGamesConfig
-from .model import IMAGE_SHAPE, build_model, empty_model
+from .image_games import prepare_images
 
 
 def load_splits(config: RelationalGamesConfig) -> dict[str, Any]:
@@ -44,12 +41,4 @@ def check_official_folder(folder: str, task: str) -> None:
 
 def prepare_games(config: RelationalGamesConfig) -> Prepared:
     """Model, data and loss of a run, on its device."""
-    device = prepare_device(config.machine)
-    data, image = config.data, math.prod(IMAGE_SHAPE)
-    check_memory("data", "its images", image * (data.n_train + data.n_val + data.n_test + 2 * data.n_heldout))
-    check_memory("model", "its weights", 4 * count_parameters(empty_model(config.model, config.task)), device)
-    splits = load_splits(config)
-    model = build_model(config.model, num_classes(config.task), seed=config.weight_seed).to(device)
-    sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
-    train = sets.pop("train")
-    return Prepared(Problem(model=model, train=train, loss=classification_loss, evaluation=sets), device)
+    return prepare_images(config, lambda: load_splits(config))

@@ -1,0 +1,71 @@
+"""The common part of experiments that train the models of Relational Games on images of its tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ...data.relational_games import num_classes
+from ...sweeps.durations import EVALUATION_SHARE
+from ...sweeps.experiment import Axis, SweptExperiment
+from ...training.device import check_memory, prepare_device
+from ...training.experiment import Prepared, count_parameters
+from ...training.problem import ImageExamples, Problem, classification_loss
+from .config import GamesRunConfig
+from .model import IMAGE_SHAPE, build_model, empty_model
+from .presets import COLOURS, LABELS, ORDER, PRESETS
+
+Run = TypeVar("Run", bound=GamesRunConfig)
+
+
+class ImageGames(SweptExperiment[Run, Prepared]):
+    """Curves of accuracy against the number of training images, a panel for each task."""
+
+    presets = PRESETS
+    counted = "images"
+    scale = 100.0
+    unit = " %"
+    y_title = "accuracy (%)"
+    chance = 50.0
+    y_range = (45.0, 101.0)
+    caption = "Accuracy in percent after the last epoch"
+    colours = COLOURS
+
+    def empty_model(self, config: Run) -> nn.Module:
+        return empty_model(config.model, config.task)
+
+    def work(self, config: Run) -> float:
+        data = config.data
+        evaluated = (data.n_images - data.n_train) * (1 + len(config.loop.measure_at))
+        return config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
+
+    def timing_problem(self, config: Run) -> Problem:
+        size = config.loop.batch_size
+        images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
+        model = build_model(config.model, 2, seed=0)
+        return Problem(model, ImageExamples(images, torch.randint(2, (size,))), classification_loss)
+
+
+def image_axes(tasks: tuple[str, ...]) -> tuple[Axis, ...]:
+    """The axes of such experiments, with the tasks in this order."""
+    return (
+        Axis("task", "task", "task", "tasks", order=tasks),
+        Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
+        Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
+    )
+
+
+def prepare_images(config: GamesRunConfig, load: Callable[[], Mapping[str, Any]]) -> Prepared:
+    """Model, data and loss of a run, on its device; ``load`` makes the splits, if there is memory for them."""
+    device = prepare_device(config.machine)
+    check_memory("data", "its images", math.prod(IMAGE_SHAPE) * config.data.n_images)
+    check_memory("model", "its weights", 4 * count_parameters(empty_model(config.model, config.task)), device)
+    splits = load()
+    model = build_model(config.model, num_classes(config.task), seed=config.weight_seed).to(device)
+    sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
+    train = sets.pop("train")
+    return Prepared(Problem(model=model, train=train, loss=classification_loss, evaluation=sets), device)
