@@ -68,3 +68,9 @@ def test_weights_differ_between_tasks():
         return prepared.problem.model.final_out.weight
 
     assert not weights("same").equal(weights("occurs"))
+
+
+def test_images_that_do_not_fit_are_refused_before_any_is_made(capsys, monkeypatch):
+    monkeypatch.setattr("dual_attention.training.device.memory_of", lambda device: 2**20)
+    assert main(["train", "digit-games", "--data.n_train=4000", *SMALL, *QUIET]) == 2
+    assert "data: its images take" in capsys.readouterr().err and not Path("runs").exists()
