@@ -180,7 +180,7 @@ def test_a_config_keeps_a_copy_and_cannot_be_changed():
         (DAT, {"d_model": True}, TypeError, "d_model: expected int, got True"),
         (DAT, {"dff": 1.5}, TypeError, "dff: expected int or None, got 1.5"),
         (DAT, {"dropout_rate": "0"}, TypeError, "dropout_rate: expected float, got '0'"),
-        (DAT, {"norm_first": 1}, TypeError, "norm_first: expected bool, got 1"),
+        (DAT, {"norm_first": 1}, TypeError, "norm_first: expected True or False, got 1"),
         (DAT, {"model": "rnn"}, TypeError, "model: expected one of 'dat', 'transformer', got 'rnn'"),
         (DAT, {"ra_kwargs": [1]}, TypeError, r"ra_kwargs: expected a mapping of strings or None, got \[1\]"),
         (

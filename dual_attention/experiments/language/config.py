@@ -13,7 +13,7 @@ from ...training.configs import (
     OptimConfig,
     OptimizerName,
     OutputConfig,
-    PrecisionMachineConfig,
+    ParallelMachineConfig,
     StepLoopConfig,
     check,
     check_integers,
@@ -64,8 +64,10 @@ class LanguageDataConfig:
     field: str = "text"
     """Key of the objects in JSON Lines, or column of Parquet files or a data set, that holds the text, each a
     document."""
-    order: Literal["shuffled", "sequential"] = "shuffled"
-    """Order of the sequences: shuffled anew in each pass through the text, or as they come, as in the paper."""
+    order: Literal["shuffled", "permuted", "sequential"] = "shuffled"
+    """Order of the sequences: shuffled anew in each pass through the text; permuted, shuffled too, but in an order that
+    is computed instead of kept as a list, for texts of so many sequences that a list in every process is too much; or
+    as they come, as in the paper."""
 
     def __post_init__(self) -> None:
         for name in ("path", "val_path"):
@@ -119,8 +121,8 @@ class LanguageOptimConfig(OptimConfig):
 
 
 @dataclass(frozen=True)
-class LanguageMachineConfig(PrecisionMachineConfig):
-    """Device, threads and precision; results are reproduced to the bit only with the same device and threads."""
+class LanguageMachineConfig(ParallelMachineConfig):
+    """Device, threads, precision and processes; results are reproduced to the bit only with the same ones."""
 
     tf32: bool = True
     """On a GPU, let float32 matrix products round their factors to TF32."""

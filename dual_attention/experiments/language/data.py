@@ -31,6 +31,7 @@ from ...data.text.tokens import (
     tokenize_documentation,
     tokenize_files,
 )
+from ...training.permutation import Permutation
 from ...training.problem import Batch
 from ...training.seeding import derive_seed
 from .config import LanguageDataConfig
@@ -53,6 +54,8 @@ class Sequences:
         arrays: vectors of integers, among them at least one of more than T.
         length: T.
         seed: of the order; None: as they come.
+        listed: whether the order of a pass is drawn as a list of all its sequences; otherwise it is a
+            :class:`~dual_attention.training.permutation.Permutation`, another order.
         vocab_size: ids must be below it.
         device: of the batches.
     """
@@ -64,10 +67,12 @@ class Sequences:
         *,
         vocab_size: int,
         seed: int | None = None,
+        listed: bool = True,
         device: torch.device | str = "cpu",
     ) -> None:
         self.arrays = [array for array in arrays if len(array) > length]
-        self.length, self.vocab_size, self.seed, self.device = length, vocab_size, seed, torch.device(device)
+        self.length, self.vocab_size, self.device = length, vocab_size, torch.device(device)
+        self.seed, self.listed = seed, listed
         spare = 0 if seed is None else length - 1  # tokens that a pass may begin later
         self._counts = [max((len(array) - 1 - spare) // length, 1) for array in self.arrays]
         self._ends = list(accumulate(self._counts))
@@ -81,28 +86,36 @@ class Sequences:
 
     def batch(self, indices: Tensor) -> Batch:
         """Tokens and the token after each, int64 ``(B, T)``."""
-        rows = np.stack([self._row(index) for index in indices.tolist()])
+        rows = np.empty((len(indices), self.length + 1), dtype=np.int64)
+        turns = torch.div(indices, len(self), rounding_mode="floor")
+        for turn in turns.unique().tolist():
+            where = (turns == turn).nonzero().flatten()
+            places = indices[where] - turn * len(self)
+            order, offsets = self._order(turn)
+            numbers = places if order is None else order[places]
+            for row, number in zip(where.tolist(), numbers.tolist(), strict=True):
+                rows[row] = self._tokens(number, offsets)
         if int(rows.max()) >= self.vocab_size or int(rows.min()) < 0:
             found = f"{int(rows.min())} to {int(rows.max())}"
             raise ValueError(f"data: expected token ids from 0 to {self.vocab_size - 1}, got {found}")
         tokens = torch.from_numpy(rows).to(self.device)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
-    def _row(self, index: int) -> np.ndarray:
-        """The sequence and the token after it, int64 ``(T + 1,)``."""
-        turn, place = divmod(index, len(self))
-        order, offsets = self._order(turn)
-        number = place if order is None else int(order[place])
+    def _tokens(self, number: int, offsets: Sequence[int]) -> np.ndarray:
+        """A sequence and the token after it, integers ``(T + 1,)``, where a pass begins so far in each vector."""
         which = bisect_right(self._ends, number)
         first = (number - (self._ends[which] - self._counts[which])) * self.length + offsets[which]
-        return np.asarray(self.arrays[which][first : first + self.length + 1], dtype=np.int64)
+        return np.asarray(self.arrays[which][first : first + self.length + 1])
 
-    def _order_of_pass(self, turn: int) -> tuple[Tensor | None, list[int]]:
+    def _order_of_pass(self, turn: int) -> tuple[Tensor | Permutation | None, list[int]]:
         """The order of a pass, and where it begins in each vector."""
         if self.seed is None:
             return None, [0] * len(self.arrays)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "sequences", turn))
-        order = torch.randperm(len(self), generator=generator)
+        if self.listed:
+            order = torch.randperm(len(self), generator=generator)
+        else:
+            order = Permutation(len(self), self.seed, "sequences", turn)
         room = [len(a) - 1 - n * self.length for a, n in zip(self.arrays, self._counts, strict=True)]
         spread = torch.tensor([min(spare, self.length - 1) + 1 for spare in room])
         offsets = (torch.rand(len(room), generator=generator, dtype=torch.float64) * spread).long()
@@ -168,12 +181,15 @@ def load_data(
         report: told of the progress of that.
     """
     source, given = _sources(config, tokenizer, cache, report)
-    order_seed = seed if config.order == "shuffled" else None
+    order: dict[str, Any] = {
+        "seed": None if config.order == "sequential" else seed,
+        "listed": config.order == "shuffled",
+    }
     common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
     try:
         train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
         origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
-        to_train = Sequences(train.arrays, context, seed=order_seed, **common)
+        to_train = Sequences(train.arrays, context, **order, **common)
         to_val = Sequences(_first(val.arrays, config.val_tokens, context), context, **common)
     except ValueError as error:
         raise ValueError(f"data: {error}, after {source.size:,} tokens were found") from error

@@ -1,10 +1,11 @@
-"""The named language models: the paper's, tiny ones, and the arms of the announced study."""
+"""The named language models: the paper's, tiny ones, the arms of the announced study, and those of the ablations."""
 
 from __future__ import annotations
 
 from ...language_presets import LANGUAGE_PRESETS
+from .ablations import ABLATED
 from .arms import ARMS
 from .model_keys import model_preset
 
-PRESETS = {name: model_preset(name) for name in LANGUAGE_PRESETS} | ARMS
+PRESETS = {name: model_preset(name) for name in LANGUAGE_PRESETS} | ARMS | ABLATED
 """Every named model."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from ..._files import read_json, write_json
 from ...data.text.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from ...language_models import LanguageModel
 from ...language_presets import LanguageModelConfig
+from ...training.deferred import deferred
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters, without_values
+from ...training.mup import scale_initial
+from ...training.optim import Factors
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
@@ -76,7 +80,8 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
     # Without memory for weights, and before the text is read: the model may be impossible.
     with without_values():
         size = 4 * count_parameters(model_config.build())
-    check_memory("model", "its weights", size, device)
+    if config.machine.parallel == "replicate":
+        check_memory("model", "its weights", size, device)
     with tokenization_progress(config.output.progress) as report:
         data = load_data(
             config.data,
@@ -90,17 +95,20 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         )
     if run is not None and read_json(run / ORIGIN) != data.origin:
         raise ValueError(f"{run}: the text is not the one that the run began with, see {ORIGIN} there")
-    model = build_language_model(model_config, seed=config.seed)
+    with_values = config.machine.parallel == "replicate"
+    build = partial(build_language_model, model_config, seed=config.seed)
+    model, draw = (build(), None) if with_values else deferred(build)
     model.gradient_checkpointing = config.machine.gradient_checkpointing
     vocab_size = tokenizer.vocab_size
     factors = scaled_from_base(config, model, lambda keys: keys.language_config(vocab_size).build())
     problem = Problem(
-        model=model.to(device),
+        model=model.to(device) if with_values else model,
         train=data.train,
         loss=language_loss(config.machine.autocast),
         evaluation={"val": data.val},
         derive=derived_numbers(config.tokens_per_step, data),
         factors=factors,
+        draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
     )
     return PreparedText(problem, device, tokenizer, data, model_config, config.machine.tf32)
 
@@ -109,6 +117,13 @@ def build_language_model(config: LanguageModelConfig, *, seed: int) -> LanguageM
     """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     return config.build()
+
+
+def _draw_scaled(model: nn.Module, draw: Callable[[], None], factors: Mapping[str, Factors] | None) -> None:
+    """Draw the values of a model that was made without any, and scale them by muP if there are factors."""
+    draw()
+    if factors is not None:
+        scale_initial(model, factors)
 
 
 def language_loss(autocast: torch.dtype | None = None) -> LossFunction:

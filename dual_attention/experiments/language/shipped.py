@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...training.configs import StepLoopConfig
+from .ablations import ACTIVATED, COMPOSED, CROSS, OTHER_SYMBOLS, RANKED, SYMMETRIC
 from .arms import ARMS
 from .config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig, LanguageOptimConfig
 from .grid import LanguageGrid
-from .model_keys import model_preset
+from .model_keys import LanguageModelKeys, model_preset
 
 # FineWeb-Edu's sample of 10B tokens in files of tokens, each document after GPT-2's end token.
 FINEWEB = LanguageDataConfig(
@@ -75,6 +78,16 @@ def study(d_model: int, out: str, rates: dict[str, float], longer: float, steps:
     )
 
 
+STUDY = study(64, "runs/language-study", RATES_64, 1.9, 1500)
+
+
+def ablation(name: str, models: Sequence[LanguageModelKeys]) -> LanguageGrid:
+    """Models to be read beside DAT-64 of the study, at its learning rate and with half of its seeds."""
+    rates = {model.name: RATES_64["DAT"] for model in models}
+    of_models = tuple(rates)
+    return replace(STUDY, out=f"runs/language-{name}", seeds=5, models=of_models, lr_of=rates, longer=None)
+
+
 GRIDS = {
     # A look at everything within minutes, on the documentation of Python.
     "tiny": LanguageGrid(
@@ -85,8 +98,16 @@ GRIDS = {
         optim=LanguageOptimConfig(lr=8e-3, warmup_steps=20),
         loop=StepLoopConfig(steps=150, batch_size=16, eval_batch_size=16, eval_every=0, checkpoint_every=0),
     ),
-    "study": study(64, "runs/language-study", RATES_64, 1.9, 1500),
+    "study": STUDY,
     "study-128": study(128, "runs/language-study-128", RATES_128, 1.65, 4000),
+    # Ablations of DAT-64: relational cross-attention, heads, symmetry, number against width of relations, symbols and
+    # activations of relations.
+    "rca": ablation("rca", CROSS),
+    "heads": ablation("heads", COMPOSED),
+    "symmetry": ablation("symmetry", SYMMETRIC),
+    "rank": ablation("rank", RANKED),
+    "symbols": ablation("symbols", OTHER_SYMBOLS),
+    "activation": ablation("activation", ACTIVATED),
 }
 """The grids that come with the repository."""
 

@@ -144,10 +144,14 @@ def test_several_texts_and_files_of_tokens(tmp_path):
     assert not (tmp_path / "cache" / "t.npy").exists()
 
 
-@pytest.mark.parametrize("seed", [None, 3])
-def test_a_pass_holds_each_sequence_once(seed):
+PUBLISHED = [0, 48, 32, 8, 16, 24, 40, 38, 22, 6, 14, 30, 54, 46]
+PERMUTED = [5, 21, 37, 45, 29, 53, 13, 12, 4, 20, 36, 52, 44, 28]
+
+
+@pytest.mark.parametrize(("seed", "listed"), [(None, True), (3, True), (3, False)])
+def test_a_pass_holds_each_sequence_once(seed, listed):
     arrays = [np.arange(0, 103), np.arange(1000, 1050), np.arange(7)]
-    sequences = Sequences(arrays, 10, vocab_size=2000, seed=seed)
+    sequences = Sequences(arrays, 10, vocab_size=2000, seed=seed, listed=listed)
     n = len(sequences)
     passes = [sequences.batch(torch.arange(i * n, (i + 1) * n))[0] for i in range(3)]
     for rows in passes:
@@ -155,8 +159,19 @@ def test_a_pass_holds_each_sequence_once(seed):
         assert torch.equal(rows, rows[:, :1] + torch.arange(10))
     assert torch.equal(passes[0], passes[1]) == (seed is None)
     assert n == (14 if seed is None else 9 + 4)
-    again = Sequences(arrays, 10, vocab_size=2000, seed=seed)
+    again = Sequences(arrays, 10, vocab_size=2000, seed=seed, listed=listed)
     assert torch.equal(again.batch(torch.arange(2 * n, 3 * n))[0], passes[2])
+    across = torch.arange(n - 3, 2 * n + 3)  # of three passes, out of order
+    turned = across[torch.randperm(len(across))]
+    assert torch.equal(again.batch(turned)[0], torch.cat(passes)[turned])
+
+
+def test_the_order_of_published_results_is_kept():
+    """Runs that were begun before there was another order go on in theirs."""
+    sequences = Sequences([np.arange(65)], 8, vocab_size=100, seed=0)
+    assert sequences.batch(torch.arange(14))[0][:, 0].tolist() == PUBLISHED
+    permuted = Sequences([np.arange(65)], 8, vocab_size=100, seed=0, listed=False)
+    assert permuted.batch(torch.arange(14))[0][:, 0].tolist() == PERMUTED
 
 
 def test_a_text_that_just_suffices():

@@ -69,10 +69,12 @@ def test_impossible_lengths(changes, message):
 
 def test_a_grid_is_not_continued_with_other_lengths(tmp_path):
     grid = replace(GRIDS["study"], out=str(tmp_path / "grid"))
-    GridFolder(LanguageModelling(), grid.out).open(grid)
+    folder = GridFolder(LanguageModelling(), grid.out)
+    folder.open(grid)
+    (folder.cells / "one.json").write_text("{}")
     other = replace(grid, longer={"T-time-64": 2.0})
     with pytest.raises(ValueError, match=r"longer: expected 1.9 for T-time-64, which the cells of the folder were run"):
-        GridFolder(LanguageModelling(), grid.out).open(other)
+        folder.open(other)
 
 
 @pytest.mark.parametrize(
