@@ -7,7 +7,10 @@ import multiprocessing
 import os
 import platform
 import signal
+import sys
 import threading
+from collections.abc import Callable
+from typing import NoReturn
 
 
 def follow_parent() -> None:
@@ -27,6 +30,21 @@ def keep_freed_memory() -> bool:
     options = {"trim threshold": (-1, 2**31 - 1), "top pad": (-2, 64 << 20), "mmap threshold": (-3, 32 << 20)}
     set_option = ctypes.CDLL(None).mallopt
     return all([set_option(*option) == 1 for option in options.values()])
+
+
+def leave(main: Callable[[], int]) -> NoReturn:
+    """Run a program, and end this process with its status without taking the interpreter down.
+
+    Threads of PyTorch's process groups outlive these groups. One that wants the interpreter while it is taken down is
+    ended by it, and aborts the process ("terminate called without an active exception"), although all is done.
+    """
+    try:
+        status = main()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _end_with_parent() -> None:

@@ -43,3 +43,13 @@ def test_other_libraries_are_left_alone(monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(_processes, "ctypes", None)
     assert not _processes.keep_freed_memory()
+
+
+@pytest.mark.parametrize(("end", "status"), [("lambda: 3", 3), ("lambda: sys.exit(4)", 4), ("lambda: sys.exit()", 0)])
+def test_leaving_ends_at_once(end, status):
+    """With the status and what was printed, and without what is to be done at exit."""
+    program = "import atexit, sys; from dual_attention._processes import leave; atexit.register(print, 'exit')"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{program}; print('here'); leave({end})"], capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (status, "here\n", "")

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,13 +61,16 @@ class Checkpoints:
             return []
         return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
 
-    def save(self, epoch: int, step: int, model: nn.Module, state: dict[str, Any], *, unit: str = "epoch") -> None:
+    def save(
+        self, epoch: int, step: int, weights: Mapping[str, Tensor], state: dict[str, Any], *, unit: str = "epoch"
+    ) -> None:
         """Write the checkpoint of this position, unless it is there already, and remove older ones but the last.
 
         Nothing is removed before the new one is on the disk.
 
         Args:
             epoch, step: the position; all positions of a run count epochs, or other spans, by one ``unit``.
+            weights: the state dict of the model.
         """
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True)
@@ -79,7 +82,7 @@ class Checkpoints:
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir()
-            checksums = {WEIGHTS: save_weights(model, temporary / WEIGHTS)}
+            checksums = {WEIGHTS: save_weights(weights, temporary / WEIGHTS)}
             with replaced_atomically(temporary / STATE) as file:
                 torch.save(state, cast(Any, file))
             write_checksums(temporary, {**checksums, STATE: file.digest()})

@@ -220,6 +220,26 @@ class PrecisionMachineConfig(MachineConfig):
 
 
 @dataclass(frozen=True)
+class ParallelMachineConfig(PrecisionMachineConfig):
+    """Device, threads and precision of each process, and the share of the model that it holds."""
+
+    parallel: Literal["replicate", "shard"] = "replicate"
+    """Model of the processes that torchrun starts: replicate, a copy in each (DDP), or shard, a part of each weight,
+    gradient and state of the optimiser in each, which are put together block by block (FSDP2)."""
+    shard_size: int | None = None
+    """Processes that share one model, with parallel=shard; the next ones share a copy of it (HSDP). null shares one
+    among all."""
+    compile: bool = False
+    """Compile each block with torch.compile, which needs a C++ compiler on CPUs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(self, "machine", "shard_size")
+        expected = "null with machine.parallel=replicate"
+        check(self.shard_size is None or self.parallel == "shard", "machine.shard_size", expected, self.shard_size)
+
+
+@dataclass(frozen=True)
 class OutputConfig:
     """Run folder, and display meanwhile."""
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one is noted and obeyed between two steps, the second one stops at once."""
+"""Ctrl-C, and the notice of a scheduler: the first one is obeyed between two steps, the second one stops at once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,36 @@ EXIT_STATUS = 130
 """Exit status of a process after Ctrl-C, as shells expect it."""
 
 
+TRY_AGAIN = 75
+"""Exit status after SIGTERM, by which a scheduler takes a machine back: EX_TEMPFAIL, start the same again."""
+
+
 class Interrupted(Exception):
-    """Training was asked to stop and did, after saving its position; the message may say how to continue."""
+    """Training was asked to stop and did, after saving its position; the message may say how to continue.
+
+    Attributes:
+        status: exit status of the process.
+    """
+
+    status = EXIT_STATUS
+
+
+class Terminated(Interrupted):
+    """It was asked by SIGTERM."""
+
+    status = TRY_AGAIN
 
 
 class StopOnSignal:
     """Context in which the first SIGINT or SIGTERM sets :attr:`stopped` instead of raising.
 
+    :attr:`terminated` tells whether it was SIGTERM.
+
     Outside the main thread, where Python delivers no signals, it changes nothing.
     """
 
     def __init__(self) -> None:
-        self.stopped = False
+        self.stopped = self.terminated = False
         self._previous: dict[signal.Signals, object] = {}
 
     def __call__(self) -> bool:
@@ -37,6 +55,7 @@ class StopOnSignal:
         if self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
+        self.terminated = number == signal.SIGTERM
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
+from .distributed import Workers
 from .interrupt import Interrupted
 from .metrics import MetricsLog, MetricsMark, Row
 from .optim import build_optimizer, learning_rate
+from .placement import Placement
 from .plan import make_plan
-from .problem import Examples, LossFunction, Problem
+from .problem import Batch, Examples, LossFunction, Problem
 from .progress import Progress
 from .saved_state import check_state, optimizer_state
 from .seeding import derive_seed
@@ -38,8 +40,11 @@ class RunningMeans:
 
     def add(self, values: dict[str, Tensor], count: int) -> None:
         """Add means ``values`` over ``count`` examples."""
-        for name, value in values.items():
-            term = value.detach().double() * count
+        self.add_sums({name: value.detach().double() * count for name, value in values.items()}, count)
+
+    def add_sums(self, sums: dict[str, Tensor], count: int) -> None:
+        """Add float64 sums over ``count`` examples."""
+        for name, term in sums.items():
             self.sums[name] = self.sums[name] + term if name in self.sums else term
         self.count += count
 
@@ -47,33 +52,69 @@ class RunningMeans:
         """The means so far."""
         return {name: float(total) / self.count for name, total in self.sums.items()}
 
+    def gathered(self, workers: Workers, count: int) -> RunningMeans:
+        """Those of all processes, which have taken ``count`` examples and added numbers of the same names."""
+        if workers.size == 1:
+            return self
+        names, found = list(self.sums), RunningMeans()
+        sums = workers.sum(torch.stack([self.sums[name] for name in names]))
+        found.add_sums(dict(zip(names, sums, strict=True)), count)
+        return found
+
+
+class Pass(NamedTuple):
+    """A forward and backward pass.
+
+    Attributes:
+        means: of the loss and the metrics.
+        examples: how many of them they are over.
+        share: of its loss in that of the step.
+    """
+
+    means: dict[str, Tensor]
+    examples: int
+    share: float | Tensor
+
 
 def never() -> bool:
     """The stop condition of a loop that nobody interrupts."""
     return False
 
 
-@torch.inference_mode()
 def evaluate(
-    model: nn.Module, examples: Examples, loss: LossFunction, *, batch_size: int, stop: Callable[[], bool] = never
+    model: nn.Module,
+    examples: Examples,
+    loss: LossFunction,
+    *,
+    batch_size: int,
+    stop: Callable[[], bool] = never,
+    placement: Placement | None = None,
 ) -> dict[str, float]:
     """Mean loss and metrics of ``model`` over all ``examples`` in evaluation mode; its mode is left as it was.
+
+    Args:
+        stop: looked at before each batch; the same in all processes.
+        placement: of the model in several processes, which take the batches in turn; None: whole in this one.
 
     Raises:
         Interrupted: if ``stop()`` became true.
     """
-    training = model.training
+    placement = placement or Placement(model)
+    workers, training, running = placement.workers, model.training, RunningMeans()
     model.eval()
-    running = RunningMeans()
+    batches = torch.arange(len(examples)).split(batch_size)
     try:
-        for indices in torch.arange(len(examples)).split(batch_size):
-            if stop():
-                raise Interrupted
-            value, metrics = loss(model, examples.batch(indices))
-            running.add({"loss": value, **metrics}, len(indices))
+        with placement.measuring():
+            for first in range(0, len(batches), workers.size):
+                if stop():
+                    raise Interrupted
+                number = first + workers.rank
+                indices = batches[min(number, len(batches) - 1)]  # at the end some only keep step with the others
+                value, metrics = loss(model, examples.batch(indices))
+                running.add({"loss": value, **metrics}, len(indices) if number < len(batches) else 0)
     finally:
         model.train(training)
-    return running.means()
+    return running.gathered(workers, len(examples)).means()
 
 
 class Trainer:
@@ -82,9 +123,11 @@ class Trainer:
     Args:
         problem: model, data and loss; the model is on its device already.
         config: its optimiser, its loop, and the seed of the order of the examples and of dropout.
+        placement: of the model in the processes that train it; None: whole in this one.
         checkpoints: where checkpoints go; None writes none.
         progress: what is shown.
-        stop: looked at between steps; when true, a checkpoint is written and :class:`Interrupted` raised.
+        stop: looked at between steps; when true in any process, a checkpoint is written and :class:`Interrupted`
+            raised.
 
     Attributes:
         epoch: spans of the plan that are done, epochs or stretches of steps, see :mod:`.plan`.
@@ -99,13 +142,17 @@ class Trainer:
         problem: Problem,
         config: RunConfig,
         *,
+        placement: Placement | None = None,
         checkpoints: Checkpoints | None = None,
         progress: Progress | None = None,
         stop: Callable[[], bool] = never,
     ) -> None:
         self.problem, self.config = problem, config
+        self.placement = placement or Placement(problem.model)
+        self.workers = self.placement.workers
         self.device = next(problem.model.parameters()).device
-        self.checkpoints, self.stop = checkpoints, stop
+        self.checkpoints = checkpoints
+        self.stop = lambda: self.workers.any(stop())
         self.progress = progress or Progress()
         self.optimizer = build_optimizer(problem.model, config.optim, problem.factors)
         self.plan = make_plan(config.loop, len(problem.train), config.seed)
@@ -165,7 +212,8 @@ class Trainer:
         results = {}
         for name in names:
             examples, size = self.problem.evaluation[name], self.config.loop.eval_batch_size
-            means = evaluate(self.problem.model, examples, self.problem.loss, batch_size=size, stop=self.stop)
+            options = {"batch_size": size, "stop": self.stop, "placement": self.placement}
+            means = evaluate(self.problem.model, examples, self.problem.loss, **options)
             results.update({f"{name}_{metric}": value for metric, value in means.items()})
         return results
 
@@ -184,23 +232,55 @@ class Trainer:
                 self._check_loss()
 
     def train_step(self, indices: Tensor) -> None:
-        """One optimiser step on the examples at ``indices``; its gradient is added up over micro-batches."""
-        problem = self.problem
+        """One optimiser step on the examples at ``indices``; its gradient is added up over micro-batches and processes.
+
+        Several processes have masks of dropout that follow from seed, step and process, so no state of theirs is saved.
+        """
+        if self.workers.size > 1:
+            torch.manual_seed(derive_seed(self.config.seed, "dropout", self.workers.rank, self.step))
         rate = learning_rate(self.config.optim, self.step, self.plan.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr_scale"] * rate
         self.optimizer.zero_grad(set_to_none=True)
-        means = []
-        for part in indices.split(self.plan.micro_batch_size or len(indices)):
-            loss, metrics = problem.loss(problem.model, problem.train.batch(part))
-            (loss if len(part) == len(indices) else loss * (len(part) / len(indices))).backward()
-            means.append(({"loss": loss.detach(), **metrics}, len(part)))
+        passes = self._add_gradients(indices)
         if (clip := self.config.optim.grad_clip) is not None:
-            nn.utils.clip_grad_norm_(problem.model.parameters(), clip)
+            nn.utils.clip_grad_norm_(self.problem.model.parameters(), clip)
         self.optimizer.step()
         self.step += 1
-        for values, count in means:
-            self._running.add(values, count)
+        self._note(passes, len(indices))
+
+    def _add_gradients(self, indices: Tensor) -> list[Pass]:
+        """Add the gradients of the mean loss of a step, in the passes of this process."""
+        problem, placement = self.problem, self.placement
+        parts = placement.parts(indices, self.plan.micro_batch_size)
+        batches: Iterable[Batch] = (problem.train.batch(part.indices) for part in parts)
+        shares: list[Any] = [part.examples / len(indices) for part in parts]
+        if problem.weigh is not None and len(parts) * self.workers.size > 1:
+            batches = list(batches)
+            weights = [problem.weigh(batch) * bool(part.examples) for batch, part in zip(batches, parts, strict=True)]
+            total = self.workers.sum(torch.stack(weights).double().sum())
+            shares = [weight / total for weight in weights]
+        passes = []
+        for part, batch, share in zip(parts, batches, shares, strict=True):
+            with placement.passing(last=len(passes) == len(parts) - 1):
+                loss, metrics = problem.loss(placement.called, batch)
+                placement.backward(loss, share)
+            passes.append(Pass({"loss": loss.detach(), **metrics}, part.examples, share))
+        return passes
+
+    def _note(self, passes: list[Pass], n: int) -> None:
+        """Add the loss and the metrics of a step of ``n`` examples to the running means, the same in all processes."""
+        if self.workers.size == 1 and (self.problem.weigh is None or len(passes) == 1):
+            for done in passes:
+                self._running.add(done.means, done.examples)
+            return
+        step = RunningMeans()
+        for done in passes:
+            metrics = dict(done.means)
+            loss = metrics.pop("loss").double()
+            step.add_sums({"loss": loss * done.share * n}, 0)
+            step.add(metrics, done.examples)
+        self._running.add_sums(step.gathered(self.workers, n).sums, n)
 
     def _end_epoch(self) -> None:
         """Evaluate if it is time, write the row, move on to the next epoch and save if it is time.
@@ -239,22 +319,26 @@ class Trainer:
             raise Diverged(f"the loss became {loss} in {place}: try a smaller optim.lr (now {lr}) or optim.grad_clip")
 
     def _save(self) -> None:
+        """Write a checkpoint, in the first process; all put together what they have parts of."""
         if self.checkpoints is None:
             return
         self._check_loss()
+        weights, optimizer = self.placement.weights(), self.placement.values(self.optimizer.state_dict())
         state = {
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,
             "sums": {name: total.cpu() for name, total in self._running.sums.items()},
             "count": self._running.count,
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": optimizer,
             "random": random_state(self.device),
             "metrics": None if self._log is None else self._log.mark(),
             "measured": self.measured,
             "watched": self.watched,
         }
-        self.checkpoints.save(self.epoch, self.step, self.problem.model, state, unit=self.plan.unit)
+        if self.workers.first:
+            self.checkpoints.save(self.epoch, self.step, weights, state, unit=self.plan.unit)
+        self.workers.barrier()
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]

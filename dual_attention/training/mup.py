@@ -17,7 +17,7 @@ with them Adam's eps, go as 1 / (number of entries * Adam's rate), since the cha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -53,10 +53,16 @@ def scale_by_mup(model: nn.Module, base: nn.Module) -> dict[str, Factors]:
         ValueError: as :func:`mup_factors`.
     """
     factors = mup_factors(model, base)
+    scale_initial(model, factors)
+    return factors
+
+
+@torch.no_grad()
+def scale_initial(model: nn.Module, factors: Mapping[str, Factors]) -> None:
+    """Scale the values that the class of ``model`` draws in place, by the factors of :func:`mup_factors`."""
     for name, parameter in model.named_parameters():
         if factors[name].initial != 1:
             parameter.mul_(factors[name].initial)
-    return factors
 
 
 def mup_factors(model: nn.Module, base: nn.Module) -> dict[str, Factors]:

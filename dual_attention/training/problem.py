@@ -16,6 +16,8 @@ LossFunction = Callable[[nn.Module, Batch], tuple[Tensor, dict[str, Tensor]]]
 """``loss(model, batch)`` returns the mean loss, a scalar with its graph, and further scalar means over the batch."""
 Derive = Callable[[Mapping[str, Any]], dict[str, float]]
 """``derive(row)`` returns further numbers that follow from those of a row, as a perplexity from a mean loss."""
+Weigh = Callable[[Batch], Tensor]
+"""``weigh(batch)`` returns how many things the loss of a batch is a mean over, a scalar on the device of the batch."""
 
 
 def nothing(row: Mapping[str, Any]) -> dict[str, float]:
@@ -42,6 +44,10 @@ class Problem:
     ``watch`` names the evaluation sets looked at during training; all are evaluated after the last epoch. ``derive``
     adds to each row of metrics. ``factors`` are those of learning rates by muP, by the names of parameters, if the
     model was scaled by it (:mod:`.mup`).
+
+    ``weigh`` is for losses that are means over something of which examples have different numbers, such as scored
+    tokens: so a step that is divided has the loss of all of its examples at once. A ``model`` on the meta device has a
+    function ``draw`` that gives it its initial values on whatever device it is then (:mod:`.deferred`).
     """
 
     model: nn.Module
@@ -51,6 +57,8 @@ class Problem:
     watch: tuple[str, ...] = ("val",)
     derive: Derive = nothing
     factors: Mapping[str, Factors] | None = None
+    weigh: Weigh | None = None
+    draw: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,53 +14,114 @@ from typing import Any
 from torch import nn
 
 from .config_io import commented_yaml, read_config
-from .configs import MachineConfig, RunConfig, StepLoopConfig
+from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
+from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
-from .interrupt import StopOnSignal
+from .interrupt import Interrupted, StopOnSignal, Terminated
 from .loop import Trainer, evaluate
 from .metrics import MetricsLog
 from .optim import build_optimizer
+from .placement import check_sizes, place
 from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
 from .tables import show
 from .weights_file import load_weights, save_weights
 
+SECONDS_UNTIL_SEEN = 10.0
+"""A folder on a network may be seen later by other machines than by the one that made it."""
 
-def start_run(experiment: AnyExperiment, config: RunConfig) -> RunFolder:
+
+def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = ALONE) -> RunFolder:
     """Make the run folder of ``config`` and train in it.
+
+    Args:
+        workers: the processes that do so together, each of which calls this with the same arguments.
 
     Raises:
         FileExistsError: if the folder exists.
+        FileNotFoundError: if not all processes see it.
+        ValueError: if examples, batches or the model cannot be divided among them.
     """
     path = Path(config.output.folder) / config.run_name
-    RunFolder(path).refuse_existing()
-    prepared = experiment.prepare(config, cache=path.parent)  # before the folder is made: it may be impossible
-    build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)  # and so may this
-    folder = RunFolder.create(path, commented_yaml(config), prepared.write)
-    with folder.locked():
-        train_run(experiment, folder, config, prepared)
+    folder = RunFolder(path)
+    if workers.first:
+        folder.refuse_existing()
+    check_sizes(config.loop, config.machine, workers)
+    prepared = prepare_together(experiment, config, workers, cache=path.parent)  # before the folder is made: it may be
+    if prepared.problem.draw is None:  # impossible, and so may this
+        build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
+    if workers.first:
+        folder = RunFolder.create(path, commented_yaml(config), prepared.write)
+    with locked_by_first(folder, workers):
+        train_run(experiment, folder, config, prepared, workers)
     return folder
 
 
-def resume_run(experiment: AnyExperiment, path: str | Path) -> RunFolder:
+def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE) -> RunFolder:
     """Continue the unfinished run in the folder ``path`` with its own configuration.
 
+    Args:
+        workers: the processes that do so together; they may be others than those that began the run.
+
     Raises:
-        FileNotFoundError: if it is not a run folder.
+        FileNotFoundError: if it is not a run folder, or not for all processes.
         FileExistsError: if the run is finished.
         InUse: if another process trains in the folder.
-        ValueError: if it is a run of another experiment, its data have changed, or a file is damaged.
+        ValueError: if it is a run of another experiment, its data have changed, or a file is damaged; or as
+            :func:`start_run`.
     """
     folder = RunFolder.open(path)
-    with folder.locked():
+    with locked_by_first(folder, workers):
         if folder.finished:
             raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
         folder.check_beginning()
         config = read_config(experiment.Config, folder.config)
-        prepared = experiment.prepare(config, cache=folder.path.resolve().parent, run=folder.path)
-        train_run(experiment, folder, config, prepared)
+        check_sizes(config.loop, config.machine, workers)
+        cache = folder.path.resolve().parent
+        prepared = prepare_together(experiment, config, workers, cache=cache, run=folder.path)
+        train_run(experiment, folder, config, prepared, workers)
     return folder
+
+
+@contextmanager
+def locked_by_first(folder: RunFolder, workers: Workers) -> Iterator[None]:
+    """Context in which no other training writes to a folder, which all of ``workers`` see.
+
+    Raises:
+        FileNotFoundError: if one of them does not.
+        InUse: if another process trains in it.
+    """
+    with folder.locked() if workers.first else nullcontext():
+        workers.barrier()
+        until = time.monotonic() + SECONDS_UNTIL_SEEN
+        while not folder.config.is_file() and time.monotonic() < until:
+            time.sleep(0.1)
+        mine = workers.from_first(folder.config.read_bytes() if workers.first else b"")
+        if not folder.config.is_file() or folder.config.read_bytes() != mine:
+            raise FileNotFoundError(
+                f"{folder.path}: expected a folder that all {workers.size} processes see, but process {workers.rank} "
+                f"on {socket.gethostname()} does not; give one on a disk that they share (output.folder)"
+            )
+        yield
+
+
+def prepare_together(
+    experiment: AnyExperiment, config: RunConfig, workers: Workers, *, cache: Path, run: Path | None = None
+) -> Prepared:
+    """A run, prepared in the first process and then in the others, for which the files that it makes are there.
+
+    Raises:
+        ValueError: if there are more processes than examples.
+    """
+    if not workers.first:
+        output = replace(config.output, progress=False)
+        config = replace(config, output=output)  # pyright: ignore[reportArgumentType]
+    with workers.first_first():
+        prepared = experiment.prepare(config, cache=cache, run=run)
+    n, size = len(prepared.problem.train), workers.size
+    check(n >= size, "data", f"at least one example for each of the {size} processes", n)
+    return prepared
 
 
 @contextmanager
@@ -74,36 +137,64 @@ def shared_for_reading(experiment: AnyExperiment, folder: RunFolder) -> Iterator
         yield Path(place)
 
 
-def train_run(experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared) -> None:
+def train_run(
+    experiment: AnyExperiment, folder: RunFolder, config: RunConfig, prepared: Prepared, workers: Workers = ALONE
+) -> None:
     """Train in ``folder`` from its newest checkpoint, or from the start, to the end.
 
     Raises:
-        Interrupted: after a checkpoint, if the process was asked to stop.
+        Interrupted: after a checkpoint, if a process was asked to stop; Terminated, if that was by SIGTERM.
         Diverged: if the loss is no longer finite.
     """
     with prepared.arithmetic(), StopOnSignal() as stop:
+        placement = place(prepared.problem, prepared.device, config.machine, workers)
         trainer = Trainer(
             prepared.problem,
             config,
+            placement=placement,
             checkpoints=folder.checkpoints,
-            progress=choose_progress(config.output.progress),
+            progress=choose_progress(config.output.progress and workers.first),
             stop=stop,
         )
         trainer.resume()
-        tensorboard = folder.tensorboard if config.output.tensorboard else None
-        log = MetricsLog(
-            folder.metrics,
-            tensorboard=tensorboard,
-            epochs_done=trainer.epoch,
-            unit=trainer.plan.unit,
-            mark=trainer.metrics_mark,
-        )
+        log = _open_log(folder, config, trainer) if workers.first else None
         try:
             final = trainer.fit(log)
+        except Interrupted as error:
+            raise (Terminated if workers.any(stop.terminated) else Interrupted)(*error.args) from None
         finally:
-            log.close()
-    save_weights(prepared.problem.model, folder.weights)
+            if log is not None:
+                log.close()
+    weights = placement.weights()
+    if workers.first:
+        save_weights(weights, folder.weights)
+        _finish(experiment, folder, config, prepared, trainer, final)
+    workers.barrier()
+
+
+def _open_log(folder: RunFolder, config: RunConfig, trainer: Trainer) -> MetricsLog:
+    """The log of a run, with the rows up to where training goes on."""
+    return MetricsLog(
+        folder.metrics,
+        tensorboard=folder.tensorboard if config.output.tensorboard else None,
+        epochs_done=trainer.epoch,
+        unit=trainer.plan.unit,
+        mark=trainer.metrics_mark,
+    )
+
+
+def _finish(
+    experiment: AnyExperiment,
+    folder: RunFolder,
+    config: RunConfig,
+    prepared: Prepared,
+    trainer: Trainer,
+    final: dict[str, float],
+) -> None:
+    """Write the plot and the numbers of a run that has ended."""
     result = experiment.summary(config, prepared, trainer, final)
+    if trainer.workers.size > 1:
+        result["processes"] = trainer.workers.size
     modules = prepared.problem.model.modules()
     plot_run(
         folder.metrics,
@@ -136,8 +227,10 @@ def evaluate_run(
     folder.read_result()
     folder.check()
     config = read_config(experiment.Config, folder.config)
-    if machine is not None:
-        config = replace(config, machine=replace(config.machine, **vars(machine)))
+    changes: dict[str, Any] = {} if machine is None else vars(machine)
+    if isinstance(config.machine, ParallelMachineConfig):
+        changes = {**changes, "parallel": "replicate", "shard_size": None}
+    config = replace(config, machine=replace(config.machine, **changes))
     numbers = {}
     with shared_for_reading(experiment, folder) as cache:
         prepared = experiment.prepare(config, cache=cache, run=folder.path)

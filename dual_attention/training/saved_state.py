@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .configs import check
 from .plan import Plan
+from .sharding import is_sharded, placed
 
 KEYS = ("epoch", "step", "seconds", "sums", "count", "optimizer", "random")
 """Keys of every state."""
@@ -48,17 +49,22 @@ def check_state(state: Mapping[str, Any], plan: Plan, optimizer: torch.optim.Opt
 def optimizer_state(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The state dict for ``optimizer`` from one that was checked: its own settings, and copies of the saved tensors.
 
-    Each copy lies in memory as its parameter does, as fused optimisers expect.
+    Each copy lies in memory as its parameter does, as fused optimisers expect, and is sharded as that is.
     """
     parameters = _parameters(optimizer)
     entries = {
-        index: {
-            name: torch.empty_like(value if name == "step" else parameters[index], device="cpu").copy_(value.detach())
-            for name, value in entry.items()
-        }
+        index: {name: _copy_like(value, parameters[index], name) for name, value in entry.items()}
         for index, entry in saved["state"].items()
     }
     return {"state": entries, "param_groups": optimizer.state_dict()["param_groups"]}
+
+
+def _copy_like(value: Tensor, parameter: Tensor, name: str) -> Tensor:
+    """A tensor of a parameter's state, as the parameter lies; its count of steps as it is."""
+    value = value.detach()
+    if name != "step" and is_sharded(parameter):
+        return placed(value, parameter)
+    return torch.empty_like(value if name == "step" else parameter, device="cpu").copy_(value)
 
 
 def _check_position(state: Mapping[str, Any], plan: Plan) -> None:

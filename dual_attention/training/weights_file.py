@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._extras import require
 from .._files import replaced_atomically
+from .sharding import is_sharded, placed
 
 _DTYPES = {
     torch.float64: "F64",
@@ -35,14 +36,17 @@ _ALIGNMENT = 8
 """Of the header; tensors follow from the widest numbers to the narrowest, so that each lies as its dtype needs it."""
 
 
-def save_weights(model: nn.Module, path: Path) -> str:
-    """Write the state dict of ``model`` to the safetensors file ``path``, atomically; tied tensors are written once.
+def save_weights(weights: nn.Module | Mapping[str, Tensor], path: Path) -> str:
+    """Write weights to the safetensors file ``path``, atomically; tied tensors are written once.
+
+    Args:
+        weights: a model, or a state dict.
 
     Returns:
         The SHA-256 of the file.
     """
-    groups = tied_names(model)
-    state = model.state_dict()
+    state = weights.state_dict() if isinstance(weights, nn.Module) else weights
+    groups = tied_names(state)
     aliases = {name: names[0] for names in groups for name in names[1:]}
     kept = {names[0]: state[names[0]].detach() for names in groups}
     order = sorted(kept, key=lambda name: (-kept[name].element_size(), name))
@@ -80,21 +84,27 @@ def load_weights(model: nn.Module, path: Path) -> None:
         tensors: dict[str, Tensor] = library.load_file(str(path))
     except Exception as error:  # the library has an exception of its own for files
         raise ValueError(f"{path}: damaged or incomplete ({' '.join(str(error).split())})") from error
-    for names in tied_names(model):
+    wanted = model.state_dict(keep_vars=True)
+    for names in tied_names(wanted):
         found = next((name for name in names if name in tensors), None)
         if found is not None:
             tensors.update({name: tensors[found] for name in names if name not in tensors})
-    problems = _misfits(tensors, model.state_dict())
+    problems = _misfits(tensors, wanted)
     if problems:
         raise ValueError(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
-    model.load_state_dict(tensors)
+    model.load_state_dict({name: placed(tensor, wanted[name]) for name, tensor in tensors.items()})
 
 
-def tied_names(model: nn.Module) -> list[list[str]]:
-    """Names in the state dict of a model, sorted, those of one tensor together."""
+def tied_names(state: Mapping[str, Tensor]) -> list[list[str]]:
+    """Names in a state dict, sorted, those of one tensor together; sharded ones are objects, not detached from them."""
     groups: dict[Any, list[str]] = {}
-    for name, tensor in sorted(model.state_dict().items()):
-        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()) if tensor.numel() else name
+    for name, tensor in sorted(state.items()):
+        if is_sharded(tensor):
+            place: Any = id(tensor)
+        elif tensor.numel():
+            place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        else:
+            place = name
         groups.setdefault(place, []).append(name)
     return list(groups.values())
 

@@ -23,7 +23,7 @@ def test_the_newest_two_checkpoints_are_kept_and_the_last_loads(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     model = nn.Linear(3, 2)
     for epoch, step in ((0, 5), (1, 10), (10, 9)):
-        checkpoints.save(epoch, step, model, {"step": step})
+        checkpoints.save(epoch, step, model.state_dict(), {"step": step})
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["epoch-00001-step-00000010", "epoch-00010-step-00000009"]
     other = nn.Linear(3, 2)
@@ -38,14 +38,14 @@ def test_no_checkpoint(tmp_path):
 def test_a_crash_while_saving_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path)
     model = nn.Linear(3, 2)
-    checkpoints.save(1, 1, model, {"step": 1})
+    checkpoints.save(1, 1, model.state_dict(), {"step": 1})
 
     def fail(*_):
         raise OSError("disk full")
 
     monkeypatch.setattr(checkpoint.torch, "save", fail)
     with pytest.raises(OSError, match="disk full"):
-        checkpoints.save(2, 2, model, {"step": 2})
+        checkpoints.save(2, 2, model.state_dict(), {"step": 2})
     monkeypatch.undo()
     assert checkpoints.load(nn.Linear(3, 2)) == {"step": 1}
 
@@ -58,7 +58,7 @@ def test_state_that_is_not_plain_data_is_not_loaded(tmp_path):
             return os.mkdir, (str(tmp_path / "ran"),)
 
     checkpoints = Checkpoints(tmp_path / "c")
-    checkpoints.save(1, 1, nn.Linear(1, 1), {"evil": Evil()})
+    checkpoints.save(1, 1, nn.Linear(1, 1).state_dict(), {"evil": Evil()})
     with pytest.raises(Exception, match=r"[Ww]eights"):
         checkpoints.load(nn.Linear(1, 1))
     assert not (tmp_path / "ran").exists()

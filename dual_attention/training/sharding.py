@@ -1,0 +1,63 @@
+"""Tensors of which each process holds a part: put together for files, and taken apart again.
+
+A part is a :class:`torch.distributed.tensor.DTensor`, with the shape of the whole. Everything here takes ordinary
+tensors as well, which are whole in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Whether a tensor is a part of one."""
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
+
+
+def whole(tensor: Any) -> Tensor:
+    """All of a tensor; every process asks for it at the same time."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def placed(value: Tensor, like: Any) -> Any:
+    """A tensor that every process has whole, as its part if ``like`` is one; nothing is sent for that."""
+    if not is_sharded(like):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def whole_weights(model: nn.Module, *, keep: bool = True) -> dict[str, Tensor]:
+    """The state dict of a model, whole and without gradients; tensors with several names are still one.
+
+    Args:
+        keep: otherwise the dict is empty, and each tensor is put together for other processes only.
+    """
+    found: dict[int, Tensor] = {}
+    state: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in found or not is_sharded(tensor):
+            found[id(tensor)] = _kept(tensor.detach(), keep)
+        state[name] = found[id(tensor)]
+    return state if keep else {}
+
+
+def whole_values(value: Any, *, keep: bool = True) -> Any:
+    """Dicts, lists and values, such as the state of an optimiser, with all tensors in them whole."""
+    if isinstance(value, Mapping):
+        return {key: whole_values(part, keep=keep) for key, part in value.items()}
+    if isinstance(value, list):
+        return [whole_values(part, keep=keep) for part in value]
+    return _kept(value, keep) if is_sharded(value) else value
+
+
+def _kept(tensor: Tensor, keep: bool) -> Tensor:
+    """All of a tensor, on the CPU if it was sharded; without values if it is not to be kept."""
+    if not is_sharded(tensor):
+        return tensor
+    put_together = whole(tensor)
+    return put_together.cpu() if keep else put_together[:0]
