@@ -17,6 +17,7 @@ from .cache import TokenCache
 from .calls import TypedModule
 from .dropout import Dropout
 from .inputs import check_dropout, check_positive
+from .taps import Taps
 
 
 def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
@@ -58,6 +59,10 @@ class Heads(TypedModule):
     Subclasses register the projections of queries and keys, then what :meth:`_add_output` does.
     """
 
+    _observed: tuple[str, ...]
+    """Names of the taps: those of :mod:`~dual_attention.functional.observed`; ``symbols``, as they come to the layer;
+    and ``head_output``, the input of ``wo`` by head, ``(B, H, N, d_h)``."""
+
     def __init__(
         self,
         d_model: int,
@@ -82,6 +87,7 @@ class Heads(TypedModule):
         self.attn_scale = 1 / math.sqrt(self.key_dim) if attn_scale is None else attn_scale
         check_finite(attn_scale=self.attn_scale)
         self.rel_pos_keys: Any = None
+        self.taps = Taps(self._observed)
 
     def _add_output(self, add_bias_kv: bool, add_bias_out: bool, out_dropout: float | None) -> None:
         """Register the projections of values, or symbols, and of the output."""

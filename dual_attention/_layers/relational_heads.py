@@ -19,7 +19,8 @@ from .continuation import Masks, continue_from, transactional, visibility
 from .heads import Heads, merge_heads, rotate, split_heads
 from .inputs import check_sequence
 from .linear import call_linear
-from .symbols import Symbols, project_symbols
+from .symbols import Symbols, observe_symbols, project_symbols
+from .taps import Observer, observer_of
 
 Output = TypeVar("Output")
 
@@ -55,6 +56,7 @@ class RelationalHeads(Heads, Generic[Output]):
         keys: tuple[Tensor, ...],
         symbols: Symbols,
         offset: int,
+        observe: Observer | None,
         **how: Any,
     ) -> tuple[Any, ...]:
         """Messages that heads receive ``(B, H, N, d_h)``, and their maps.
@@ -64,6 +66,7 @@ class RelationalHeads(Heads, Generic[Output]):
             keys: those of :meth:`_kept_keys`, of the earlier senders that are held and the new ones.
             symbols: projected, of the same senders.
             offset: place of the first receiver among them.
+            observe: observer of all steps; None if nobody watches.
             how: mask, bias, dropout and need_weights of the operation.
         """
 
@@ -130,6 +133,9 @@ class RelationalHeads(Heads, Generic[Output]):
         new = {"k": rotate(split_heads(call_linear(wk, y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)}
         new |= (compared := self._relation_keys(y))
         relative = self.use_relative_positional_symbols
+        observe = observer_of(self, past.position, past.senders - past.held)
+        if observe is not None:
+            symbols = observe_symbols(observe, symbols)
         symbols = project_symbols(
             self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=relative, past=past
         )
@@ -141,5 +147,7 @@ class RelationalHeads(Heads, Generic[Output]):
         rate = self.dropout if self.training else 0.0
         how = {"mask": pattern, "bias": bias, "dropout": rate, "need_weights": need_weights}
         own = compared if y is x else {}
-        attended, *maps = self._attend(x, own, q, tuple(keys), symbols, past.offset, **how)
+        attended, *maps = self._attend(x, own, q, tuple(keys), symbols, past.offset, observe, **how)
+        if observe is not None:
+            attended = observe("head_output", attended)
         return self._output(self.resid_dropout(call_linear(self.wo, merge_heads(attended))), *maps)

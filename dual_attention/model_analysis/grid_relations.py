@@ -17,6 +17,8 @@ from .._extras import require
 from ..generation import evaluating
 from ..relational_attention import RelationalAttention
 from ..training.plots import empty_figure, house_style, save_figure
+from .capture import capture
+from .measures import area_under_curve
 
 GRID = 3
 CELL = 12
@@ -36,29 +38,17 @@ class Relation:
 def cell_relations(model: nn.Module, images: Tensor) -> list[Tensor]:
     """Relations r_ij between the cells of images (B, 3, 36, 36) uint8, for each layer: (B, C, C, R), float32.
 
-    They are computed by the model's own projections from what enters each layer in a real forward pass in evaluation
-    mode. The class token is left out.
+    They are captured in a forward pass in evaluation mode. The class token is left out.
 
     Raises:
         ValueError: if the model has no relational attention.
     """
-    layers = [module for module in model.modules() if isinstance(module, RelationalAttention)]
-    if not layers:
+    if not any(isinstance(module, RelationalAttention) for module in model.modules()):
         raise ValueError("model: expected one with relational attention, got one without")
-    captured: dict[int, Tensor] = {}
-
-    def capture(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        captured[id(module)] = arguments[0]
-
-    hooks = [layer.register_forward_pre_hook(capture) for layer in layers]
-    try:
-        device = next(model.parameters()).device
-        with evaluating(model):
-            model(images.to(device, torch.float32).div_(255.0))
-            return [layer.relations(captured[id(layer)])[:, 1:, 1:].float().cpu() for layer in layers]
-    finally:
-        for hook in hooks:
-            hook.remove()
+    device = next(model.parameters()).device
+    with evaluating(model), capture(model, "relations", heads="relational") as maps:
+        model(images.to(device, torch.float32).div_(255.0))
+    return [heads.get("relations")[:, 1:, 1:].float().cpu() for heads in maps.heads()]
 
 
 def cell_contents(images: Tensor) -> Tensor:
@@ -75,18 +65,6 @@ def object_pairs(images: Tensor) -> tuple[Tensor, Tensor]:
     both = filled[:, :, None] & filled[:, None, :] & ~torch.eye(GRID * GRID, dtype=torch.bool)
     equal = (contents[:, :, None] == contents[:, None, :]).all(-1)
     return both, both & equal
-
-
-def area_under_curve(scores: Tensor, positive: Tensor) -> float:
-    """Probability that a positive's score exceeds a negative's, ties counting half: (n,), (n,) bool -> 0..1."""
-    n_positive = int(positive.sum())
-    n_negative = positive.numel() - n_positive
-    if not n_positive or not n_negative:
-        raise ValueError(f"positive: expected both kinds, got {n_positive} positive of {positive.numel()}")
-    _, inverse, counts = scores.double().unique(return_inverse=True, return_counts=True)
-    last = counts.cumsum(0)
-    rank = (last - (counts - 1) / 2.0)[inverse]
-    return float((rank[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
 
 
 def detection(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> list[Relation]:

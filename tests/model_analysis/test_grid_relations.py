@@ -10,7 +10,6 @@ from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.model_analysis.grid_relations import (
     Relation,
-    area_under_curve,
     auc_of,
     best_detector,
     cell_relations,
@@ -18,21 +17,6 @@ from dual_attention.model_analysis.grid_relations import (
     draw_relation,
     object_pairs,
 )
-
-
-def test_area_under_curve_is_the_share_of_ordered_pairs():
-    scores = torch.tensor([0.1, 0.4, 0.4, 0.8, 0.8, 0.9])
-    positive = torch.tensor([False, True, False, False, True, True])
-    pairs = [
-        float(a > b) + 0.5 * float(a == b)
-        for a, p in zip(scores, positive, strict=True)
-        if p
-        for b, q in zip(scores, positive, strict=True)
-        if not q
-    ]
-    assert area_under_curve(scores, positive) == pytest.approx(sum(pairs) / len(pairs))
-    with pytest.raises(ValueError, match="expected both kinds"):
-        area_under_curve(scores, torch.ones(6, dtype=torch.bool))
 
 
 def test_object_pairs_of_occurs():

@@ -1,0 +1,87 @@
+"""Taps: modules through which a layer passes on what it computes, to be read or replaced by forward hooks.
+
+A layer sends tensors through its taps only while one of them has a hook. It then computes by readable steps that build
+every tensor (:mod:`~dual_attention.functional.observed`), equal to the fast ones to rounding; otherwise it computes as
+if it had no taps. They have no parameters, and so no place in a state dict. Compiled code does not see them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Tap(nn.Module):
+    """A place where a tensor can be read, or replaced by what a forward hook returns. Itself it changes nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x``."""
+        return x
+
+    @property
+    def watched(self) -> bool:
+        """Whether a call would do anything: there are hooks, or another forward has taken the place of its own."""
+        return bool(
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or "forward" in vars(self)
+        )
+
+
+class Taps(nn.Module):
+    """The taps of a layer, by name.
+
+    Attributes:
+        first_receiver, first_sender: places, in their sequences, of the first receiver and the first sender of the last
+            call that was watched; later ones than 0 with a cache.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.first_receiver = self.first_sender = 0
+        for name in names:
+            self.add_module(name, Tap())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the taps."""
+        return tuple(self._modules)
+
+    def observer(self, first_receiver: int, first_sender: int) -> Observer | None:
+        """Receiver of the tensors of one call; None if nobody watches."""
+        watched = tuple(name for name, tap in self._modules.items() if isinstance(tap, Tap) and tap.watched)
+        if not watched:
+            return None
+        self.first_receiver, self.first_sender = first_receiver, first_sender
+        return Observer(self, watched)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._modules)})"
+
+
+def observer_of(layer: Any, first_receiver: int = 0, first_sender: int = 0) -> Observer | None:
+    """Receiver of the tensors of one call of a layer; None if nobody watches its taps, or it is being compiled.
+
+    A compiler does not come to the taps, so that its code depends on none of them.
+    """
+    return None if torch.compiler.is_compiling() else layer.taps.observer(first_receiver, first_sender)
+
+
+class Observer:
+    """Sends the tensors of a call through the taps of a layer."""
+
+    def __init__(self, taps: Taps, watched: tuple[str, ...]) -> None:
+        self._taps = taps
+        self._watched = watched
+
+    def __call__(self, name: str, x: Tensor) -> Tensor:
+        """The tensor, or what hooks of the tap of that name return in its place."""
+        return self._taps.get_submodule(name)(x)
+
+    def watches(self, *names: str) -> bool:
+        """Whether anybody watches one of these taps."""
+        return any(name in self._watched for name in names)

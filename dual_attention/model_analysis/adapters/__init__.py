@@ -1,0 +1,5 @@
+"""Other tools for looking inside models, made to see relations and symbols: :mod:`.transformer_lens`.
+
+nnsight, captum and whatever else takes PyTorch's modules need no adapter. They find the taps of a layer by their names,
+``dual_attn.relational_attention.taps.relations`` and so on; a layer sends its tensors through those that are watched.
+"""

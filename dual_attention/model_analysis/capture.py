@@ -1,0 +1,212 @@
+"""Capture of what the attention heads of a model compute, in any call of it.
+
+::
+
+    with capture(model, layers=0, heads="relational", relations=[2, 5]) as maps:
+        model(tokens)
+    maps["blocks.0"].relational.relations  # (B, N, M, 2)
+
+What is kept is chosen before the call. A layer of which something is kept builds its weights, and its relations if they
+are, where it otherwise might not; others compute as ever. Outputs are the same to rounding.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from .maps import QUANTITIES, CallMaps, HeadMaps, Maps, Quantity
+from .sites import ChosenSite, HeadChoice, LayerChoice, RelationChoice, Site, choose_sites, find_retrievers
+
+__all__ = ["capture"]
+
+
+@contextmanager
+def capture(
+    model: nn.Module,
+    quantities: Quantity | Sequence[Quantity] | None = None,
+    *,
+    layers: LayerChoice = None,
+    heads: HeadChoice = None,
+    relations: RelationChoice = None,
+    device: torch.device | str | None = None,
+) -> Iterator[Maps]:
+    """Keep what the attention heads of a model compute while it is called within this context.
+
+    Works with every model of this library, with those of :mod:`dual_attention.hf`, with baselines, and with modules of
+    one's own that contain its layers; with batches, padding and caches, in training and in evaluation. The mode of the
+    model, gradients and generators of random numbers are left alone (in training with dropout, a layer that builds its
+    weights may draw other numbers than one that does not). Code that ``torch.compile`` made runs uncompiled meanwhile.
+
+    Each call of the model is kept apart. A call begins when the model is entered, or when a layer is entered again
+    without that, as in decoding token by token. What gradient checkpointing computes again is not kept again; with it,
+    the backward pass belongs into the context, too.
+
+    Interventions entered before are seen, others are not.
+
+    Args:
+        quantities: what to keep, see :class:`~dual_attention.model_analysis.maps.HeadMaps`; by default everything.
+            Relations, ``(B, N, M, R)``, take most memory, then weights, ``(B, H, N, M)``, and contributions,
+            ``(B, H, N, d)``.
+        layers: names (``"blocks.0"``, ``"decoder.1.cross"``), their beginnings (``"decoder"``), or numbers in a model
+            with one stack of blocks; by default all.
+        heads: numbers; or a kind, ``"sensory"`` or ``"relational"``; or a mapping from kinds to numbers, or to None for
+            all of a kind. By default all.
+        relations: numbers; by default all.
+        device: to which copies are moved; by default they stay where they are.
+
+    Yields:
+        :class:`~dual_attention.model_analysis.maps.Maps`, which fills while the model is called.
+
+    Raises:
+        TypeError, ValueError: if the model has no attention of this library, or not the layers, heads, relations or
+            quantities that are asked for.
+    """
+    chosen = choose_sites(model, layers, heads, relations)
+    names = _quantities(quantities, chosen)
+    recorder = _Recorder(device)
+    handles: list[RemovableHandle] = []
+    try:
+        handles.append(model.register_forward_pre_hook(lambda *_: recorder.begin()))
+        if "assignment" in names:
+            handles += recorder.follow(find_retrievers(model))
+        for choice in chosen:
+            handles += recorder.watch(choice, names)
+        with uncompiled():
+            yield recorder.maps
+    finally:
+        for handle in handles:
+            handle.remove()
+        recorder.forget()
+
+
+def uncompiled() -> Any:
+    """Context in which code compiled by ``torch.compile`` runs eagerly, since taps are not in its graphs."""
+    started = "torch._dynamo" in sys.modules  # otherwise nothing is compiled, and importing it takes long
+    can = hasattr(torch.compiler, "set_stance")  # since torch 2.6
+    return torch.compiler.set_stance("force_eager") if started and can else nullcontext()
+
+
+def is_recomputing() -> bool:
+    """Whether a backward pass runs, in which gradient checkpointing computes layers again."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _quantities(given: Quantity | Sequence[Quantity] | None, chosen: list[ChosenSite]) -> tuple[str, ...]:
+    """Names of what to keep, after checking that the chosen heads compute it."""
+    if given is None:
+        return QUANTITIES
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name not in QUANTITIES:
+            raise ValueError(f"quantities: expected some of {', '.join(QUANTITIES)}, got {name!r}")
+        if not any(choice.site.tap(TAP_OF.get(name, name)) for choice in chosen):
+            raise ValueError(f"quantities: the chosen layers and heads compute no {name}")
+    if not names:
+        raise ValueError("quantities: expected at least one, got none")
+    return names
+
+
+TAP_OF = {"contribution": "head_output", "assignment": "symbols"}
+"""The tap at which a quantity of another name is found."""
+
+
+@dataclass
+class _Recorder:
+    """Fills maps from the hooks of taps."""
+
+    device: torch.device | str | None
+    maps: Maps = field(default_factory=Maps)
+    _open: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    _is_new: bool = True
+    _retrieved: tuple[Tensor, Tensor] | None = None  # symbols, and the weights they were retrieved with
+    _assignment: Tensor | None = None
+
+    def begin(self) -> None:
+        """The model is entered."""
+        if not is_recomputing():
+            self._is_new = True
+
+    def forget(self) -> None:
+        """Let go of what is not kept."""
+        self._retrieved = self._assignment = None
+        self._open = {}
+
+    def follow(self, retrievers: list[Any]) -> Iterator[RemovableHandle]:
+        """Remember the last symbols retrieved, and their weights, until a layer is given them."""
+
+        def weighed(_module: nn.Module, _args: Any, weights: Tensor) -> None:
+            self._assignment = weights
+
+        def retrieved(_module: nn.Module, _args: Any, symbols: Tensor) -> None:
+            if self._assignment is not None:
+                self._retrieved, self._assignment = (symbols, self._assignment), None
+
+        for retriever in retrievers:
+            yield retriever.taps.assignment.register_forward_hook(weighed)
+            yield retriever.register_forward_hook(retrieved)
+
+    def watch(self, choice: ChosenSite, names: tuple[str, ...]) -> Iterator[RemovableHandle]:
+        """Hooks that keep quantities of chosen heads."""
+        for name in names:
+            tap = choice.site.tap(TAP_OF.get(name, name))
+            if tap is not None:
+                yield tap.register_forward_hook(self._hook(choice, name))
+
+    def _hook(self, choice: ChosenSite, name: str) -> Callable[..., None]:
+        def keep(_module: nn.Module, args: tuple[Tensor], values: Tensor) -> None:
+            if is_recomputing():
+                return
+            with torch.no_grad():
+                found = self._assigned(args[0]) if name == "assignment" else chosen_values(choice, name, values)
+                if found is not None:
+                    self._keep(choice, name, found)
+
+        return keep
+
+    def _assigned(self, symbols: Tensor) -> Tensor | None:
+        """The weights with which these symbols were retrieved; None if by no attention."""
+        if self._retrieved is None or self._retrieved[0] is not symbols:
+            return None
+        return self._retrieved[1].detach().clone()
+
+    def _keep(self, choice: ChosenSite, name: str, values: Tensor) -> None:
+        site = choice.site
+        key = site.layer, site.kind
+        if self._is_new or name in self._open.get(key, {}):
+            self._is_new, self._open = False, {}
+            self.maps.calls.append(CallMaps(()))
+        taps = site.module.taps
+        places = {"first_receiver": taps.first_receiver, "first_sender": taps.first_sender}
+        self._open.setdefault(key, places)[name] = values if self.device is None else values.to(self.device)
+        self.maps.calls[-1].put(_record(choice, self._open[key]))
+
+
+def _record(choice: ChosenSite, kept: dict[str, Any]) -> HeadMaps:
+    site = choice.site
+    about = {"relation_numbers": choice.relations, "relative_symbols": site.has_relative_symbols}
+    return HeadMaps(site.layer, site.kind, choice.heads, **about, **kept)
+
+
+def chosen_values(choice: ChosenSite, name: str, values: Tensor) -> Tensor:
+    """A copy of the part of a tap's tensor that belongs to the chosen heads and relations."""
+    site: Site = choice.site
+    if name == "contribution":
+        return site.contributions(values, choice.heads).detach()
+    values = values.detach()
+    if name == "relations":
+        numbers, axis, n = choice.relations, 3, site.n_relations
+    elif name == "symbols" or values.shape[1] == 1 != site.n_heads:  # the same for all heads
+        return values.clone()
+    else:
+        numbers, axis, n = choice.heads, 1, site.n_heads
+    if numbers == tuple(range(n)):
+        return values.clone()
+    return values.index_select(axis, torch.tensor(numbers, device=values.device))

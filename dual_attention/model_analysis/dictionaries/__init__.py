@@ -1,0 +1,21 @@
+"""Relation dictionaries: the pairs of a corpus that excite each relation most, in context, with counterexamples.
+
+==============  ======================================================================
+``building``    a dictionary of a model over a corpus, resumable and in bounded memory
+``dictionary``  the dictionary, and its files
+``pairs``       the largest values, and a sample by strata
+==============  ======================================================================
+"""
+
+from .building import DictionarySettings, build_dictionary
+from .dictionary import DictionaryEntry, PairContext, PairExample, RelationDictionary, load_dictionary
+
+__all__ = [
+    "DictionaryEntry",
+    "DictionarySettings",
+    "PairContext",
+    "PairExample",
+    "RelationDictionary",
+    "build_dictionary",
+    "load_dictionary",
+]

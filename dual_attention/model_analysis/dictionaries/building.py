@@ -1,0 +1,281 @@
+"""Relation dictionaries of a model over a corpus, in bounded memory, which an interruption does not lose.
+
+Shapes: B documents, N tokens, R relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..._files import read_json_object, write_json
+from ...data.text.documents import text_digest
+from ...generation import evaluating
+from ..capture import capture
+from ..maps import CallMaps
+from ..measures.matching import count_tokens, frequency_bins
+from ..sites import LayerChoice, RelationChoice
+from .dictionary import DictionaryEntry, PairExample, RelationDictionary, context_around
+from .pairs import Found, LargestPairs, Place, Places, Sampled, StratifiedSample
+
+STATE = "state.json"
+"""File of an unfinished dictionary, in its folder."""
+_ENDS = ("high", "low")
+_OCTAVES = 64  # strata of a frequency or a distance, at most
+
+
+@dataclass(frozen=True)
+class DictionarySettings:
+    """Size and content of a dictionary.
+
+    Attributes:
+        top: pairs of each relation.
+        per_tokens: most of them with the same two tokens.
+        ends: ``("high",)`` for the largest values, ``("high", "low")`` for the smallest, too, which say as much of a
+            relation whose sign is arbitrary.
+        counterexamples: pairs beside each, of about the same distance and of tokens that are about as frequent.
+        context: tokens on each side of an object.
+        seed: of the draw of counterexamples.
+    """
+
+    top: int = 20
+    per_tokens: int = 1
+    ends: Sequence[str] = ("high",)
+    counterexamples: int = 3
+    context: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("top", "per_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("counterexamples", "context"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        if not self.ends or any(end not in _ENDS for end in self.ends):
+            raise ValueError(f"ends: expected some of {', '.join(_ENDS)}, got {list(self.ends)}")
+
+
+def build_dictionary(
+    model: nn.Module,
+    documents: Sequence[Tensor],
+    settings: DictionarySettings | None = None,
+    *,
+    layers: LayerChoice = None,
+    relations: RelationChoice = None,
+    folder: str | Path | None = None,
+    batch_size: int = 8,
+    save_every: int = 256,
+    call: Callable[[Tensor], Any] | None = None,
+) -> RelationDictionary:
+    """The pairs that excite each relation of a model most, over a corpus.
+
+    Pairs are of different places, and such that the masks of all chosen layers let the receiver see the sender. The
+    result is the same for one run or several that were interrupted, and for any batch size as far as the model's
+    rounding errors allow: values are kept to one in 4096, so that errors seldom show in single precision, and in
+    double precision never.
+
+    Args:
+        documents: token ids, ``(N,)`` each, no longer than the model takes. Documents that follow each other and are of
+            one length are computed together; windows of one length are fastest.
+        settings: by default those of :class:`DictionarySettings`.
+        layers, relations: as :func:`~dual_attention.model_analysis.capture.capture`.
+        folder: keeps what was found so far; a call with the same folder, model, corpus and settings goes on from there.
+        batch_size: most documents that are computed together.
+        save_every: documents after which the folder is brought up to date, about.
+        call: calls the model with ``(B, N)`` tokens; by default ``model(tokens)``.
+
+    Raises:
+        ValueError: if the model has no relations, there are no documents, or the folder is of something else.
+    """
+    settings = settings or DictionarySettings()
+    if not len(documents):
+        raise ValueError("documents: expected at least one, got none")
+    if batch_size < 1:
+        raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
+    about = _describe(model, documents, settings, layers, relations)
+    progress = _Progress(settings)
+    state = None if folder is None else Path(folder) / STATE
+    if state is not None:
+        state.parent.mkdir(parents=True, exist_ok=True)
+        if state.is_file():
+            progress.restore(read_json_object(state), about, state)
+    largest = max(int(document.max()) for document in documents if len(document))
+    frequency = frequency_bins(torch.arange(largest + 1), count_tokens(documents, largest + 1))
+    saved = progress.done
+    with evaluating(model):
+        for batch in _batches(documents, progress.done, batch_size):
+            tokens = torch.stack([documents[number] for number in batch]).long()
+            tokens = tokens.to(next(model.parameters()).device)
+            with capture(
+                model, ["relations", "visible"], layers=layers, heads="relational", relations=relations
+            ) as maps:
+                (call or model)(tokens)
+            progress.add(maps.only, tokens, batch[0], frequency)
+            progress.done = batch[-1] + 1
+            if state is not None and progress.done - saved >= save_every:
+                write_json(state, progress.state(about))
+                saved = progress.done
+    progress.done = len(documents)
+    if state is not None and saved < progress.done:
+        write_json(state, progress.state(about))
+    return progress.finish(documents, about, frequency)
+
+
+def _batches(documents: Sequence[Tensor], first: int, size: int) -> Iterator[list[int]]:
+    """Numbers of documents that follow each other and have one length, which is two tokens at least."""
+    batch: list[int] = []
+    for number in range(first, len(documents)):
+        length = len(documents[number])
+        if batch and (len(batch) == size or length != len(documents[batch[0]])):
+            yield batch
+            batch = []
+        if length > 1:
+            batch.append(number)
+    if batch:
+        yield batch
+
+
+@dataclass
+class _Progress:
+    """Findings in the documents so far."""
+
+    settings: DictionarySettings
+    done: int = 0
+    names: list[tuple[str, int]] = field(default_factory=list)
+    largest: dict[tuple[str, int, str], LargestPairs] = field(default_factory=dict)
+    sample: StratifiedSample = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Several times as many, since some are of an entry's own document or tokens, and entries share strata.
+        self.sample = StratifiedSample(4 * self.settings.counterexamples, self.settings.seed)
+
+    def add(self, maps: CallMaps, tokens: Tensor, first: int, frequency: Tensor) -> None:
+        """Look at all pairs of a batch, whose first document has the number ``first``."""
+        layers = [heads for heads in maps.heads("relational") if heads.relations is not None]
+        seen = ~torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
+        for heads in layers:
+            sizes = tuple(heads.get("relations").shape[:3])
+            if sizes != seen.shape:
+                raise ValueError(
+                    f"layers: expected relations between the tokens of a document, {tuple(seen.shape)}, got {sizes} in "
+                    f"{heads.layer}"
+                )
+            seen = seen & heads.get("visible").any(1)
+        document, receiver, sender = seen.nonzero(as_tuple=True)
+        places = Places(document + first, receiver, sender, tokens[document, receiver], tokens[document, sender])
+        values = torch.cat([heads.get("relations")[seen] for heads in layers], 1)
+        if not values.isfinite().all():
+            raise ValueError(f"model: its relations are not finite in documents {first} to {first + len(tokens) - 1}")
+        self.names = [(heads.layer, number) for heads in layers for number in heads.relation_numbers]
+        for column, name in enumerate(self.names):
+            for end in self.settings.ends:
+                pairs = self.largest.setdefault((*name, end), self._empty())
+                pairs.add(values[:, column] if end == "high" else -values[:, column], places)
+        if self.settings.counterexamples:
+            self.sample.add(values, places, _strata(places, frequency.to(tokens.device)))
+
+    def _empty(self, found: Sequence[Found] = ()) -> LargestPairs:
+        return LargestPairs(self.settings.top, self.settings.per_tokens, found)
+
+    def state(self, about: dict[str, Any]) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return {
+            "about": about,
+            "done": self.done,
+            "names": self.names,
+            "largest": [[*key, pairs.found] for key, pairs in self.largest.items()],
+            "sample": list(self.sample.drawn.items()),
+        }
+
+    def restore(self, state: dict[str, Any], about: dict[str, Any], path: Path) -> None:
+        """Continue from a state; ``ValueError`` if it is of another model, corpus or settings."""
+        known = state.get("about")
+        if not isinstance(known, dict):
+            raise ValueError(f"{path}: not the state of a relation dictionary")
+        for key, value in about.items():
+            if known.get(key) != value:
+                raise ValueError(f"folder: {path} was begun with {key}={known.get(key)!r}, got {value!r}")
+        self.done = state["done"]
+        self.names = [(layer, number) for layer, number in state["names"]]
+        for layer, number, end, found in state["largest"]:
+            self.largest[layer, number, end] = self._empty([Found(value, Place(*place)) for value, place in found])
+        for stratum, drawn in state["sample"]:
+            self.sample.drawn[stratum] = [
+                Sampled(priority, Place(*place), tuple(values)) for priority, place, values in drawn
+            ]
+
+    def finish(self, documents: Sequence[Tensor], about: dict[str, Any], frequency: Tensor) -> RelationDictionary:
+        """The dictionary, with contexts and counterexamples."""
+        entries = []
+        for (layer, number, end), pairs in self.largest.items():
+            column, sign = self.names.index((layer, number)), 1 if end == "high" else -1
+            for rank, found in enumerate(pairs.found, 1):
+                example = self._example(documents, Found(sign * found.value, found.place))
+                others = [self._example(documents, one) for one in self._others(found.place, rank, column, frequency)]
+                entries.append(DictionaryEntry(layer, number, end, rank, example, tuple(others)))
+        order = {name: place for place, name in enumerate(self.names)}
+        entries.sort(key=lambda entry: (order[entry.layer, entry.relation], entry.end, entry.rank))
+        return RelationDictionary(tuple(entries), about)
+
+    def _others(self, place: Place, rank: int, column: int, frequency: Tensor) -> list[Found]:
+        """Some drawn pairs of the same stratum, of other documents and tokens; not the same ones for every rank."""
+        columns = Places(*(torch.tensor([value]) for value in place))
+        drawn = self.sample.drawn.get(int(_strata(columns, frequency)), [])
+        others = [one for one in drawn if one.place.document != place.document and one.place[3:] != place[3:]]
+        count = min(self.settings.counterexamples, len(others))
+        first = (rank - 1) * count
+        chosen = [others[(first + number) % len(others)] for number in range(count)]
+        return [Found(one.values[column], one.place) for one in chosen]
+
+    def _example(self, documents: Sequence[Tensor], found: Found) -> PairExample:
+        place, width = found.place, self.settings.context
+        document = documents[place.document].tolist()
+        contexts = (context_around(document, where, width) for where in (place.receiver, place.sender))
+        return PairExample(found.value, *place, *contexts)
+
+
+def _strata(places: Places, frequency: Tensor) -> Tensor:
+    """Strata of pairs by their distance and their tokens' frequencies, each to a factor of two."""
+    distance = (places.receiver - places.sender).abs().double().log2().floor().long() * 2
+    distance += (places.receiver < places.sender).long()
+    bins = frequency[places.receiver_token] * _OCTAVES + frequency[places.sender_token]
+    return bins * 2 * _OCTAVES + distance
+
+
+def _describe(
+    model: nn.Module,
+    documents: Sequence[Tensor],
+    settings: DictionarySettings,
+    layers: LayerChoice,
+    relations: RelationChoice,
+) -> dict[str, Any]:
+    """Description of a dictionary, as JSON: settings, choice, and fingerprints of model and corpus."""
+    corpus, weights, tokens = text_digest(), text_digest(), 0
+    for document in documents:
+        if document.dim() != 1 or document.is_floating_point():
+            raise ValueError(f"documents: expected ids of shape (N,), got {document.dtype} {tuple(document.shape)}")
+        tokens += len(document)
+        corpus.update(len(document).to_bytes(8, "little"))
+        corpus.update(document.long().cpu().contiguous().numpy())
+    for name, tensor in model.state_dict().items():
+        weights.update(name.encode())
+        weights.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+    def listed(choice: Any) -> Any:
+        return choice if choice is None or isinstance(choice, str | int) else list(choice)
+
+    return {
+        **{name: listed(value) for name, value in asdict(settings).items()},
+        "layers": listed(layers),
+        "relations": listed(relations),
+        "documents": len(documents),
+        "tokens": tokens,
+        "corpus": corpus.hexdigest(),
+        "model": weights.hexdigest(),
+    }

@@ -1,0 +1,67 @@
+// Colour scales: blue to orange for signed values, one hue order for others; both with rising contrast to the ground,
+// and told apart with every common kind of colour blindness.
+
+const SCALES = {
+  light: {
+    diverging: ["#0a2f5e", "#1f66ad", "#7fb0dc", "#f6f4ef", "#f0a868", "#b85a12", "#5e2600"],
+    rising: ["#f6f4ef", "#c5d5e8", "#83a6d2", "#416db2", "#203c7b", "#0c1838"],
+  },
+  dark: {
+    diverging: ["#cfe8ff", "#6db4f2", "#2a5c8f", "#1c1e22", "#8f531d", "#f0a24a", "#ffe6c2"],
+    rising: ["#1c1e22", "#2c3c62", "#57658c", "#95907c", "#d3bd5c", "#fff1a6"],
+  },
+};
+
+const TABLE = 511; // colours from -255 to 255
+const DECADES = 4; // powers of ten on a logarithmic scale; smaller values look like zero
+const tables = new Map();
+
+function mixed(stops, share) {
+  const place = share * (stops.length - 1), low = Math.min(Math.floor(place), stops.length - 2);
+  return [1, 3, 5].map((from) => {
+    const [a, b] = [stops[low], stops[low + 1]].map((stop) => parseInt(stop.slice(from, from + 2), 16));
+    return Math.round(a + (b - a) * (place - low));
+  });
+}
+
+function colourTable(theme, diverging) {
+  const key = `${theme}${diverging}`;
+  if (!tables.has(key)) {
+    const stops = SCALES[theme][diverging ? "diverging" : "rising"];
+    const table = new Uint8Array(TABLE * 3);
+    for (let step = 0; step < TABLE; step++) {
+      const share = diverging ? step / (TABLE - 1) : Math.max(0, step - 255) / 255;
+      table.set(mixed(stops, share), step * 3);
+    }
+    tables.set(key, table);
+  }
+  return tables.get(key);
+}
+
+// Place of a value in a table of colours.
+function colourStep(value, most, look) {
+  let share = most > 0 ? Math.min(1, (Math.abs(value) / most) * look.gain) : 0;
+  if (look.scale === "root") share = Math.sqrt(share);
+  if (look.scale === "log") share = Math.max(0, 1 + Math.log10(share) / DECADES);
+  return 255 + Math.sign(value) * Math.round(share * 255);
+}
+
+function colourOf(value, map, look) {
+  const table = colourTable(look.theme, map.diverging), step = colourStep(value, map.most, look) * 3;
+  return [table[step], table[step + 1], table[step + 2]];
+}
+
+// Values of a grid as pixels; hidden ones are clear.
+function paint(values, rows, columns, map, look) {
+  const pixels = new ImageData(columns, rows), table = colourTable(look.theme, map.diverging);
+  for (let place = 0; place < values.length; place++) {
+    const value = values[place];
+    if (value !== value) continue;
+    const step = colourStep(value, map.most, look) * 3, at = place * 4;
+    pixels.data[at] = table[step];
+    pixels.data[at + 1] = table[step + 1];
+    pixels.data[at + 2] = table[step + 2];
+    pixels.data[at + 3] = 255;
+  }
+  return pixels;
+}

@@ -1,0 +1,168 @@
+// The text beside a map: senders coloured by what the chosen receiver gets from them, the strongest joined to it by lines.
+
+const LINES = 8;
+const ROWS = 12;
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+
+const isRightToLeft = (label) => RIGHT_TO_LEFT.test(label);
+const hasLetters = (label) => /\p{L}/u.test(label);
+
+// For each token, whether it belongs to a run that is read from right to left: its own letters say so, or those on both
+// sides of a run without letters.
+function directions(labels) {
+  const found = labels.map((label) => (hasLetters(label) ? isRightToLeft(label) : null));
+  for (let place = 0; place < found.length; place++) {
+    if (found[place] !== null) continue;
+    let end = place;
+    while (end < found.length && found[end] === null && !labels[end].endsWith("↵")) end++;
+    const within = place > 0 && found[place - 1] === true && found[end] === true;
+    found.fill(within, place, Math.max(end, place + 1));
+  }
+  return found;
+}
+
+// Tokens as elements. A label is text and never markup. Tokens keep to themselves, and runs in the order they are read.
+function tokenElements(labels, container) {
+  const list = document.createDocumentFragment(), elements = [], rightToLeft = directions(labels);
+  let run = list;
+  labels.forEach((label, place) => {
+    const token = document.createElement("bdi");
+    token.textContent = label.replace(/^␣/, " ");
+    token.dataset.place = place;
+    token.title = `${place} ${label}`;
+    elements.push(token);
+    if (!rightToLeft[place]) {
+      run = list;
+    } else if (run === list) {
+      run = document.createElement("span");
+      run.dir = "rtl";
+      list.append(run);
+    }
+    run.append(token);
+    if (label.endsWith("↵")) list.append(document.createElement("br"));
+  });
+  const letters = labels.filter(hasLetters);
+  container.dir = letters.filter(isRightToLeft).length * 2 > letters.length ? "rtl" : "ltr";
+  container.replaceChildren(list);
+  return elements;
+}
+
+function inkOn([red, green, blue]) {
+  return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#1d1c1a" : "#fbfaf8";
+}
+
+function cellOf(tag, content) {
+  const cell = document.createElement(tag);
+  if (tag === "th") cell.scope = "col";
+  if (content instanceof Node) cell.append(content);
+  else cell.textContent = content;
+  return cell;
+}
+
+function isolated(text) {
+  const token = document.createElement("bdi");
+  token.textContent = text;
+  return token;
+}
+
+function fillTable(table, caption, headings, rows) {
+  const title = document.createElement("caption"), head = document.createElement("thead"), body = document.createElement("tbody");
+  title.textContent = caption;
+  const first = document.createElement("tr");
+  first.append(...headings.map((heading) => cellOf("th", heading)));
+  head.append(first);
+  for (const row of rows) {
+    const line = document.createElement("tr");
+    line.append(...row.map((content, place) => {
+      const cell = cellOf(place ? "td" : "th", content);
+      if (!place) cell.scope = "row";
+      return cell;
+    }));
+    body.append(line);
+  }
+  table.replaceChildren(title, head, body);
+}
+
+const written = (value) => (value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
+
+class Links {
+  constructor(on) {
+    this.box = document.getElementById("links");
+    this.text = this.box.querySelector(".text");
+    this.lines = this.box.querySelector("svg");
+    this.table = document.getElementById("row-table");
+    this.title = document.getElementById("links-title");
+    this.labels = null;
+    this.text.addEventListener("pointerover", (event) => {
+      const token = event.target.closest("bdi");
+      if (token) on.hover({ i: Number(token.dataset.place), j: null });
+    });
+    this.text.addEventListener("pointerleave", () => on.hover({ i: null, j: null }));
+    this.text.addEventListener("click", (event) => {
+      const token = event.target.closest("bdi");
+      if (token) on.choose({ i: Number(token.dataset.place), j: null });
+    });
+    new ResizeObserver(() => this.map && this.drawLines()).observe(this.box);
+  }
+
+  show(map, labels, look, chosen) {
+    if (this.labels !== labels) {
+      this.labels = labels;
+      this.one = labels.senders === labels.receivers;
+      this.senders = tokenElements(labels.senders, this.text);
+    }
+    Object.assign(this, { map, chosen });
+    const { i, j } = chosen;
+    for (const token of this.text.querySelectorAll(".receiver, .sender")) token.classList.remove("receiver", "sender");
+    if (i === null) {
+      for (const token of this.coloured || []) token.style.backgroundColor = token.style.color = "";
+      this.coloured = [];
+      this.links = [];
+      this.title.textContent = "Links";
+      fillTable(this.table, "Point at a token, or choose a pair of the map with the arrow keys.", ["place", "sender", "value"], []);
+      this.drawLines();
+      return;
+    }
+    const row = map.row(i);
+    this.coloured = this.senders;
+    for (let place = 0; place < row.length; place++) {
+      const { style } = this.senders[place];
+      if (row[place] !== row[place]) {
+        style.backgroundColor = style.color = "";
+        continue;
+      }
+      const colour = colourOf(row[place], map, look);
+      style.backgroundColor = `rgb(${colour})`;
+      style.color = inkOn(colour);
+    }
+    const seen = [...row.keys()].filter((place) => row[place] === row[place] && row[place] !== 0);
+    seen.sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]));
+    this.links = seen.slice(0, LINES).map((place) => ({ place, value: row[place] }));
+    if (this.one) this.senders[i].classList.add("receiver");
+    if (j !== null) this.senders[j].classList.add("sender");
+    this.title.textContent = `${map.name} of receiver ${i} ${labels.receivers[i]}`;
+    const rows = seen.slice(0, ROWS).map((place) => [`${place}`, isolated(labels.senders[place]), written(row[place])]);
+    fillTable(this.table, `Senders of which receiver ${i} “${labels.receivers[i]}” gets most, ${map.title}`, ["place", "sender", "value"], rows);
+    this.drawLines();
+  }
+
+  drawLines() {
+    const { i } = this.chosen;
+    const paths = [];
+    if (i !== null && this.one) {
+      const centre = (token) => [token.offsetLeft + token.offsetWidth / 2, token.offsetTop];
+      const origin = this.text.offsetLeft, above = this.text.offsetTop;
+      const [x, y] = centre(this.senders[i]);
+      for (const { place, value } of this.links) {
+        if (place === i) continue;
+        const [a, b] = centre(this.senders[place]);
+        const lift = 10 + Math.min(40, Math.hypot(x - a, y - b) / 4);
+        const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+        path.setAttribute("d", `M${x + origin},${y + above} Q${(x + a) / 2 + origin},${Math.min(y, b) - lift + above} ${a + origin},${b + above}`);
+        path.setAttribute("stroke-width", Math.max(0.75, (4 * Math.abs(value)) / (this.map.most || 1)));
+        paths.push(path);
+      }
+    }
+    this.lines.replaceChildren(...paths);
+  }
+}

@@ -1,0 +1,168 @@
+// Maps of pairs, computed block by block from factors. i counts receivers, j senders.
+
+const ACTIVATIONS = {
+  identity: (x) => x,
+  relu: (x) => Math.max(x, 0),
+  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  tanh: Math.tanh,
+  gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x))),
+  silu: (x) => x / (1 + Math.exp(-x)),
+};
+const MAY_BE_NEGATIVE = ["identity", "tanh", "gelu", "silu"];
+
+// Activated inner products: heads' attention weights, or relations.
+class Factors {
+  constructor(packed) {
+    this.queries = new Rows(packed.queries);
+    this.keys = new Rows(packed.keys);
+    this.offsets = packed.offsets ? new Rows(packed.offsets) : null;
+    this.normalisers = packed.normalisers ? unpacked(packed.normalisers) : null;
+    this.activation = packed.activation;
+    this.bits = packed.bits;
+    this.maps = this.queries.maps;
+  }
+
+  // Values of receivers r0 to r1 and senders c0 to c1, row by row; pairs outside [first, last) are skipped.
+  fill(number, visible, r0, r1, c0, c1, out) {
+    const width = this.queries.width, columns = c1 - c0;
+    const q = this.queries.map(number);
+    const k = this.keys.map(Math.floor((number * this.keys.maps) / this.maps));
+    const t = this.offsets ? this.offsets.map(number) : null;
+    const span = t ? this.offsets.width : 0, reach = (span - 1) / 2;
+    const softmax = this.activation === "softmax", act = ACTIVATIONS[this.activation];
+    const identity = this.activation === "identity";
+    for (let i = r0; i < r1; i++) {
+      const from = Math.max(c0, visible.first[i]), to = Math.min(c1, visible.last[i]);
+      const z = softmax ? this.normalisers[number * this.queries.rows + i] : 0;
+      const base = i * width;
+      for (let j = from; j < to; j++) {
+        let sum = 0;
+        for (let a = base, b = j * width, end = base + width; a < end; a++, b++) sum += q[a] * k[b];
+        if (t) sum += t[i * span + Math.max(-reach, Math.min(reach, j - i)) + reach];
+        out[(i - r0) * columns + j - c0] = softmax ? Math.exp(sum - z) : identity ? sum : act(sum);
+      }
+    }
+  }
+}
+
+// Heads of one kind in one layer.
+class Heads {
+  constructor(packed, place) {
+    this.place = place;
+    this.layer = packed.layer;
+    this.kind = packed.kind;
+    this.receivers = packed.receivers;
+    this.senders = packed.senders;
+    this.visible = { first: unpacked(packed.first), last: unpacked(packed.last) };
+    this.weights = new Factors(packed.weights);
+    this.relations = packed.relations ? new Factors(packed.relations) : null;
+    this.relationOfHead = packed.relation_of_head;
+    const arrays = (found) => Object.fromEntries(Object.entries(found).map(([name, x]) => [name, unpacked(x)]));
+    this.ranges = arrays(packed.ranges);
+    this.messages = arrays(packed.messages);
+    this.relationNorms = packed.relation_norms ? unpacked(packed.relation_norms) : null;
+    this.senderNorms = packed.sender_norms ? unpacked(packed.sender_norms) : null;
+    this.assignment = packed.assignment ? arrays(packed.assignment) : null;
+    this.error = packed.error;
+  }
+
+  get title() {
+    return `${this.layer} · ${this.kind}`;
+  }
+
+  views(relation) {
+    if (relation === null) return this.senderNorms ? ["attention", "contribution"] : ["attention"];
+    return this.relationNorms ? ["raw", "attended", "contribution"] : ["raw", "attended"];
+  }
+}
+
+const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };
+
+// One map of one layer: a head's attention, or a relation, seen raw, under a head's attention, or as it contributes.
+class PairMap {
+  constructor(heads, relation, head, view) {
+    this.heads = heads;
+    this.relation = relation;
+    this.head = relation !== null && heads.relationOfHead ? relation : Math.min(head, heads.weights.maps - 1);
+    this.view = heads.views(relation).includes(view) ? view : heads.views(relation)[0];
+    this.n = heads.visible.first.length;
+    this.m = heads.weights.keys.rows;
+    this.factor = 1;
+    const r = heads.ranges, of = relation === null ? null : heads.relations.maps;
+    const pair = heads.relationOfHead ? relation : this.head * (of || 0) + relation;
+    if (relation === null) {
+      this.most = this.view === "attention" ? r.weights[this.head] : r.senders[this.head];
+    } else if (this.view === "raw") {
+      this.most = r.relations[relation];
+    } else {
+      if (this.view === "contribution") this.factor = heads.relationNorms[this.head * of + relation];
+      this.most = r.attended[pair] * this.factor;
+    }
+    const activations = [relation === null || this.view !== "raw" ? heads.weights.activation : "relu"];
+    if (relation !== null) activations.push(heads.relations.activation);
+    this.diverging = activations.some((name) => MAY_BE_NEGATIVE.includes(name));
+    this.key = [heads.place, relation, this.view === "raw" ? "" : this.head, this.view].join(":");
+    this.scratch = new Float32Array(0);
+  }
+
+  get name() {
+    return this.relation === null ? `head ${this.head}` : `relation ${this.relation}`;
+  }
+
+  get title() {
+    const how = { raw: "", attention: "", attended: ` under attention of head ${this.head}`, contribution: "" };
+    how.contribution = this.relation === null ? ", contribution of each sender" : `, contribution through head ${this.head}`;
+    return `${this.heads.layer} · ${this.heads.kind} ${this.name}${how[this.view]}`;
+  }
+
+  visible(i, j) {
+    return j >= this.heads.visible.first[i] && j < this.heads.visible.last[i];
+  }
+
+  // Values of a block, row by row; hidden pairs are not numbers.
+  fill(r0, r1, c0, c1, out) {
+    const size = (r1 - r0) * (c1 - c0), { heads } = this;
+    out.fill(NaN, 0, size);
+    if (this.relation === null || this.view === "raw") {
+      const factors = this.relation === null ? heads.weights : heads.relations;
+      factors.fill(this.relation === null ? this.head : this.relation, heads.visible, r0, r1, c0, c1, out);
+      if (this.view !== "contribution") return;
+      const norms = heads.senderNorms, start = this.head * this.m;
+      for (let place = 0; place < size; place++) out[place] *= norms[start + c0 + (place % (c1 - c0))];
+      return;
+    }
+    if (this.scratch.length < size) this.scratch = new Float32Array(size);
+    heads.weights.fill(this.head, heads.visible, r0, r1, c0, c1, out);
+    heads.relations.fill(this.relation, heads.visible, r0, r1, c0, c1, this.scratch);
+    for (let place = 0; place < size; place++) out[place] *= this.scratch[place] * this.factor;
+  }
+
+  value(i, j) {
+    const found = new Float32Array(1);
+    this.fill(i, i + 1, j, j + 1, found);
+    return found[0];
+  }
+
+  row(i) {
+    const found = new Float32Array(this.m);
+    this.fill(i, i + 1, 0, this.m, found);
+    return found;
+  }
+}
+
+// The strongest value of each field of a grid of rows × columns over a block of a map; hidden fields are not numbers.
+function pooled(map, r0, r1, c0, c1, rows, columns) {
+  const found = new Float32Array(rows * columns).fill(NaN);
+  const width = c1 - c0, line = new Float32Array(width);
+  for (let i = r0; i < r1; i++) {
+    map.fill(i, i + 1, c0, c1, line);
+    const start = Math.floor(((i - r0) * rows) / (r1 - r0)) * columns;
+    for (let j = 0; j < width; j++) {
+      const value = line[j];
+      if (value !== value) continue;
+      const place = start + Math.floor((j * columns) / width);
+      if (!(Math.abs(found[place]) >= Math.abs(value))) found[place] = value;
+    }
+  }
+  return found;
+}

@@ -1,0 +1,32 @@
+// What is seen, as the fragment of the address: #page=relations&heads=1&relation=3&view=attended&i=5&j=2
+
+const INITIAL = {
+  page: "relations", heads: null, relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
+  cell: null, x: 0, y: 0, theme: "system", pinned: null, layer: null, part: 0, symbol: null,
+};
+const COUNTED = ["heads", "relation", "head", "i", "j", "layer", "part", "symbol"];
+const MEASURED = { contrast: [0, 6], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
+
+function stateOf(fragment) {
+  const state = { ...INITIAL };
+  for (const [name, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
+    const number = text === "" ? NaN : Number(text);
+    if (COUNTED.includes(name)) {
+      if (Number.isSafeInteger(number) && number >= 0) state[name] = number;
+    } else if (name in MEASURED) {
+      const [least, most] = MEASURED[name];
+      if (number >= least && number <= most) state[name] = number;
+    } else if (name in INITIAL) {
+      state[name] = text;
+    }
+  }
+  return state;
+}
+
+function fragmentOf(state) {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) {
+    if (value !== null && value !== INITIAL[name]) found.set(name, typeof value === "number" ? +value.toPrecision(6) : value);
+  }
+  return `#${found}`;
+}

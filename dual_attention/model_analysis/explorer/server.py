@@ -1,0 +1,217 @@
+"""A small server of the explorer on this machine: one page, and recordings of the texts that it asks for.
+
+It answers only who knows its token, which stands in the address that it prints, under the name by which it is reached:
+another site open in the same browser can neither read a page nor ask for one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import html
+import ipaddress
+import json
+import os
+import secrets
+import socket
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+from ..._files import json_text
+from .html import page_html
+from .session import Session
+
+LARGEST_BODY = 1 << 20
+"""Bytes of a request's body."""
+
+MOST_SKIPPED = 64 << 20
+"""Bytes of a larger one that are read and thrown away."""
+
+SECONDS = 30
+"""Time that a browser has for a request."""
+
+
+class Refused(Exception):
+    """A request that gets a message in place of an answer."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ExplorerServer(ThreadingHTTPServer):
+    """Server of one session.
+
+    Args:
+        session: what is asked.
+        text: the first text.
+        host: name or address of this machine; one that is not loopback lets others in who know the address.
+        port: 0 takes a free one.
+
+    Raises:
+        OSError: if the port is in use or may not be taken, with a message that says what to do.
+        ValueError: if the first text cannot be recorded.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
+
+    def __init__(self, session: Session, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.session = session
+        self.text = text
+        self.token = secrets.token_urlsafe(24)
+        self.recording = session.packed(text)
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), _Handler)
+        except OverflowError as error:
+            raise ValueError(f"port: expected a number from 0 to 65535, got {port}") from error
+        except OSError as error:
+            raise OSError(error.errno, _why(error, host, port)) from error
+        self.host = host
+
+    @property
+    def address(self) -> str:
+        """The address of the page, its token included."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.server_address[1]}/?token={quote(self.token)}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.host)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Do nothing for a browser that has gone; others are handled where they arise."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is of this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use, perhaps by another explorer; give another with --port"
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} may not be taken; give one above 1023 with --port"
+    return f"cannot listen on port {port} of {host}: {error.strerror or error}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers of the server; paths: the page ``/`` and the recordings ``/record``."""
+
+    server: ExplorerServer  # pyright: ignore[reportIncompatibleVariableOverride]
+    protocol_version = "HTTP/1.1"
+    server_version = "dat-explore"
+    sys_version = ""
+    timeout = SECONDS
+
+    def do_GET(self) -> None:
+        """The page."""
+        self._answer(self._page, as_html=True)
+
+    def do_POST(self) -> None:
+        """A recording."""
+        self._answer(self._record, as_html=False)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write no log."""
+
+    def _answer(self, make: Any, *, as_html: bool) -> None:
+        try:
+            self._check_host()
+            status, body = HTTPStatus.OK, make()
+        except Refused as refused:
+            status, body = refused.status, _message(str(refused), as_html=as_html)
+            self.close_connection = True  # what it sent may not have been read
+        except Exception as error:  # whatever is wrong with one text, the next may be right
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            body = _message(f"{type(error).__name__}: {error}", as_html=as_html)
+            self.close_connection = True
+        data = body.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{'text/html' if as_html else 'application/json'}; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _check_host(self) -> None:
+        """Refuse requests under a foreign name, which a site may point at this machine."""
+        if not self.server.is_local:
+            return  # under which names others reach this machine is not known
+        name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        if not is_loopback(name):
+            raise Refused(HTTPStatus.FORBIDDEN, "This server answers only under the address that dat explore printed.")
+
+    def _check_token(self, given: str) -> None:
+        if not hmac.compare_digest(given.encode(), self.server.token.encode()):
+            raise Refused(HTTPStatus.FORBIDDEN, "Open the address that dat explore printed, with the token in it.")
+
+    def _page(self) -> str:
+        address = urlsplit(self.path)
+        if address.path != "/":
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
+        self._check_token(parse_qs(address.query).get("token", [""])[0])
+        own = {"token": self.server.token, "text": self.server.text}
+        return page_html(self.server.recording, own)
+
+    def _record(self) -> str:
+        if urlsplit(self.path).path != "/record":
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
+        self._check_token(self.headers.get("X-Explorer-Token", ""))
+        try:
+            return json_text({"recording": self.server.session.packed(self._text())})
+        except ValueError as error:
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+    def _text(self) -> str:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "A request needs a length.")
+        if int(length) > LARGEST_BODY:
+            self._skip(int(length))
+            raise Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"text: expected at most {LARGEST_BODY:,} bytes, got {length}"
+            )
+        try:
+            found = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError) as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, "The request is no JSON.") from error
+        if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+            raise Refused(HTTPStatus.BAD_REQUEST, "The request needs a text.")
+        return found["text"]
+
+    def _skip(self, length: int) -> None:
+        """Read what nobody wants, up to a limit: a browser that is still sending would not see the answer."""
+        left = min(length, MOST_SKIPPED)
+        while left > 0 and (part := self.rfile.read(min(left, 1 << 16))):
+            left -= len(part)
+
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def _message(text: str, *, as_html: bool) -> str:
+    if as_html:
+        return (
+            f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>dat explore</title><p>{html.escape(text)}</p>'
+        )
+    return json.dumps({"error": text})

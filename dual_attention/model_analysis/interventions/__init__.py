@@ -1,0 +1,43 @@
+"""Interventions on what the attention of a model computes, and their effects.
+
+================  =====================================================================================
+``targets``       :class:`Target`: which mediator is changed, and where
+``kinds``         :class:`Ablate`, :class:`Scale`, :class:`Patch`, :class:`Steer`
+``applying``      :func:`intervene`: the context in which a model computes with them
+``direct``        :func:`intervene_directly`: the same, but later layers do not see them
+``predictions``   :class:`Prediction`: logits and right answers, and the metrics of effects
+``effects``       :func:`measure_effects`: exact effects with intervals; :func:`faithfulness`
+``approximate``   :func:`approximate_effects`: effects to first order, of many interventions at once
+``files``         interventions as JSON
+================  =====================================================================================
+"""
+
+from .applying import intervene
+from .approximate import approximate_effects
+from .direct import intervene_directly
+from .effects import Effect, Faithfulness, faithfulness, measure_effects
+from .files import intervention_from_json, load_interventions, save_interventions
+from .kinds import Ablate, Intervention, Patch, Scale, Steer
+from .predictions import Prediction, predict_next_tokens
+from .targets import Target
+
+__all__ = [
+    "Ablate",
+    "Effect",
+    "Faithfulness",
+    "Intervention",
+    "Patch",
+    "Prediction",
+    "Scale",
+    "Steer",
+    "Target",
+    "approximate_effects",
+    "faithfulness",
+    "intervene",
+    "intervene_directly",
+    "intervention_from_json",
+    "load_interventions",
+    "measure_effects",
+    "predict_next_tokens",
+    "save_interventions",
+]

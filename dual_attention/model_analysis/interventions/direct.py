@@ -1,0 +1,127 @@
+"""Direct effects: the path of an intervention through the residual stream, past all later layers.
+
+The layers after one that is intervened on compute as if nothing had happened, and so do those before. Only the change
+of its output is added to the residual stream at the end, before the last normalisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ..._models.encoder import EncoderModel
+from ..._models.language import LanguageModel
+from ..._models.seq2seq import Seq2SeqModel
+from ..._models.vision import VisionModel
+from ...dual_attention import DualAttention
+from ..capture import uncompiled
+from ..maps import CallMaps, Maps
+from ..sites import Site
+from .applying import check_places, hook
+from .edits import Edit, edits_of
+from .kinds import Intervention
+
+
+@contextmanager
+def intervene_directly(
+    model: nn.Module,
+    interventions: Intervention | Sequence[Intervention],
+    *,
+    source: Maps | CallMaps | None = None,
+) -> Iterator[None]:
+    """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
+
+    For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
+    before each sublayer. Layers that are intervened on compute twice.
+
+    Raises:
+        TypeError, ValueError: as there, or if the model has no such path.
+    """
+    listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
+    edits = edits_of(model, listed, source)
+    end = _end_of_stream(model)
+    path = _DirectPath()
+    handles: list[RemovableHandle] = []
+    try:
+        for layer in _layers_of(model, edits):
+            handles.append(layer.register_forward_pre_hook(path.remember_cache, with_kwargs=True))
+            handles.append(layer.register_forward_hook(path.compute_again, with_kwargs=True))
+        handles.append(end.register_forward_pre_hook(path.add_changes))
+        handles += hook(edits, when=lambda: path.is_active)
+        with uncompiled():
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for edit in edits:
+            edit.seen.clear()
+    check_places(edits)
+
+
+class _DirectPath:
+    """Changes of layers on their way to the end of the residual stream."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.changes: dict[nn.Module, Tensor] = {}
+        self.states: dict[nn.Module, Any] = {}
+
+    def remember_cache(self, layer: nn.Module, _args: Any, kwargs: dict[str, Any]) -> None:
+        """Remember what the layer's cache holds before it computes the first time."""
+        cache = kwargs.get("cache")
+        self.states[layer] = None if cache is None else cache._state()
+
+    def compute_again(self, layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+        """Compute a layer a second time, with interventions, and remember how its output differs."""
+        cache, state = kwargs.get("cache"), self.states.pop(layer)
+        if cache is not None:  # the second time appends the same
+            cache._restore(state)
+        self.is_active = True
+        try:
+            changed = layer.forward(*args, **kwargs)
+        finally:
+            self.is_active = False
+        self.changes[layer] = changed[0] - output[0]
+
+    def add_changes(self, _end: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Add all changes to the residual stream."""
+        x, *rest = args
+        for change in self.changes.values():
+            x = x + change
+        self.changes.clear()
+        return x, *rest
+
+
+def _end_of_stream(model: nn.Module) -> nn.Module:
+    """The module that reads the residual stream after the last block."""
+    for module in model.modules():
+        if isinstance(module, LanguageModel):
+            return module.layers.norm
+        if isinstance(module, EncoderModel | VisionModel):
+            return module.norm
+        if isinstance(module, Seq2SeqModel):
+            return module.layers["final_out"]
+    raise ValueError(f"model: direct effects need a model of this library, got {type(model).__name__}")
+
+
+def _layers_of(model: nn.Module, edits: Sequence[Edit]) -> list[nn.Module]:
+    """The modules whose output is added to the residual stream, each once."""
+    found: dict[nn.Module, None] = {}
+    for edit in edits:
+        site: Site = edit.choice.site
+        layer, parent = site.module, site.path.rpartition(".")[0]
+        if isinstance(model.get_submodule(parent), DualAttention):
+            layer, parent = model.get_submodule(parent), parent.rpartition(".")[0]
+        block = model.get_submodule(parent)
+        if getattr(block, "norm_first", None) is not True:
+            raise ValueError(
+                f"norm_first: direct effects need blocks that normalise first, unlike that of {site.layer}"
+            )
+        if site.layer.startswith("encoder."):
+            raise ValueError(f"target: {site.layer} reaches the output through the decoder only, so not directly")
+        found[layer] = None
+    return list(found)

@@ -1,0 +1,165 @@
+"""Edits: an intervention on one site, as a function of the tensor that passes a tap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from ..maps import CallMaps, HeadMaps, Maps
+from ..sites import ChosenSite
+from .kinds import Ablate, Intervention, Situation
+from .targets import TAPS, Region
+
+
+@dataclass
+class Edit:
+    """A change of what passes one tap of one site.
+
+    Attributes:
+        intervention: what is done.
+        region: where.
+        source: maps of the same heads in other inputs, if these were given.
+        seen: tensors of other taps in the present call, by name, as they came out of interventions.
+    """
+
+    intervention: Intervention
+    region: Region
+    source: HeadMaps | None = None
+    seen: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def choice(self) -> ChosenSite:
+        """The site with its heads and relations."""
+        return self.region.choice
+
+    @property
+    def mediator(self) -> str:
+        """The mediator of the target."""
+        return self.intervention.target.mediator
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether symbols are changed for some pairs only, which shows in what heads receive of them."""
+        return self.mediator == "symbol" and self.intervention.target.pairs is not None
+
+    @property
+    def tap(self) -> str:
+        """Name of the tap."""
+        return "symbol_message" if self.of_pairs else TAPS[self.mediator]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of other taps whose tensors are needed; they come earlier in a call."""
+        found = ["visible"] if self.intervention.needs_visible else []
+        if self.mediator == "symbol":
+            found.append("weights")
+        if self.of_pairs:
+            found.append("symbol_values")
+            if self.choice.site.tap("relational_message") is None and self.choice.site.tap("relations") is not None:
+                found.append("relations")  # disentangled RCA, whose relations are factors of the weights
+        return tuple(found)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The tensor with the intervention; itself at strength 0."""
+        if self.of_pairs:
+            return self._with_pairs(x)
+        region = self.region.of(x)
+        if self.intervention.strength == 0:
+            return x
+        new = self._new(x)
+        return new if region is None else torch.where(region, new, x)
+
+    def _new(self, x: Tensor) -> Tensor:
+        """The tensor that takes the place of ``x`` everywhere."""
+        site = self.choice.site
+        examples = self.seen["weights"].shape[0] if self.mediator == "symbol" else x.shape[0]
+        alike = not (site.has_relative_symbols if self.mediator == "symbol" else site.layer.endswith(".cross"))
+        about = Situation(self.mediator, examples, self.seen.get("visible"), alike, *self._source_of(x))
+        new = self.intervention.replacement(x, about).to(x.dtype)
+        strength = self.intervention.strength
+        return (new if strength == 1 else x + strength * (new - x)).expand_as(x)
+
+    def _with_pairs(self, message: Tensor) -> Tensor:
+        """The symbol message ``(B, H, N, d_h)`` with other symbols for some pairs."""
+        weights, values = self.seen["weights"], self.seen["symbol_values"]
+        pairs = self.region.pairs(weights.shape[2], weights.shape[3], weights.device)
+        if self.intervention.strength == 0:
+            return message
+        if "relations" in self.seen:
+            weights = weights * self.seen["relations"].permute(0, 3, 1, 2)
+        changes = self._new(values) - values
+        region = self.region.of(changes)
+        if region is not None:
+            changes = torch.where(region, changes, torch.zeros_like(changes))
+        return message + weights.masked_fill(~pairs, 0.0) @ changes
+
+    def _source_of(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The mediator in the source, like ``x`` but for the number of examples, and the visible pairs there."""
+        if self.source is None:
+            return None, None
+        axis, chosen, _ = self.region.numbers
+        have = self.source.relation_numbers if axis == 3 else self.source.head_numbers
+        values = self.source.get(TAPS[self.mediator]).to(x.device, x.dtype)
+        places = torch.tensor([have.index(number) for number in chosen], device=x.device)
+        values = values.index_select(axis, places)
+        compares = not (isinstance(self.intervention, Ablate) and self.intervention.how == "mean")
+        free = (0, axis) if compares else (0, axis, *range(1, 4))
+        for place, (got, wanted) in enumerate(zip(values.shape, x.shape, strict=True)):
+            if place not in free and got != wanted:
+                raise ValueError(
+                    f"source: expected {self.mediator}s of the same lengths as those of the call, "
+                    f"{tuple(x.shape)}, in {self.choice.site.layer}; got {tuple(values.shape)}"
+                )
+        whole = x.new_zeros([*values.shape[:axis], x.shape[axis], *values.shape[axis + 1 :]])
+        whole = whole.index_copy(axis, torch.tensor(chosen, device=x.device), values)
+        visible = None if self.source.visible is None else self.source.visible.to(x.device)
+        return whole, visible
+
+
+def edits_of(
+    model: nn.Module, interventions: Sequence[Intervention], source: Maps | CallMaps | None = None
+) -> list[Edit]:
+    """The edits that interventions amount to in a model.
+
+    Raises:
+        TypeError, ValueError: if an intervention is none, its target is not in the model, or the source lacks it.
+    """
+    call = source.only if isinstance(source, Maps) else source
+    if call is not None and not isinstance(call, CallMaps):
+        raise TypeError(f"source: expected maps of a capture, got {type(source).__name__}")
+    found = []
+    for intervention in interventions:
+        if not isinstance(intervention, Intervention):
+            raise TypeError(f"interventions: expected interventions, got {type(intervention).__name__}")
+        if intervention.needs_source and call is None:
+            raise ValueError(f"source: {type(intervention).__name__} needs maps of other inputs, see capture; got None")
+        for choice in intervention.target.locate(model):
+            edit = Edit(intervention, Region(intervention.target, choice))
+            if edit.of_pairs and choice.site.has_relative_symbols:
+                raise ValueError(
+                    f"pairs: the symbols of {choice.site.layer} are relative, so that many pairs share one, whatever "
+                    "the inputs; expected no pairs"
+                )
+            if call is not None and intervention.uses_source:
+                edit.source = _source(call, edit)
+            found.append(edit)
+    return found
+
+
+def _source(call: CallMaps, edit: Edit) -> HeadMaps:
+    """The maps of a site in the source, after checking that they have what is chosen."""
+    site = edit.choice.site
+    layer = call.get(site.layer)
+    heads = None if layer is None else getattr(layer, site.kind)
+    quantity = TAPS[edit.mediator]
+    if heads is None or heads.kept.get(quantity) is None:
+        raise ValueError(f"source: expected maps with {quantity} of the {site.kind} heads of {site.layer}")
+    axis, chosen, _ = edit.region.numbers
+    have = heads.relation_numbers if axis == 3 else heads.head_numbers
+    if not set(chosen) <= set(have):
+        what = "relations" if axis == 3 else "heads"
+        raise ValueError(f"source: expected the {what} {chosen} of {site.layer}, got maps of {have}")
+    return heads

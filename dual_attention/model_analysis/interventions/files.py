@@ -1,0 +1,66 @@
+"""Interventions in files: JSON that a person can read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..._files import read_json_object, write_json
+from ..._words import suggestion
+from .kinds import KINDS, Intervention
+from .targets import Target
+
+FORMAT = 1
+
+
+def save_interventions(path: str | PathLike[str], interventions: Intervention | Sequence[Intervention]) -> None:
+    """Write interventions to a JSON file. Sources, which are data, are not part of them."""
+    listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
+    write_json(Path(path), {"format": FORMAT, "interventions": [each.as_json() for each in listed]})
+
+
+def load_interventions(path: str | PathLike[str]) -> list[Intervention]:
+    """Read interventions from a JSON file.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it is no JSON, or an intervention in it is wrong; the error names the file.
+    """
+    content = read_json_object(Path(path))
+    try:
+        if content.get("format") != FORMAT or not isinstance(content.get("interventions"), list):
+            raise ValueError(f"expected a format of {FORMAT} and a list of interventions")
+        return [intervention_from_json(each) for each in content["interventions"]]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def intervention_from_json(content: Mapping[str, Any]) -> Intervention:
+    """An intervention from what :meth:`.Intervention.as_json` returns.
+
+    Raises:
+        TypeError, ValueError: if something is wrong with it.
+    """
+    if not isinstance(content, Mapping):
+        raise TypeError(f"intervention: expected an object, got {content!r}")
+    given = dict(content)
+    name = given.pop("kind", None)
+    if name not in KINDS:
+        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {name!r}")
+    kind: Any = KINDS[name]
+    target = given.pop("target", None)
+    if not isinstance(target, Mapping):
+        raise TypeError(f"target: expected an object, got {target!r}")
+    _check_names("target", target, Target)
+    _check_names(name, given, kind)
+    return kind(Target(**target), **given)
+
+
+def _check_names(what: str, given: Mapping[str, Any], kind: Any) -> None:
+    known = [about.name for about in fields(kind)]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{what}: expected {', '.join(known)}, got {name!r}{suggestion(str(name), known)}")

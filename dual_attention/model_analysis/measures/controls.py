@@ -1,0 +1,215 @@
+"""Controls of measures: scores of pairs that nobody trained to be relations, and their comparison with relations.
+
+Each control gives scores ``(B, N, M, S)`` for the same pairs, so that :func:`compare` treats them like relations.
+Another is a model that was not trained, :func:`untrained_twin`; shuffled labels are part of :func:`.detection.detect`.
+
+Shapes: B examples, N receivers, M senders, H heads, R relations, d width of the model.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..._models.token_model import TokenModel
+from ..._models.vision import VisionModel
+from ...functional.activations import Activation, activation_function
+from ...relational_attention import RelationalAttention
+from ._checks import check_floating
+from .detection import Detection, Shuffle, detect
+
+
+def attention_scores(weights: Tensor) -> Tensor:
+    """Attention weights ``(B, H, N, M)`` as scores of pairs, ``(B, N, M, H)``."""
+    check_floating(weights=weights)
+    if weights.dim() != 4:
+        raise ValueError(f"weights: expected shape (B, H, N, M), got {tuple(weights.shape)}")
+    return weights.movedim(1, 3)
+
+
+def cosine_scores(x: Tensor, y: Tensor | None = None) -> Tensor:
+    """Cosine of vectors of receivers and senders, for instance embeddings: ``(B, N, d), (B, M, d) -> (B, N, M, 1)``.
+
+    Args:
+        y: by default ``x``. A vector of zeros has the cosine 0 to all others.
+    """
+    y = x if y is None else y
+    check_floating(x=x, y=y)
+    return (F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).transpose(1, 2))[..., None]
+
+
+def random_relations(
+    x: Tensor,
+    n_relations: int,
+    rel_proj_dim: int,
+    *,
+    y: Tensor | None = None,
+    symmetric: bool = False,
+    activation: str | Activation = "identity",
+    seed: int = 0,
+) -> Tensor:
+    """Relations as a layer computes them, by random projections of the same rank.
+
+    Math: r_ij,ℓ = <W_q^ℓ x_i, W_k^ℓ y_j> / sqrt(p), entries of W from N(0, 1/d)
+
+    Args:
+        x: what enters the layer, ``(B, N, d)``.
+        n_relations: R.
+        rel_proj_dim: p, width of one relation's query and key.
+        y: senders, ``(B, M, d)``; by default ``x``.
+        symmetric: one projection for both.
+        activation: of the relations; elementwise.
+        seed: of the projections.
+
+    Returns:
+        ``(B, N, M, R)``.
+    """
+    y = x if y is None else y
+    check_floating(x=x, y=y)
+    generator = torch.Generator().manual_seed(seed)
+    width = x.shape[-1]
+    projections = [
+        torch.randn(width, n_relations, rel_proj_dim, generator=generator).to(x) / math.sqrt(width) for _ in range(2)
+    ]
+    queries = torch.einsum("bnd,drp->bnrp", x, projections[0])
+    keys = torch.einsum("bmd,drp->bmrp", y, projections[0 if symmetric else 1])
+    return activation_function(activation)(torch.einsum("bnrp,bmrp->bnmr", queries, keys) / math.sqrt(rel_proj_dim))
+
+
+def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Module] | None = None) -> nn.Module:
+    """A model of the same configuration whose parameters were drawn anew and never trained.
+
+    Modules draw their own, by ``reset_parameters``; models with an initialisation of their own (``init_weights``)
+    apply it. The generators of torch are left as they were.
+
+    Args:
+        model: is not changed.
+        seed: of the draw.
+        build: builds the model; needed if the way in which its training began was another (muP, say), or for modules
+            that cannot draw their parameters anew.
+
+    Returns:
+        The model, in evaluation mode, on the device and with the dtype of ``model``.
+
+    Raises:
+        ValueError: naming a module whose parameters nothing draws anew, without ``build``.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        if build is not None:
+            twin = build().to(next(model.parameters()))
+        else:
+            twin = copy.deepcopy(model)
+            twin.apply(_draw_anew)
+            for module in twin.modules():
+                if isinstance(module, TokenModel):
+                    module.init_weights()
+    return twin.eval()
+
+
+def _draw_anew(module: nn.Module) -> None:
+    reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+    if isinstance(module, RelationalAttention):
+        module.reset_wr()
+    elif isinstance(module, VisionModel):
+        for parameter in (module.pos_embedding, module.cls_token):
+            if parameter is not None:
+                nn.init.normal_(parameter)
+    elif reset is not None:
+        reset()
+    elif next(module.parameters(recurse=False), None) is not None:
+        raise ValueError(
+            f"model: a {type(module).__name__} does not draw its parameters anew; give build, a function that builds "
+            "the model"
+        )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The best of some scores at detecting a label, chosen on one half of the examples and measured on the other.
+
+    Attributes:
+        name: of the scores.
+        score: the one that was chosen.
+        sign: -1 if it is low where the label holds.
+        auc: on the other half, with that sign.
+        chosen_auc: on the half on which it was chosen, of the larger of so many; too good, therefore.
+        detection: of all examples.
+    """
+
+    name: str
+    score: int
+    sign: int
+    auc: float
+    chosen_auc: float
+    detection: Detection
+
+
+def compare(
+    scores: Mapping[str, Tensor],
+    labels: Tensor,
+    mask: Tensor | None = None,
+    strata: Tensor | None = None,
+    *,
+    permutations: int = 100,
+    shuffle: Shuffle = "objects",
+    seed: int = 0,
+) -> list[Compared]:
+    """Detection of a label by several kinds of scores, for instance relations and their controls.
+
+    The best of eight relations is better than the best of two even if all are noise. So each kind's best score is
+    chosen on the examples of even number and measured on those of odd number, and p-values are of the maximum.
+
+    Args:
+        scores: ``(B, N, N, S)`` by name; S may differ.
+        labels, mask, strata, permutations, shuffle, seed: as :func:`.detection.detect`.
+
+    Raises:
+        ValueError: if one half has nothing to compare.
+    """
+    found = []
+    for name, values in scores.items():
+        whole = detect(values, labels, mask, strata, permutations=permutations, shuffle=shuffle, seed=seed)
+        chosen, other = (
+            _detect_in(part, values, labels, mask, strata) for part in (slice(0, None, 2), slice(1, None, 2))
+        )
+        best = chosen.best
+        sign = 1 if chosen.auc[best] >= 0.5 else -1
+        held_out, seen = (0.5 + sign * (float(half.auc[best]) - 0.5) for half in (other, chosen))
+        found.append(Compared(name, best, sign, held_out, seen, whole))
+    return found
+
+
+def _detect_in(part: slice, scores: Tensor, labels: Tensor, mask: Tensor | None, strata: Tensor | None) -> Detection:
+    """Detection in some of the examples."""
+    pairs = scores.shape[:3]
+    mask, strata = (None if tensor is None else tensor.expand(pairs)[part] for tensor in (mask, strata))
+    return detect(scores[part], labels.expand(pairs)[part], mask, strata)
+
+
+def comparison_table(compared: list[Compared]) -> str:
+    """A table of comparisons in Markdown: the best score of each kind, its AUC on held-out examples, and its p.
+
+    AUCs of a score that is low where the label holds are those of its negative.
+    """
+    lines = [
+        "| scores | number | best | AUC (held out) | 95% over examples | p of the maximum | shuffled, 95% |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in compared:
+        whole = one.detection
+        low, high = whole.interval(one.score)
+        if one.sign < 0:
+            low, high = 1 - high, 1 - low
+        interval = f"{low:.3f} to {high:.3f}"
+        p = f"{float(whole.p[one.score]):.3f}"
+        best = f"{one.score}{' (low)' if one.sign < 0 else ''}"
+        shuffled = f"{0.5 + whole.shuffled():.3f}"
+        lines.append(f"| {one.name} | {len(whole.auc)} | {best} | {one.auc:.3f} | {interval} | {p} | {shuffled} |")
+    return "\n".join(lines)

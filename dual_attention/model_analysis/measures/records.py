@@ -1,0 +1,126 @@
+"""Measures of what was captured: of each layer's relations and messages, and three readings of its relations.
+
+Shapes: B examples, H heads, N receivers, M senders, R relations, d width of the layer's output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ...relational_attention import RelationalAttention
+from ..maps import CallMaps, HeadMaps, Maps
+from ..sites import choose_sites
+from .relations import message_share, relation_asymmetry, relation_contributions, relation_rank
+
+
+@dataclass(frozen=True)
+class LayerMeasures:
+    """Measures of the relational heads of a layer.
+
+    Attributes:
+        layer: its name.
+        share: of relations in the message of each head, ``(H,)``, mean over objects; see :func:`.message_share`.
+        rank: of the relations, over pairs that may be attended; see :func:`.relation_rank`.
+        scaled_rank: the same of relations that were divided by their standard deviations.
+        asymmetry: of each relation, ``(R,)``, over all pairs, masked or not; see :func:`.relation_asymmetry`. None
+            where receivers and senders are not the same objects.
+    """
+
+    layer: str
+    share: tuple[float, ...]
+    rank: float
+    scaled_rank: float
+    asymmetry: tuple[float, ...] | None
+
+
+def measure_layers(maps: Maps | CallMaps) -> list[LayerMeasures]:
+    """Measures of every layer that has relations, from a capture that kept relations, visible pairs and both messages.
+
+    Raises:
+        ValueError: if no layer kept relations, or one lacks something else.
+    """
+    layers = [heads for heads in maps.heads("relational") if heads.relations is not None]
+    if not layers:
+        raise ValueError("maps: expected a layer with relations, got none")
+    return [_measure(heads) for heads in layers]
+
+
+def _measure(heads: HeadMaps) -> LayerMeasures:
+    relations = heads.get("relations")
+    visible = heads.get("visible").any(1)
+    share = message_share(heads.get("relational_message"), heads.get("symbol_message"))
+    spread = relations[visible.expand(relations.shape[:3])].std(0, correction=0)
+    scaled = relations / torch.where(spread > 0, spread, 1.0)
+    square = relations.shape[1] == relations.shape[2]
+    return LayerMeasures(
+        layer=heads.layer,
+        share=tuple(share.nanmean((0, 2)).tolist()),
+        rank=float(relation_rank(relations, visible)),
+        scaled_rank=float(relation_rank(scaled, visible)),
+        asymmetry=tuple(relation_asymmetry(relations).tolist()) if square else None,
+    )
+
+
+@dataclass(frozen=True)
+class RelationReadings:
+    """Three readings of the relations of a layer, ``(B, N, M, R)`` each; zero where a pair may not be attended.
+
+    Attributes:
+        raw: r_ij.
+        attended: α_ij r_ij, with the mean of the heads' weights.
+        contribution: norm of what arrives in the residual stream, see :func:`.relation_contributions`.
+        visible: pairs that may be attended by some head, boolean ``(B, N, M)``.
+    """
+
+    raw: Tensor
+    attended: Tensor
+    contribution: Tensor
+    visible: Tensor
+
+
+def read_relations(model: nn.Module, heads: HeadMaps) -> RelationReadings:
+    """Relations as they are, as heads select them, and as they arrive in the residual stream.
+
+    Args:
+        model: that was captured.
+        heads: of one of its layers, with ``relations``, ``weights`` and ``visible`` kept, of all its relational heads.
+
+    Raises:
+        ValueError: if something was not kept, or the layer is not relational attention.
+    """
+    relations, weights, visible = heads.get("relations"), heads.get("weights"), heads.get("visible")
+    written = written_by(model, heads.layer)
+    if weights.shape[1] != len(written):
+        raise ValueError(f"heads: expected all {len(written)} relational heads, got {heads.head_numbers}")
+    seen = visible.any(1).expand(relations.shape[:3])
+    relations = relations.masked_fill(~seen[..., None], 0.0)
+    written = written[:, list(heads.relation_numbers)]
+    return RelationReadings(
+        raw=relations,
+        attended=relations * weights.mean(1)[..., None],
+        contribution=relation_contributions(relations, weights, written.to(relations)),
+        visible=seen,
+    )
+
+
+def written_by(model: nn.Module, layer: str | int) -> Tensor:
+    """Direction in which a head of a layer writes each relation into the residual stream, W_o^h W_r^h[:, ℓ].
+
+    Args:
+        layer: its name, or its number in a model with one stack.
+
+    Returns:
+        ``(H, R, d)``.
+
+    Raises:
+        ValueError: if the layer has no relational attention (that of the paper, with a W_r).
+    """
+    (choice,) = choose_sites(model, layer, "relational")
+    module = choice.site.module
+    if not isinstance(module, RelationalAttention):
+        raise ValueError(f"layer: expected one with RelationalAttention, got {type(module).__name__} in {layer}")
+    with torch.no_grad():
+        return choice.site.contributions(module.wr.mT[None], choice.heads)[0]

@@ -1,0 +1,117 @@
+"""Selectivity of an effect: how much more an intervention matters for pairs with a label than for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from torch import Tensor, nn
+
+from ...sweeps.intervals import half_width, paired_p
+from ..interventions.effects import Source, measure_effects
+from ..interventions.kinds import Intervention
+from ..interventions.predictions import Predict, predict_next_tokens
+from .matching import matched_negatives
+
+
+@dataclass(frozen=True)
+class Selectivity:
+    """Effects at pairs with a label and at matched pairs without, over documents.
+
+    Attributes:
+        with_label, without: mean effects.
+        difference: the selectivity, their difference.
+        half: half of its t-interval of 95%.
+        p: two-sided, of the paired t-test that it is zero.
+        documents: number of pairs of effects.
+    """
+
+    with_label: float
+    without: float
+    difference: float
+    half: float
+    p: float
+    documents: int
+
+
+def selectivity(with_label: Sequence[float], without: Sequence[float]) -> Selectivity:
+    """Selectivity of an intervention, from its effects on documents.
+
+    Args:
+        with_label: effect on each document, for instance the change in cross-entropy, of the intervention at its pairs
+            with the label.
+        without: the same at as many pairs without it, of the same distances and frequencies; see
+            :func:`.matching.matched_negatives`.
+
+    Raises:
+        ValueError: unless there are two documents or more, and as many of one as of the other.
+    """
+    if len(with_label) != len(without):
+        raise ValueError(f"without: expected {len(with_label)} effects, as with_label has, got {len(without)}")
+    if len(with_label) < 2:
+        raise ValueError(f"with_label: expected effects on at least two documents, got {len(with_label)}")
+    differences = [float(a) - float(b) for a, b in zip(with_label, without, strict=True)]
+    return Selectivity(
+        with_label=fmean(map(float, with_label)),
+        without=fmean(map(float, without)),
+        difference=fmean(differences),
+        half=half_width(differences),
+        p=paired_p(differences),
+        documents=len(differences),
+    )
+
+
+def measure_selectivity(
+    model: nn.Module,
+    documents: Tensor,
+    labels: Tensor,
+    mask: Tensor,
+    strata: Tensor | None = None,
+    *,
+    intervention: Callable[[list[tuple[int, int]]], Intervention | Sequence[Intervention]],
+    metric: str = "loss",
+    predict: Predict = predict_next_tokens,
+    source: Source = None,
+    seed: int = 0,
+) -> Selectivity:
+    """Selectivity of an intervention on pairs of a model: its effect where a label holds, less where it does not.
+
+    For instance, with ``intervention=lambda pairs: Ablate(Target("relation", layers=1, relations=3, pairs=pairs))``:
+    does the model miss relation 3 more for pairs of the label than for others like them?
+
+    Args:
+        documents: token ids ``(B, N)``.
+        labels, mask: boolean ``(B, N, N)``, pairs with the label and pairs that count, receivers first. Pairs with the
+            last token do not count if the model predicts it and does not see it.
+        strata: integers, broadcastable to them, see :mod:`.matching`.
+        intervention: makes an intervention for pairs of places (receiver, sender).
+        metric, predict, source: as :func:`~dual_attention.model_analysis.interventions.measure_effects`.
+        seed: of the choice of negatives.
+
+    Returns:
+        The selectivity over documents that have pairs of both kinds in one stratum.
+
+    Raises:
+        ValueError: if fewer than two documents have.
+    """
+    if predict is predict_next_tokens:
+        mask = mask.clone()
+        mask[:, -1] = False
+        mask[:, :, -1] = False
+    chosen = matched_negatives(labels, mask, strata, seed=seed)
+    effects: tuple[list[float], list[float]] = [], []
+    for document, *kinds in zip(documents, *chosen, strict=True):
+        if not kinds[0].any():
+            continue
+        for values, kind in zip(effects, kinds, strict=True):
+            pairs = [(i, j) for i, j in kind.nonzero().tolist()]
+            options = {"metrics": (metric,), "predict": predict, "source": source}
+            (effect,) = measure_effects(model, [document[None]], {"": intervention(pairs)}, **options)
+            values.append(effect.mean)
+    if len(effects[0]) < 2:
+        raise ValueError(
+            f"labels: expected at least two documents with matched pairs with and without the label, got "
+            f"{len(effects[0])}"
+        )
+    return selectivity(*effects)

@@ -1,0 +1,71 @@
+"""Pages for screens: HTML that holds all it needs and asks nothing of the network."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..._files import write_atomically
+
+_FOLDER = Path(__file__).parent / "static"
+# The browser itself refuses to load anything for the page, whatever is in the data.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+class Page(str):
+    """A page of HTML as text; in a notebook it shows itself, in a frame of its own.
+
+    Attributes:
+        height: of that frame, in pixels.
+    """
+
+    height: int = 640
+
+    def save(self, path: str | Path) -> None:
+        """Write a file, which any browser opens."""
+        write_atomically(Path(path), self)
+
+    def _repr_html_(self) -> str:
+        style = f"width:100%;height:{self.height}px;border:1px solid #ddd"
+        return f'<iframe srcdoc="{escape(str(self))}" style="{style}" sandbox="allow-scripts"></iframe>'
+
+
+def make_page(title: str, body: str, *, data: Any = None, script: str | None = None, height: int = 640) -> Page:
+    """A page with the style that all share.
+
+    Args:
+        title: plain text.
+        body: HTML; what is plain text in it is escaped already.
+        data: JSON for the script.
+        script: name of a script in the folder ``static``; it runs after ``common.js``, which reads ``data``.
+        height: of the frame in a notebook, in pixels.
+    """
+    parts = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title>",
+        f"<style>\n{_static('page.css')}</style>\n</head>\n<body>",
+        f"<h1>{escape(title)}</h1>" if title else "",
+        body,
+    ]
+    if script is not None:
+        # "<" in a string would end the element that holds it.
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+        parts.append(f'<script type="application/json" id="data">{text}</script>')
+        parts.append(f"<script>\n{_static('common.js')}{_static(script)}</script>")
+    page = Page("\n".join([*parts, "</body>\n</html>\n"]))
+    page.height = height
+    return page
+
+
+def _static(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def tint(share: float) -> str:
+    """Colour of a cell: blue for shares of the largest value up to 1, red for those down to -1, as CSS."""
+    colour = "33,102,172" if share >= 0 else "178,24,43"
+    return f"background:rgba({colour},{min(1.0, abs(share)):.3f})"

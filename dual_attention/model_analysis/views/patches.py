@@ -1,0 +1,123 @@
+"""Figure of the relations between the patches of an image (Figure 9 of the paper).
+
+Shapes: C channels, N patches, R relations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._extras import require
+from ...training.plots import empty_figure, house_style
+from .matrices import largest_of
+
+
+def draw_patch_relations(
+    image: Tensor,
+    relations: Tensor,
+    patch: int,
+    grid: tuple[int, int],
+    *,
+    titles: Sequence[str] | None = None,
+    title: str = "",
+    columns: int = 4,
+) -> Any:
+    """A figure of an image with one patch outlined, and of each relation from that patch to all others.
+
+    The scale of a map ends at the largest value of another patch; that of the patch itself may lie beyond.
+
+    Args:
+        image: ``(C, height, width)``, numbers in [0, 1] or of type uint8; one or three channels.
+        relations: ``(N, N, R)``, receivers first, of patches only: without a class token.
+        patch: the receiver, counted row by row.
+        grid: rows and columns of patches.
+        titles: R names; by default numbers.
+        title: above all panels.
+        columns: most heat maps in a row.
+
+    Returns:
+        A matplotlib figure, which no pyplot knows.
+
+    Raises:
+        ValueError: if shapes do not fit, or there is no such patch.
+    """
+    names = check_patches(image, relations, grid, titles)
+    if not 0 <= patch < len(relations):
+        raise ValueError(f"patch: expected 0 to {len(relations) - 1}, got {patch}")
+    count = len(names)
+    values = relations[patch].detach().float().cpu()
+    wide = min(columns, count)
+    down = math.ceil(count / wide)
+    with house_style():
+        figure = empty_figure((2.0 * (wide + 1.25), 2.0 * max(down, 1.25) + (0.45 if title else 0.1)))
+        layout = figure.add_gridspec(1, 2, width_ratios=[1.25, wide], wspace=0.06)
+        _image(figure.add_subplot(layout[0]), image, patch, grid)
+        panels = layout[1].subgridspec(down, wide, wspace=0.12, hspace=0.3)
+        for number in range(count):
+            axis = figure.add_subplot(panels[divmod(number, wide)])
+            _heat(axis, values[:, number], patch, grid, names[number])
+        if title:
+            figure.suptitle(title, fontsize=12)
+    return figure
+
+
+def check_patches(image: Tensor, relations: Tensor, grid: tuple[int, int], titles: Sequence[str] | None) -> list[str]:
+    """Names of the relations, after checking that shapes fit."""
+    n = grid[0] * grid[1]
+    if relations.dim() != 3 or relations.shape[:2] != (n, n):
+        raise ValueError(
+            f"relations: expected shape ({n}, {n}, R) for {grid[0]} x {grid[1]} patches, got "
+            f"{tuple(relations.shape)}; a class token is to be left out"
+        )
+    if image.dim() != 3 or image.shape[0] not in (1, 3):
+        raise ValueError(f"image: expected shape (1 or 3, height, width), got {tuple(image.shape)}")
+    names = list(titles) if titles is not None else [f"relation {number}" for number in range(relations.shape[2])]
+    if len(names) != relations.shape[2]:
+        raise ValueError(f"titles: expected {relations.shape[2]}, got {len(names)}")
+    return names
+
+
+def pixels_of(image: Tensor) -> Tensor:
+    """Pixels ``(height, width, 3)`` of an image, in [0, 1]."""
+    pixels = image.detach().cpu().permute(1, 2, 0)
+    pixels = pixels.float() if pixels.is_floating_point() else pixels.float() / 255.0
+    return pixels.expand(-1, -1, 3).clamp(0, 1).contiguous()
+
+
+def _image(axis: Any, image: Tensor, patch: int, grid: tuple[int, int]) -> None:
+    pixels = pixels_of(image)
+    height, width = pixels.shape[0] / grid[0], pixels.shape[1] / grid[1]
+    axis.imshow(pixels.numpy(), interpolation="nearest")
+    row, column = divmod(patch, grid[1])
+    _outline(axis, column * width - 0.5, row * height - 0.5, width, height)
+    _bare(axis, "image, and patch i")
+
+
+def _heat(axis: Any, values: Tensor, patch: int, grid: tuple[int, int], name: str) -> None:
+    # An object's relation to itself is often far larger than any other, which a scale to its size would hide.
+    others = torch.arange(len(values)) != patch
+    top = largest_of(values, others)
+    axis.imshow(values.view(grid).numpy(), cmap="RdBu", vmin=-top, vmax=top, interpolation="nearest")
+    row, column = divmod(patch, grid[1])
+    _outline(axis, column - 0.5, row - 0.5, 1.0, 1.0)
+    _bare(axis, f"{name}   ±{top:.2g}")
+
+
+def _outline(axis: Any, x: float, y: float, width: float, height: float) -> None:
+    """A frame that is seen on dark and on light ground."""
+    rectangle = require("matplotlib.patches", extra="train").Rectangle
+    for colour, line in (("white", 3.4), ("black", 1.4)):
+        axis.add_patch(rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=line, clip_on=False))
+
+
+def _bare(axis: Any, title: str) -> None:
+    axis.set(xticks=[], yticks=[])
+    axis.set_title(title, fontsize=9, parse_math=False)
+    axis.grid(False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)

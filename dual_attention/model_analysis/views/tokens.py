@@ -1,0 +1,68 @@
+"""Tokens as labels: their text, also where a character is split over several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..._extras import require
+from ...data.text.tokenizer import Tokenizer
+
+_SHOWN = {" ": "␣", "\n": "↵", "\t": "⇥"}
+_RAISED, _LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉"
+
+
+def token_labels(tokenizer: Tokenizer, tokens: Iterable[int]) -> list[str]:
+    """Text of each token, such that every character can be told.
+
+    A space is ``␣``, a line break ``↵``, a tab ``⇥``. Of a character whose bytes lie in several tokens, each shows the
+    whole character and its part: ``猫¹⁄₂``, ``猫²⁄₂``. Bytes that are no character, and control characters, are
+    escapes (``\\xff``); a token without text is ``⟨end⟩`` or its number, ``⟨7⟩``.
+    """
+    ids = list(tokens)
+    data = [tokenizer.token_bytes(token) for token in ids]
+    labels = [""] * len(ids)
+    owner = [place for place, part in enumerate(data) for _ in part]
+    start = 0
+    for text, size in _characters(b"".join(data)):
+        places = list(dict.fromkeys(owner[start : start + size]))
+        for number, place in enumerate(places, 1):
+            labels[place] += text + (_fraction(number, len(places)) if len(places) > 1 else "")
+        start += size
+    names = [f"⟨{'end' if token == tokenizer.end else token}⟩" for token in ids]
+    return [label or name for label, name in zip(labels, names, strict=True)]
+
+
+def _characters(data: bytes) -> Iterator[tuple[str, int]]:
+    """Text and number of bytes of each character, and of each byte that belongs to none."""
+    place = 0
+    while place < len(data):
+        for size in (1, 2, 3, 4):
+            try:
+                character = data[place : place + size].decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+            if len(character) == 1:
+                yield _shown(character), size
+                break
+        else:
+            character, size = "", 1
+            yield f"\\x{data[place]:02x}", size
+        place += size
+
+
+def _shown(character: str) -> str:
+    if character in _SHOWN:
+        return _SHOWN[character]
+    # What is not printable includes marks that turn the direction of writing, and joiners.
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def _fraction(part: int, whole: int) -> str:
+    return f"{_RAISED[part]}⁄{_LOWERED[whole]}"
+
+
+def drawable(labels: Iterable[str]) -> list[str]:
+    """Labels in which characters that the font of figures lacks are written ``U+732B``."""
+    manager = require("matplotlib.font_manager", extra="train")
+    glyphs = manager.get_font(manager.findfont(manager.FontProperties())).get_charmap()
+    return ["".join(one if ord(one) in glyphs else f"U+{ord(one):04X}" for one in label) for label in labels]

@@ -1,0 +1,126 @@
+"""``dat explore``: the exported page, the server of a process, and bad input in one line."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from dual_attention.model_analysis.explorer.command import run_app
+from tests.cli.commands import dat, fails
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def data_of(html):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_a_page_is_exported(run, capsys, monkeypatch):
+    assert dat("explore", str(run), "--text", "1 ünd 2", "--export", "page.html") == 0
+    assert re.fullmatch(r"page\.html \(\d+ KiB\)\n", re.sub(r"\.\d", "", capsys.readouterr().out))
+    with open("page.html", encoding="utf-8") as file:
+        html = file.read()
+    data = data_of(html)
+    assert data["server"] is None
+    assert data["recording"]["sequences"]["tokens"] == ["1", "␣", "ü¹⁄₂", "ü²⁄₂", "n", "d", "␣", "2"]
+    assert data["recording"]["facts"][""] == "DualAttnTransformerLM"
+    assert "connect-src &#x27;none&#x27;" in html or "connect-src 'none'" in html
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"1 and 2\n")))
+    assert dat("explore", str(run), "--text", "-", "--export", "page.html", "--bits", "16") == 0
+    with open("page.html", encoding="utf-8") as file:
+        data = data_of(file.read())
+    assert len(data["recording"]["sequences"]["tokens"]) == len("1 and 2")
+    assert {heads["weights"]["bits"] for heads in data["recording"]["heads"]} == {16}
+
+
+def test_a_folder_of_the_hub(hub_folder):
+    assert dat("explore", str(hub_folder), "--text", "1 and 2", "--export", "page.html") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none"], "none: no such folder, and no name on the Hugging Face hub"),
+        (["RUN", "--text", ""], "text: expected at least one character, got an empty text"),
+        (["RUN", "--text", "x" * 25], "text: 25 tokens, but the model reads at most 24 at a time"),
+        (["RUN", "--export", ""], "export: expected the name of a file, got ''"),
+        (["RUN", "--export", "."], r"export: expected the name of a file, got '\.'"),
+        (["RUN", "--export", "none/page.html"], "export: there is no folder none"),
+        (["RUN", "--bits", "4"], "bits: expected 8, 16 or 32, got 4"),
+        (["RUN", "--port", "70000"], "port: expected a number from 0 to 65535, got 70000"),
+        (["RUN", "--port", "high"], "port: expected an integer"),
+        (["RUN", "--host", "256.1.1.1", "--text", "x"], "cannot listen on port 0 of 256.1.1.1"),
+        (["RUN", "--tokenizer", "nonsense"], "tokenizer: expected bytes, gpt2"),
+    ],
+)
+def test_bad_input(run, capsys, arguments, message):
+    arguments = [str(run) if word == "RUN" else word for word in arguments]
+    assert re.search(message, fails(capsys, "explore", *arguments))
+
+
+def test_a_port_in_use(run, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        error = fails(capsys, "explore", str(run), "--text", "x", "--port", str(port))
+    assert f"port {port} of 127.0.0.1 is in use" in error and "--port" in error
+
+
+def test_a_run_that_reads_no_text(tmp_path, capsys, monkeypatch):
+    import torch
+
+    from dual_attention.checkpoints import Checkpoint
+
+    found = Checkpoint("games", "relational games run", None, torch.nn.Linear(1, 1), (), torch.float32)
+    monkeypatch.setattr("dual_attention.model_analysis.explorer.session.open_checkpoint", lambda *_: found)
+    assert "games: its Linear reads no text; expected a language model" in fails(capsys, "explore", "games")
+
+
+def test_the_apps_of_the_published_package(run, capsys):
+    from dual_attention.model_analysis import lm_inference_app, lm_visualization_app
+
+    assert lm_inference_app.run_app is lm_visualization_app.run_app is run_app
+    assert run_app("app", [str(run), "--text", "1 and 2", "--export", "page.html"]) == 0
+    capsys.readouterr()
+    assert run_app("app", ["none"]) == 2
+    assert capsys.readouterr().err.startswith("app: error: none: no such folder")
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
+def test_a_warning_where_others_reach_the_server(run, capsys, monkeypatch, host, warned):
+    monkeypatch.setattr("dual_attention.model_analysis.explorer.server.ExplorerServer.serve_forever", lambda _: None)
+    assert dat("explore", str(run), "--text", "1 and 2", "--host", host) == 0
+    out, err = capsys.readouterr()
+    assert f"http://{host}:" in out
+    assert err.startswith("dat: other machines can reach this server") == warned
+
+
+def test_the_command_serves_until_it_is_interrupted(run):
+    program = [sys.executable, "-m", "dual_attention", "explore", str(run), "--text", "1 and 2"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A shell has its background processes, and theirs, ignore Ctrl-C.
+    with subprocess.Popen(program, **pipes, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
+        try:
+            address = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", process.stdout.readline())
+            assert address is not None
+            with urllib.request.urlopen(address[0], timeout=30) as answer:
+                assert len(data_of(answer.read().decode())["recording"]["sequences"]["tokens"]) == 7
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(address[0].partition("?")[0], timeout=30)
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                _, err = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert process.returncode == 0 and err == ""

@@ -1,0 +1,72 @@
+"""A headless Chromium for tests of pages, with everything that it requests and complains of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def find_browser() -> str | None:
+    """Path of a Chromium of this machine."""
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def launched() -> Iterator[Any]:
+    """A running browser; the test is skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pages are tested with the package playwright")
+    program = find_browser()
+    if program is None:
+        pytest.skip(f"pages are tested with a browser of this machine, one of {', '.join(PROGRAMS)}")
+    with playwright.sync_playwright() as driver:
+        # No sandbox: tests may run as root, as in containers; the pages are our own.
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visit:
+    """A visitor with a page, who notes requests, complaints of the console and errors.
+
+    Attributes:
+        page: Playwright's.
+        requests: addresses.
+        complaints: of the console, and uncaught errors.
+    """
+
+    def __init__(self, browser: Any, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": 1360, "height": 860}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+
+    def open(self, address: str) -> Any:
+        """Go there, and wait until the maps in view are drawn."""
+        self.page.goto(address)
+        self.settle()
+        return self.page
+
+    def settle(self) -> None:
+        """Wait for what was asked for in this moment: a few frames."""
+        self.page.evaluate(
+            "() => new Promise(done => { let n = 0; (function f() { ++n > 9 ? done() : requestAnimationFrame(f) })() })"
+        )
+
+    def close(self) -> None:
+        """Leave."""
+        self.context.close()
+
+    def inside(self, address: str) -> bool:
+        """Whether all requests went to addresses that begin so, or held their answer themselves."""
+        return all(url.startswith((address, "data:", "blob:")) for url in self.requests)

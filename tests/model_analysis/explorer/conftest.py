@@ -1,0 +1,76 @@
+"""A browser, and models to explore."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from dual_attention import DualAttnTransformerLM, TransformerLM
+from dual_attention.data.text.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.explorer.server import ExplorerServer
+from dual_attention.model_analysis.explorer.session import Session
+from tests.model_analysis.explorer.browser import Visit, launched
+
+COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
+COMMON |= {"norm_first": True, "pos_enc_type": "RoPE"}
+
+
+def dat(seed: int = 0, context: int = 64, **options: Any) -> DualAttnTransformerLM:
+    torch.manual_seed(seed)
+    symbols = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
+    heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 4}}
+    arguments = {**COMMON, **heads, "symbol_retrieval_kwargs": symbols, **options}
+    model = DualAttnTransformerLM(**arguments, n_layers=2, max_block_size=context).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return model
+
+
+def transformer(context: int = 64) -> TransformerLM:
+    torch.manual_seed(0)
+    return TransformerLM(**COMMON, n_layers=1, n_heads=2, max_block_size=context).eval()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
+    """A function that sends a visitor; at the end nobody may have complained."""
+    visitors: list[Visit] = []
+
+    def send(scheme: str = "light") -> Visit:
+        visitors.append(Visit(browser, scheme))
+        return visitors[-1]
+
+    yield send
+    complaints = [complaint for visitor in visitors for complaint in visitor.complaints]
+    for visitor in visitors:
+        visitor.close()
+    assert not complaints
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ExplorerServer]]:
+    """A function that starts a server of a model on a free port."""
+    servers: list[ExplorerServer] = []
+
+    def start(model: Any = None, text: str = "the cat sat", title: str = "a model", **options: Any) -> ExplorerServer:
+        session = Session(dat() if model is None else model, ByteTokenizer(), title)
+        server = ExplorerServer(session, text, **options)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,105 @@
+"""AUC, plain and matched, against scikit-learn and against a loop over pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from dual_attention.model_analysis.measures import RankedScores, area_under_curve, matched_auc
+
+
+def test_area_under_curve_is_the_share_of_ordered_pairs():
+    scores = torch.tensor([0.1, 0.4, 0.4, 0.8, 0.8, 0.9])
+    positive = torch.tensor([False, True, False, False, True, True])
+    pairs = [
+        float(a > b) + 0.5 * float(a == b)
+        for a, p in zip(scores, positive, strict=True)
+        if p
+        for b, q in zip(scores, positive, strict=True)
+        if not q
+    ]
+    assert area_under_curve(scores, positive) == pytest.approx(sum(pairs) / len(pairs))
+    with pytest.raises(ValueError, match="expected both kinds"):
+        area_under_curve(scores, torch.ones(6, dtype=torch.bool))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-4, 4), st.integers(-3, 3), st.booleans(), st.integers(0, 3)), min_size=1, max_size=60
+    )
+)
+def test_matched_auc_is_the_mean_over_positives_of_the_auc_of_their_strata(rows):
+    scores = torch.tensor([[a, b] for a, b, *_ in rows]).double()
+    positive = torch.tensor([p for *_, p, _ in rows])
+    strata = torch.tensor([s for *_, s in rows])
+    found = matched_auc(scores, positive, 7 * strata - 3)  # any integers do
+    total, count = np.zeros(2), 0
+    for stratum in strata.unique():
+        own = strata == stratum
+        if own[positive].any() or positive[own].any():
+            if positive[own].all() or not positive[own].any():
+                continue
+            n = int(positive[own].sum())
+            total += n * np.array([roc_auc_score(positive[own], scores[own, k]) for k in range(2)])
+            count += n
+    assert found.positives == count
+    if count:
+        np.testing.assert_allclose(found.auc.numpy(), total / count)
+        assert found.matched == pytest.approx(count / int(positive.sum()))
+    else:
+        assert found.auc.isnan().all()
+
+
+def test_nothing_to_compare_is_no_number():
+    for n, strata in ((0, None), (2, torch.tensor([0, 1]))):
+        found = matched_auc(torch.zeros(n, 3), torch.ones(n, dtype=torch.bool), strata)
+        assert found.auc.shape == (3,) and found.auc.isnan().all() and found.positives == 0
+
+
+def test_one_stratum_gives_the_auc_of_scikit_learn():
+    scores, positive = torch.randn(500, 3).round(decimals=1), torch.rand(500) < 0.2
+    found = matched_auc(scores, positive).auc
+    np.testing.assert_allclose(found.numpy(), [roc_auc_score(positive, scores[:, k]) for k in range(3)])
+
+
+def test_matching_takes_away_what_strata_explain():
+    """The score is the distance, and so is the label, up to noise: matched, nothing is left."""
+    distance = torch.randint(0, 10, (4000,))
+    positive = torch.rand(4000) < (10 - distance) / 12
+    scores = (-distance[:, None]).double()
+    assert matched_auc(scores, positive).auc.item() > 0.7
+    assert matched_auc(scores, positive, distance).auc.item() == 0.5
+
+
+def test_ranks_serve_several_labels():
+    scores, strata = torch.randn(200, 2), torch.randint(0, 4, (200,))
+    ranked = RankedScores(scores, strata)
+    for _ in range(3):
+        positive = torch.rand(200) < 0.3
+        torch.testing.assert_close(ranked.auc(positive).auc, matched_auc(scores, positive, strata).auc)
+
+
+@pytest.mark.parametrize(
+    ("scores", "strata", "error", "message"),
+    [
+        (torch.zeros(3), None, ValueError, r"scores: expected shape \(pairs, scores\), got \(3,\)"),
+        (torch.tensor([[0.0], [float("nan")]]), None, ValueError, "scores: expected finite"),
+        (torch.zeros(3, 1), torch.zeros(3), TypeError, "strata: expected integers, got dtype torch.float32"),
+        (torch.zeros(3, 1), torch.zeros(4).long(), ValueError, "strata: expected a shape broadcastable"),
+        (torch.zeros(3, 1).long(), None, TypeError, "scores: expected a floating-point tensor"),
+    ],
+)
+def test_bad_scores(scores, strata, error, message):
+    with pytest.raises(error, match=message):
+        RankedScores(scores, strata)
+
+
+def test_bad_labels():
+    with pytest.raises(TypeError, match="positive"):
+        matched_auc(torch.zeros(3, 1), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"positive: expected shape \(3,\), got \(4,\)"):
+        matched_auc(torch.zeros(3, 1), torch.zeros(4, dtype=torch.bool))

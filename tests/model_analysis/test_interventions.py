@@ -1,0 +1,537 @@
+"""Interventions: what they change and what they leave, against computations of another kind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.interventions import (
+    Ablate,
+    Patch,
+    Scale,
+    Steer,
+    Target,
+    intervene,
+    load_interventions,
+    save_interventions,
+)
+from tests.model_analysis.models import FAMILIES, call
+from tests.model_analysis.test_capture import hooks
+from tests.support.language import close, lm, tokens
+from tests.support.seq2seq import build as seq2seq
+
+MEDIATORS = ("head", "relation", "symbol", "selection")
+DUAL = [name for name in FAMILIES if "transformer" not in name]
+
+
+def logits(model, x, interventions=(), source=None, **arguments):
+    with torch.no_grad(), intervene(model, interventions, source=source):
+        return model(x, **arguments).logits
+
+
+def captured(model, x, interventions, *quantities, source=None, **choice):
+    """Maps of a call with interventions."""
+    with intervene(model, interventions, source=source), capture(model, quantities or None, **choice) as maps:
+        model(x)
+    return maps
+
+
+def every(mediator, strength=1.0):
+    """One intervention of each kind on a mediator; a source is needed."""
+    target, vector = Target(mediator), None if mediator == "relation" else [1.0, 2.0, 3.0, 4.0]
+    found = [Ablate(target, how, strength=strength) for how in ("zero", "mean", "resample")]
+    found += [Scale(target, 3.0, strength=strength), Patch(target, strength=strength)]
+    return found if mediator == "selection" else [*found, Steer(target, 2.0, vector, strength=strength)]
+
+
+# ---- strength
+
+
+@pytest.mark.parametrize("mediator", MEDIATORS)
+def test_strength_zero_changes_nothing_and_strength_is_linear(mediator):
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    before = model(x).logits
+    with capture(model) as source:
+        model(x.flip(1))
+    with capture(model, layers=0) as unchanged:
+        model(x)
+    for nothing, half, whole in zip(*(every(mediator, s) for s in (0.0, 0.5, 1.0)), strict=True):
+        with intervene(model, nothing, source=source), capture(model, layers=0) as maps:
+            close(model(x).logits, before, 1e-12)
+        for one, other in zip(maps.heads(), unchanged.heads(), strict=True):
+            for name, values in one.kept.items():
+                assert torch.equal(values, other.get(name))
+        tap = {"head": "head_output", "relation": "relations", "symbol": "symbol_values", "selection": "weights"}[
+            mediator
+        ]
+        found = []
+        for intervention in (half, whole):
+            with intervene(model, intervention, source=source), capture(model, tap, layers=0) as maps:
+                assert (model(x).logits - before).abs().max() > 1e-4
+            found.append(maps[0].relational.get(tap))
+        close(2 * found[0], found[1] + unchanged[0].relational.get(tap))
+    assert not hooks(model)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("mediator", MEDIATORS)
+def test_every_family(name, mediator):
+    """Zero strength leaves the output, and ablation changes it, wherever there is such a mediator."""
+    model = FAMILIES[name]()
+    run = call(name, model)
+    before = run()
+    lacks = ("transformer" in name and mediator in ("relation", "symbol")) or (name, mediator) == (
+        "language rca",
+        "relation",
+    )
+    if lacks:
+        message = f"target: expected layers with relational heads that have a {mediator}"
+        with pytest.raises(ValueError, match=message), intervene(model, Ablate(Target(mediator))):
+            pass
+        return
+    for how in ("zero", "mean", "resample"):
+        with intervene(model, Ablate(Target(mediator), how, strength=0.0)):
+            close(run(), before, 1e-12)
+        with intervene(model, Ablate(Target(mediator), how)):
+            same_for_all = (
+                mediator == "symbol" and how == "resample" and name in ("language position_relative", "vision")
+            )
+            assert bool((run() - before).abs().max() > 1e-6) != same_for_all
+    assert torch.equal(run(), before)
+    assert not hooks(model)
+
+
+# ---- against other computations
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ablating_a_head_equals_zeroing_its_columns_of_the_output_projection(name):
+    model = FAMILIES[name]()
+    run = call(name, model)
+    layer = "decoder.1" if name.startswith("seq2seq") else "blocks.1"
+    kinds = ["sensory"] if "transformer" in name else ["sensory", "relational"]
+    head = 0 if name == "seq2seq" else 1
+    for kind in kinds:
+        with intervene(model, Ablate(Target("head", layers=layer, heads={kind: head}))):
+            ablated = run()
+        with capture(model, "weights", layers=layer, heads=kind) as maps:
+            run()
+        assert maps.layers == (layer,)
+        paths = {"sensory": ("self_attn", "self_attention"), "relational": ("relational_attention",)}[kind]
+        stack = "decoder_blocks.1." if name.startswith("seq2seq") else "blocks.1."
+        (heads,) = (m for path, m in model.named_modules() if stack in path and path.endswith(paths))
+        weight, width = heads.wo.weight, heads.head_dim
+        kept = weight.detach().clone()
+        with torch.no_grad():
+            weight[:, head * width : (head + 1) * width] = 0
+        close(run(), ablated, 1e-12)
+        with torch.no_grad():
+            weight.copy_(kept)
+
+
+def test_ablating_a_relation_equals_zeroing_its_column_of_w_r():
+    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9)
+    found = logits(model, x, Ablate(Target("relation", layers=1, relations=2)))
+    with torch.no_grad():
+        model.layers.blocks[1].dual_attn.relational_attention.wr[..., 2] = 0
+    close(model(x).logits, found)
+
+
+def test_scaling_equals_scaled_weights():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    relations = logits(model, x, Scale(Target("relation", layers=0), 1.7))
+    symbols = logits(model, x, Scale(Target("symbol", layers=0, heads=1), 1.7))
+    heads = model.layers.blocks[0].dual_attn.relational_attention
+    with torch.no_grad():
+        heads.wq_rel.weight.mul_(1.7)
+        close(model(x).logits, relations)
+        heads.wq_rel.weight.div_(1.7)
+        heads.wv.weight.unflatten(0, (2, -1))[1] *= 1.7
+        close(model(x).logits, symbols)
+
+
+def test_symbols_of_grouped_heads_are_changed_by_head():
+    """Though heads of a group share symbols."""
+    model, x = lm("symbolic_attention", ra_kwargs={"n_kv_heads": 1}), tokens(3, 9)
+    with intervene(model, Ablate(Target("symbol", layers=0, heads=1))), capture(model, layers=0) as maps:
+        model(x)
+    message = maps[0].relational.symbol_message
+    assert not message[:, 1].any() and message[:, 0].all()
+
+
+def test_uniform_attention():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[0, :2] = False
+    with intervene(model, Ablate(Target("selection"), "mean")), capture(model, ["weights", "visible"]) as maps:
+        model(x, padding_mask=mask)
+    for heads in maps.heads():
+        visible = heads.get("visible").double().expand(heads.get("weights").shape)
+        close(heads.get("weights"), visible / visible.sum(-1, keepdim=True).clamp_min(1))
+
+
+def test_mean_ablation_leaves_the_mean_of_real_places():
+    """Of heads over tokens, of relations over visible pairs; what padding holds does not matter."""
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[0, :4] = False
+    with capture(model, layers=0) as before:
+        model(x, padding_mask=mask)
+    for mediator, tap in (("head", "head_output"), ("relation", "relations"), ("symbol", "symbol_values")):
+        with intervene(model, Ablate(Target(mediator, layers=0), "mean")), capture(model, tap, layers=0) as maps:
+            model(x, padding_mask=mask)
+        values, found = before[0].relational.get(tap), maps[0].relational.get(tap)
+        if mediator == "relation":
+            wanted = values[before[0].relational.visible[:, 0]].mean(0)
+            close(found, wanted.expand(found.shape))
+        else:
+            wanted = values.transpose(1, 2)[mask].mean(0)
+            close(found, wanted[None, :, None].expand(found.shape))
+
+
+def test_means_and_samples_of_other_inputs():
+    """Means may come from inputs of any length; samples are those of the same places."""
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    with capture(model, layers=0) as source:
+        model(tokens(5, 7))
+    maps = captured(model, x, Ablate(Target("head", layers=0), "mean"), "head_output", layers=0, source=source)
+    wanted = source[0].relational.head_output.mean((0, 2), keepdim=True)
+    close(maps[0].relational.head_output, wanted.expand(3, -1, 9, -1))
+    with capture(model, layers=0) as source:
+        model(tokens(2, 9))
+    for mediator, tap in (("relation", "relations"), ("selection", "weights"), ("symbol", "symbol_values")):
+        intervention = Ablate(Target(mediator, layers=0), "resample", seed=1)
+        with intervene(model, intervention, source=source), capture(model, tap, layers=0) as maps:
+            model(x)
+        assert torch.equal(maps[0].relational.get(tap), source[0].relational.get(tap)[[1, 0, 1]])
+
+
+def test_samples_of_the_batch_are_of_another_example():
+    model, x = lm("symbolic_attention"), tokens(4, 9)
+    with capture(model, "relations", layers=0) as before:
+        model(x)
+    for seed in range(6):
+        maps = captured(model, x, Ablate(Target("relation", layers=0), "resample", seed=seed), "relations", layers=0)
+        wanted = [(example + 1 + seed % 3) % 4 for example in range(4)]
+        assert torch.equal(maps[0].relational.relations, before[0].relational.relations[wanted])
+        assert all(other != example for example, other in enumerate(wanted))
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "positional_symbols", "position_relative"])
+def test_patching_everything_of_a_layer_gives_its_output_in_the_other_inputs(kind):
+    """Selection, relations and symbols are all that a relational head does."""
+    model, clean, corrupt = lm(kind), tokens(3, 9), tokens(3, 9)
+    with capture(model) as source:
+        model(clean)
+    three = [Patch(Target(mediator, layers=1)) for mediator in ("selection", "relation", "symbol")]
+    three[0] = Patch(Target("selection", layers=1, heads="relational"))
+    with intervene(model, three, source=source), capture(model, layers=1) as maps:
+        model(corrupt)
+    close(maps[1].relational.head_output, source[1].relational.head_output)
+
+
+def test_patching_a_pair_changes_that_pair_only():
+    model, clean, corrupt = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9), tokens(3, 9)
+    pairs, rest = [(5, 2), (7, 7)], torch.ones(9, 9, dtype=torch.bool)
+    rest[[5, 7], [2, 7]] = False
+    with capture(model) as source:
+        model(clean)
+    with capture(model) as before:
+        model(corrupt)
+    maps = captured(model, corrupt, Patch(Target("relation", layers=0, relations=[1], pairs=pairs)), source=source)
+    new, old, other = (m[0].relational.relations for m in (maps, before, source))
+    for i, j in pairs:
+        assert torch.equal(new[:, i, j, 1], other[:, i, j, 1])
+    assert torch.equal(new[:, rest], old[:, rest])
+    assert torch.equal(new[..., [0, 2]], old[..., [0, 2]])
+    maps = captured(
+        model, corrupt, Patch(Target("selection", layers=0, heads={"sensory": 0}, pairs=pairs)), source=source
+    )
+    new, old, other = (m[0].sensory.weights for m in (maps, before, source))
+    assert torch.equal(new[:, 0, 5, 2], other[:, 0, 5, 2]) and torch.equal(new[:, 0, rest], old[:, 0, rest])
+    assert torch.equal(new[:, 1], old[:, 1])
+
+
+def test_patching_the_symbol_of_a_pair():
+    """The receiver reads another symbol of that sender; other receivers read the sender's own."""
+    for ra_type in ("relational_attention", "rca", "disrca"):
+        model, clean, corrupt = lm("symbolic_attention", ra_type=ra_type), tokens(3, 9), tokens(3, 9)
+        with capture(model) as source:
+            model(clean)
+        with capture(model, layers=0) as before:
+            model(corrupt)
+        maps = captured(
+            model, corrupt, Patch(Target("symbol", layers=0, heads=1, pairs=[(5, 2)])), layers=0, source=source
+        )
+        old, new = before[0].relational, maps[0].relational
+        weights = old.get("weights")
+        if ra_type == "disrca":
+            weights = weights * old.get("relations").permute(0, 3, 1, 2)
+        wanted = old.symbol_message.clone()
+        change = source[0].relational.symbol_values[:, 1, 2] - old.symbol_values[:, 1, 2]
+        wanted[:, 1, 5] += weights[:, 1, 5, 2, None] * change
+        close(new.symbol_message, wanted)
+        maps = captured(
+            model, corrupt, Patch(Target("symbol", layers=0, senders=2), strength=1), layers=0, source=source
+        )
+        values = maps[0].relational.symbol_values
+        assert torch.equal(values[:, :, 2], source[0].relational.symbol_values[:, :, 2])
+        assert torch.equal(values[:, :, 3:], old.symbol_values[:, :, 3:])
+
+
+def test_receivers_and_senders():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    maps = captured(model, x, Ablate(Target("relation", receivers=[4, 8], senders=[1])), "relations", layers=0)
+    zero = maps[0].relational.relations == 0
+    assert zero[:, [4, 8], 1].all() and zero.sum() == 3 * 2 * 2
+    with intervene(model, Ablate(Target("head", receivers=6))), capture(model, "head_output") as maps:
+        model(x)
+    for heads in maps.heads():
+        assert (heads.head_output == 0).all((0, 1, 3)).tolist() == [place == 6 for place in range(9)]
+
+
+def test_steering():
+    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9)
+    with capture(model, layers=0) as before:
+        model(x)
+    direction = [3.0, 0.0, 4.0]
+    maps = captured(model, x, [Steer(Target("relation", layers=0, relations=1), 2.0, strength=0.5)], layers=0)
+    close(
+        maps[0].relational.relations - before[0].relational.relations,
+        torch.tensor([0.0, 1.0, 0.0]).expand(3, 9, 9, 3).double(),
+    )
+    maps = captured(model, x, [Steer(Target("relation", layers=0), 10.0, direction)], layers=0)
+    close(
+        maps[0].relational.relations - before[0].relational.relations,
+        torch.tensor([6.0, 0.0, 8.0]).expand(3, 9, 9, 3).double(),
+    )
+
+
+def test_ablating_a_direction_takes_away_that_component_only():
+    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9)
+    with capture(model, layers=0) as before:
+        model(x)
+    direction = torch.tensor([1.0, -2.0, 2.0]).double() / 3
+    maps = captured(model, x, Ablate(Target("relation", layers=0), direction=(6 * direction).tolist()), layers=0)
+    old, new = (m[0].relational.get("relations") for m in (before, maps))
+    close(new @ direction, torch.zeros(3, 9, 9).double())
+    close(new, old - (old @ direction)[..., None] * direction)
+    along_one = Ablate(Target("relation", layers=0), direction=[0.0, 1.0, 0.0])
+    close(logits(model, x, along_one), logits(model, x, Ablate(Target("relation", layers=0, relations=1))))
+
+
+# ---- composition
+
+
+def test_interventions_compose_in_their_order():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    add, double = Steer(Target("relation"), 1.0), Scale(Target("relation"), 2.0)
+    with capture(model, "relations", layers=0) as before:
+        model(x)
+    r = before[0].relational.get("relations")
+    with intervene(model, [add, double]), capture(model, "relations", layers=0) as maps:
+        listed = model(x).logits
+    close(maps[0].relational.relations, 2 * (r + 1))
+    with intervene(model, add), intervene(model, double), capture(model, "relations", layers=0) as maps:
+        close(model(x).logits, listed, 1e-12)
+    with intervene(model, [double, add]), capture(model, "relations", layers=0) as maps:
+        model(x)
+    close(maps[0].relational.relations, 2 * r + 1)
+
+
+def test_the_symbol_of_a_pair_sees_the_selection_that_others_left():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    pair = Ablate(Target("symbol", layers=0, pairs=[(5, 2)]))
+    without = Ablate(Target("selection", layers=0, pairs=[(5, 2)]))
+    close(logits(model, x, [pair, without]), logits(model, x, [without]))
+
+
+def test_cached_decoding_and_recomputed_blocks():
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+    interventions = [
+        Ablate(Target("relation", layers=0, relations=1, receivers=[3, 7])),
+        Scale(Target("selection", layers=1, heads={"sensory": 0}, pairs=[(8, 2), (5, 5)]), 0.5),
+        Ablate(Target("symbol", layers=1, senders=[4])),
+        Steer(Target("head", layers=1, heads={"relational": 1}, receivers=[6]), 1.0, [1.0, 0.0, 0.0, 0.0]),
+    ]
+    whole = logits(model, x, interventions)
+    cache, found = model.new_cache(), []
+    with torch.no_grad(), intervene(model, interventions):
+        found = [model(piece, cache=cache).logits for piece in x.split([4, 1, 1, 3], dim=1)]
+    close(torch.cat(found, 1), whole)
+    grads = []
+    for checkpointing in (False, True):
+        model.gradient_checkpointing = checkpointing
+        model.train().zero_grad()
+        with intervene(model, interventions):
+            model(x, x, loss_only=True).loss.backward()
+        grads.append([parameter.grad.clone() for parameter in model.parameters()])
+    for one, other in zip(*grads, strict=True):
+        close(one, other, 1e-12)
+
+
+def test_cross_attention():
+    model = seq2seq("symbolic_attention")
+    source, target = torch.randint(11, (2, 9)), torch.randint(6, (2, 7))
+    without = Ablate(Target("selection", layers="decoder.0.cross", pairs=[(3, 8)]))
+    with intervene(model, without), capture(model, "weights", layers="decoder") as maps:
+        model(source, target, target)
+    assert (maps["decoder.0.cross"].sensory.weights[:, :, 3, 8] == 0).all()
+    assert (maps["decoder.1.cross"].sensory.weights[:, :, 3, 8] != 0).all()
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "position_relative", "transformer"])
+@pytest.mark.parametrize("cast", [False, True], ids=["bfloat16", "autocast"])
+def test_low_precision(kind, cast):
+    """Types stay what they are, and patching a model with itself changes no more than rounding does."""
+    model, x = lm(kind).to(torch.float32 if cast else torch.bfloat16), tokens(3, 9)
+    patches = [Patch(Target("head")), Patch(Target("selection"))]
+    if kind != "transformer":
+        patches += [Patch(Target("relation")), Patch(Target("symbol"))]
+    with torch.no_grad(), torch.autocast("cpu", enabled=cast, dtype=torch.bfloat16):
+        before = model(x).logits
+        with capture(model) as source:
+            captured = model(x).logits
+        for interventions in (patches, Ablate(Target("selection"), "mean", strength=0.0)):
+            with intervene(model, interventions, source=source):
+                after = model(x).logits
+            for found in (captured, after):
+                assert found.dtype == before.dtype
+                torch.testing.assert_close(found, before, atol=0.08, rtol=0)
+
+
+def test_no_hooks_are_left_after_an_error():
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+    with pytest.raises(RuntimeError, match="within"), intervene(model, Ablate(Target("head"))):
+        model(x)
+        raise RuntimeError("within")
+    assert not hooks(model)
+
+
+# ---- files
+
+
+def test_files(tmp_path):
+    interventions = [
+        Ablate(Target("relation", layers=[0, "blocks.1"], relations=[1], pairs=[[3, 2], (1, 0)]), "resample", seed=4),
+        Ablate(Target("relation", layers=0), direction=torch.tensor([1.0, 0.5])),
+        Scale(Target("head", heads={"sensory": [0], "relational": None}), 0.5, strength=0.25),
+        Patch(Target("symbol", senders=[2], heads=1)),
+        Steer(Target("relation", receivers=(3,)), -1.5),
+    ]
+    save_interventions(tmp_path / "some.json", interventions)
+    assert load_interventions(tmp_path / "some.json") == interventions
+    text = (tmp_path / "some.json").read_text()
+    assert json.loads(text)["interventions"][4] == {
+        "kind": "steer",
+        "target": {"mediator": "relation", "receivers": [3]},
+        "amount": -1.5,
+    }
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    save_interventions(tmp_path / "one.json", Steer(Target("relation", layers=0), 1.0))
+    one = load_interventions(tmp_path / "one.json")
+    assert torch.equal(logits(model, x, one), logits(model, x, Steer(Target("relation", layers=0), 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "object"),
+        ('{"format": 2, "interventions": []}', "expected a format of 1"),
+        ('{"format": 1, "interventions": [3]}', "intervention: expected an object"),
+        ('{"format": 1, "interventions": [{"kind": "remove"}]}', "kind: expected one of ablate, scale, patch, steer"),
+        ('{"format": 1, "interventions": [{"kind": "patch"}]}', "target: expected an object"),
+        (
+            '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "head"}, "factr": 2}]}',
+            "got 'factr'; did you mean factor",
+        ),
+        (
+            '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}',
+            "mediator: expected one of",
+        ),
+    ],
+)
+def test_wrong_files(tmp_path, content, message):
+    (tmp_path / "wrong.json").write_text(content)
+    with pytest.raises(ValueError, match=message) as error:
+        load_interventions(tmp_path / "wrong.json")
+    assert "wrong.json" in str(error.value)
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Target("value"), ValueError, "mediator: expected one of 'head', 'relation'"),
+        (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
+        (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),
+        (lambda: Target("symbol", receivers=[0]), ValueError, "receivers: expected None for 'symbol'"),
+        (lambda: Target("selection", relations=0), ValueError, "relations: expected None for 'selection'"),
+        (lambda: Target("relation", receivers=[-1]), ValueError, "receivers: expected places"),
+        (lambda: Target("relation", receivers=1.5), TypeError, "receivers: expected places"),
+        (lambda: Target("relation", receivers=[]), ValueError, "receivers: expected at least one"),
+        (lambda: Target("relation", pairs=[(1, 2, 3)]), ValueError, "pairs: expected pairs"),
+        (lambda: Target("relation", pairs=[(1, 2)], senders=1), ValueError, "pairs: expected either pairs"),
+        (lambda: Ablate("head"), TypeError, "target: expected a Target, got str"),
+        (
+            lambda: Ablate(Target("head"), "noise"),
+            ValueError,
+            "how: expected 'zero', 'mean' or 'resample', got 'noise'",
+        ),
+        (lambda: Ablate(Target("head"), seed=-1), ValueError, "seed: expected a number of 0 or more"),
+        (lambda: Ablate(Target("selection"), direction=[1.0]), ValueError, "direction: expected None"),
+        (lambda: Ablate(Target("head"), direction=[0.0]), ValueError, "direction: expected a vector other than zero"),
+        (lambda: Ablate(Target("head"), strength=float("nan")), ValueError, "strength: expected a finite number"),
+        (lambda: Scale(Target("head"), "2"), TypeError, "factor: expected a number"),
+        (lambda: Steer(Target("selection"), 1.0), ValueError, "target: expected no selection"),
+        (lambda: Steer(Target("head"), 1.0), ValueError, "direction: expected a vector to steer a head by"),
+    ],
+)
+def test_wrong_interventions(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_wrong_applications():
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+
+    def fails(interventions, message, error=ValueError, source=None, inputs=x):
+        with pytest.raises(error, match=message), intervene(model, interventions, source=source):
+            model(inputs)
+        assert not hooks(model)
+
+    with capture(model, layers=0) as shorter:
+        model(x[:, :5])
+    with capture(model, "relations", relations=[0]) as one_relation:
+        model(x)
+    with capture(model) as three:
+        model(tokens(3, 9))
+    fails(["head"], "interventions: expected interventions, got str", TypeError)
+    fails(Ablate(Target("head", layers=5)), "layers: expected some of blocks.0")
+    fails(
+        Ablate(Target("relation", relations=2)),
+        "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2",
+    )
+    fails(Patch(Target("head")), "source: Patch needs maps of other inputs")
+    fails(Patch(Target("head")), "source: expected maps of a capture, got str", TypeError, source="maps")
+    for mediator in MEDIATORS:
+        fails(Patch(Target(mediator, layers=0)), "source: expected .* of the same lengths", source=shorter)
+    fails(Patch(Target("relation", layers=1)), "source: expected maps with relations", source=shorter)
+    fails(Patch(Target("relation")), r"source: expected the relations \(0, 1\)", source=one_relation)
+    fails(Patch(Target("relation")), "source: expected 2 examples or one, got 3", source=three)
+    fails(Ablate(Target("relation"), "resample"), "how: 'resample' takes another example", inputs=x[:1])
+    fails(Ablate(Target("symbol"), "resample"), "how: 'resample' takes another example", inputs=x[:1])
+    fails(Ablate(Target("relation", pairs=[(9, 0), (1, 0)])), r"was never given the places \[\(9, 0\)\]")
+    fails(Ablate(Target("head", receivers=[12])), r"was never given the places \[12\]")
+    fails(Steer(Target("head"), 1.0, [1.0]), "direction: expected 4 numbers, got 1")
+    relative = lm("position_relative")
+    of_a_pair, message = Ablate(Target("symbol", pairs=[(1, 0)])), r"pairs: the symbols of blocks\.0 are relative"
+    with pytest.raises(ValueError, match=message), intervene(relative, of_a_pair):
+        pass
+    with intervene(model, Ablate(Target("head", receivers=[12]))):
+        pass  # no call, no complaint
