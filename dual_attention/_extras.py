@@ -16,6 +16,7 @@ _EXTRAS = {
     "images": ("kornia",),
     "digits": ("mlxtend", "sklearn"),
     "mathematics": ("mathematics_dataset", "sympy"),
+    "lens": ("transformer_lens",),
     "triton": ("triton",),
 }
 """Modules by the extra that installs them."""

@@ -46,6 +46,11 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + more
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number and the noun in singular or plural, by default with an s: ``1 cell``, ``2 cells``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def printable(text: str) -> str:
     """``text`` with control characters as escapes, so that a terminal shows them and does not obey them.
 

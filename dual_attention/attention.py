@@ -5,6 +5,7 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -12,12 +13,14 @@ from torch import Tensor, nn
 from ._layers.cache import Cache, ContextCache
 from ._layers.continuation import Masks, continue_from, continue_to_attend, transactional, visibility
 from ._layers.heads import Heads, merge_heads, rotate, split_heads
-from ._layers.inputs import check_sequence
+from ._layers.inputs import check_boolean, check_sequence
 from ._layers.linear import call_linear
+from ._layers.taps import Observer, observer_of
 from .functional import attention
 from .functional.activations import Activation, activation_function
 from .functional.checks import check_same_device
 from .functional.masks import MaskPattern, Segments
+from .functional.observed import observed_attention
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -57,6 +60,8 @@ class Attention(Heads):
             et al. 2025, arXiv 2505.06708; ``"identity"``: linear, a control for relations); None: no gate.
     """
 
+    _observed = "visible", "weights", "head_output"
+
     def __init__(
         self,
         d_model: int,
@@ -75,6 +80,7 @@ class Attention(Heads):
         window: int | None = None,
         output_gate: str | Activation | None = None,
     ) -> None:
+        check_boolean(add_bias_kv=add_bias_kv, add_bias_out=add_bias_out, shaw_values=shaw_values)
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
         self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
@@ -169,15 +175,19 @@ class Attention(Heads):
         bias = self._with_positions(bias, q, pattern.m, past.offset)
         how = {"mask": pattern, "bias": bias, "dropout": self.dropout if self.training else 0.0}
         builds = need_weights or self.rel_pos_values is not None
-        attended, weights = attention(q, k, v, scale=self.attn_scale, need_weights=builds, **how)
+        observe = observer_of(self, past.position, past.senders - past.held)
+        attend = attention if observe is None else partial(observed_attention, observe)
+        attended, weights = attend(q, k, v, scale=self.attn_scale, need_weights=builds, **how)
         if self.rel_pos_values is not None and weights is not None:
             vectors = self.rel_pos_values(*weights.shape[-2:], offset=past.offset)  # sum_j alpha_ij a_{clip(j - i)}
             attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
-        return AttentionOutput(self._mix(attended, query), weights if need_weights else None)
+        return AttentionOutput(self._mix(attended, query, observe), weights if need_weights else None)
 
-    def _mix(self, attended: Tensor, query: Tensor) -> Tensor:
+    def _mix(self, attended: Tensor, query: Tensor, observe: Observer | None) -> Tensor:
         """Output ``(B, N, H * head width)`` from what the heads bring, ``(B, H, N, head width)``, gated if so asked."""
         context = merge_heads(attended)
         if self.wg is not None and self._gate is not None:
             context = context * self._gate(call_linear(self.wg, query))
+        if observe is not None:
+            context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
         return self.resid_dropout(call_linear(self.wo, context))

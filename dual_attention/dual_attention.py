@@ -28,7 +28,7 @@ from torch import Tensor
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transactional, visibility
-from ._layers.inputs import check_not_negative, check_sequence
+from ._layers.inputs import check_boolean, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
@@ -104,6 +104,7 @@ class DualAttention(TypedModule):
         ra_type: RelationalHeadType = "relational_attention",
     ) -> None:
         super().__init__()
+        check_boolean(share_attn_params=share_attn_params)
         check_not_negative(n_heads_sa=n_heads_sa, n_heads_ra=n_heads_ra)
         if n_heads_sa + n_heads_ra == 0:
             raise ValueError("n_heads_sa, n_heads_ra: expected at least one head, got none")

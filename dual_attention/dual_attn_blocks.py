@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ._layers.cache import Cache
 from ._layers.continuation import cache_parts, transactional
+from ._layers.inputs import check_boolean
 from ._layers.options import (
     AttentionOptions,
     DualAttnDecoderBlockOptions,
@@ -59,6 +60,13 @@ class DualAttnEncoderBlock(EncoderSteps):
         *,
         post_norm_dropout: bool = True,
     ) -> None:
+        check_boolean(
+            norm_first=norm_first,
+            share_attn_params=share_attn_params,
+            bias=bias,
+            causal=causal,
+            post_norm_dropout=post_norm_dropout,
+        )
         super().__init__(dropout_rate, norm_first)
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
@@ -130,6 +138,9 @@ class DualAttnDecoderBlock(DecoderSteps):
         *,
         ff_dropout: bool = False,
     ) -> None:
+        check_boolean(
+            norm_first=norm_first, share_attn_params=share_attn_params, bias=bias, causal=causal, ff_dropout=ff_dropout
+        )
         super().__init__(dropout_rate, norm_first)
         self.causal = causal
         self.ff_dropout = ff_dropout

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval, config_of
+from ._layers.inputs import check_boolean
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
@@ -124,6 +125,9 @@ class DualAttnTransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
+        check_boolean(
+            shared_symbol_retriever=shared_symbol_retriever, update_symbols_each_layer=update_symbols_each_layer
+        )
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         if not (shared_symbol_retriever or update_symbols_each_layer):
             raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")

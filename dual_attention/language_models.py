@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval, config_of
+from ._layers.inputs import check_boolean
 from ._layers.options import (
     AttentionOptions,
     BlockOptions,
@@ -94,6 +95,7 @@ class TransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_boolean(use_flash_attention=use_flash_attention)
         with nullcontext() if device is None else torch.device(device):
             super().__init__(config_of(LanguageConfig, locals()))
         self.n_heads = n_heads
@@ -165,6 +167,7 @@ class DualAttnTransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_boolean(update_symbols_each_layer=update_symbols_each_layer)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         options = retriever_options(symbol_retriever_config)
         if not (update_symbols_each_layer or options["shared_symbol_retriever"]):

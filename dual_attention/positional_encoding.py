@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ._layers.calls import TypedModule
 from ._layers.dropout import Dropout
 from ._layers.inputs import (
+    check_boolean,
     check_dropout,
     check_not_negative,
     check_places,
@@ -130,6 +131,7 @@ class SinusoidalPositionalEncoding(_AddedPositions):
     pe: Tensor
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
+        check_boolean(scale=scale)
         super().__init__(d_model, scale, dropout, max_len)
         self.register_buffer("pe", sinusoidal_table(max_len, d_model))
 
@@ -141,6 +143,7 @@ class LearnedPositionalEmbeddings(_AddedPositions):
     """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`."""
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
+        check_boolean(scale=scale)
         super().__init__(d_model, scale, dropout, max_len)
         self.position_embeddings = nn.Embedding(max_len, d_model)
 

@@ -6,17 +6,20 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relati
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ._layers.inputs import check_positive
+from ._layers.inputs import check_boolean, check_positive
 from ._layers.linear import call_linear
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
+from ._layers.taps import Observer
 from .functional import RelationalAttentionOutput, reference, relational_attention
 from .functional.activations import Activation, activation_function
+from .functional.observed import observed_relational_attention
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 
@@ -56,6 +59,16 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
     """
 
     _output = RelationalAttentionOutput
+    _observed = (
+        "visible",
+        "symbols",
+        "weights",
+        "relations",
+        "relational_message",
+        "symbol_values",
+        "symbol_message",
+        "head_output",
+    )
 
     def __init__(
         self,
@@ -79,6 +92,12 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         shaw_max_rel_pos: int | None = None,
         window: int | None = None,
     ) -> None:
+        check_boolean(
+            add_bias_kv=add_bias_kv,
+            add_bias_out=add_bias_out,
+            symmetric_rels=symmetric_rels,
+            use_relative_positional_symbols=use_relative_positional_symbols,
+        )
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
         self.use_relative_positional_symbols = use_relative_positional_symbols
         self.n_relations = n_heads if n_relations is None else n_relations
@@ -125,6 +144,7 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         keys: tuple[Tensor, ...],
         symbols: Symbols,
         offset: int,
+        observe: Observer | None,
         **how: Any,
     ) -> RelationalAttentionOutput:
         k, w = keys
@@ -132,7 +152,8 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         scales = {"scale": self.attn_scale, "rel_scale": self.rel_scale}
         u = own["w"] if self.symmetric_rels and own else call_linear(self.wq_rel, x)
         u, w = self._relation_heads(u), self._relation_heads(w)
-        return relational_attention(q, k, u, w, symbols, self.wr, **scales, rel_activation=self.rel_activation, **how)
+        attend = relational_attention if observe is None else partial(observed_relational_attention, observe)
+        return attend(q, k, u, w, symbols, self.wr, **scales, rel_activation=self.rel_activation, **how)
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Only the relations r(x_i, y_j), without a mask: ``(B, N, M, R)``."""

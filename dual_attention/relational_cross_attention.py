@@ -5,17 +5,21 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
 from ._layers.heads import split_heads
+from ._layers.inputs import check_boolean
 from ._layers.linear import call_linear
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
+from ._layers.taps import Observer
 from .attention import AttentionOutput
 from .functional import RelationalAttentionOutput, disentangled_relational_cross_attention, relational_cross_attention
 from .functional.activations import Activation, activation_function
+from .functional.observed import observed_disentangled_relational_cross_attention, observed_relational_cross_attention
 
 __all__ = ["DisentangledRelationalCrossAttention", "RelationalCrossAttention"]
 
@@ -33,6 +37,7 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
     """
 
     _output = AttentionOutput
+    _observed = "visible", "symbols", "weights", "symbol_values", "symbol_message", "head_output"
 
     def __init__(
         self,
@@ -49,6 +54,11 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
         out_dropout: float | None = None,
         window: int | None = None,
     ) -> None:
+        check_boolean(
+            add_bias_kv=add_bias_kv,
+            add_bias_out=add_bias_out,
+            use_relative_positional_symbols=use_relative_positional_symbols,
+        )
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         self.use_relative_positional_symbols = use_relative_positional_symbols
         activation_function(activation)
@@ -72,9 +82,13 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
         keys: tuple[Tensor, ...],
         symbols: Symbols,
         offset: int,
+        observe: Observer | None,
         **how: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        return relational_cross_attention(q, keys[0], symbols, scale=self.attn_scale, activation=self.activation, **how)
+        attend = (
+            relational_cross_attention if observe is None else partial(observed_relational_cross_attention, observe)
+        )
+        return attend(q, keys[0], symbols, scale=self.attn_scale, activation=self.activation, **how)
 
 
 class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOutput]):
@@ -90,6 +104,7 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
     """
 
     _output = RelationalAttentionOutput
+    _observed = "visible", "symbols", "weights", "relations", "symbol_values", "symbol_message", "head_output"
 
     def __init__(
         self,
@@ -106,6 +121,11 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         out_dropout: float | None = None,
         window: int | None = None,
     ) -> None:
+        check_boolean(
+            add_bias_kv=add_bias_kv,
+            add_bias_out=add_bias_out,
+            use_relative_positional_symbols=use_relative_positional_symbols,
+        )
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         self.use_relative_positional_symbols = use_relative_positional_symbols
         activation_function(rel_activation)
@@ -131,9 +151,13 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         keys: tuple[Tensor, ...],
         symbols: Symbols,
         offset: int,
+        observe: Observer | None,
         **how: Any,
     ) -> tuple[Tensor | None, ...]:
         k, k_rel = keys
         q_rel = split_heads(call_linear(self.wq_rel, x), self.n_heads)
         options = {"scale": self.attn_scale, "rel_activation": self.rel_activation, **how}
-        return disentangled_relational_cross_attention(q, k, q_rel, k_rel, symbols, **options)
+        attend = disentangled_relational_cross_attention
+        if observe is not None:
+            attend = partial(observed_disentangled_relational_cross_attention, observe)
+        return attend(q, k, q_rel, k_rel, symbols, **options)

@@ -29,8 +29,11 @@ from ._layers.inputs import (
     check_tokens,
 )
 from ._layers.linear import call_linear
+from ._layers.taps import Observer, Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import check_finite, is_readable
+from .functional.dropout import drop
+from .functional.relational.whole import attention_weights
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table, table_of
 
 __all__ = [
@@ -93,6 +96,7 @@ class SymbolicAttention(_CountsTokens):
         self.q_proj = nn.Linear(d_model, d_model)
         self.template_features = nn.Parameter(torch.empty(n_symbols, d_model))
         self.symbol_library = nn.Parameter(torch.empty(n_symbols, d_model), requires_grad=trainable_symbols)
+        self.taps = Taps(("assignment",))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -103,7 +107,7 @@ class SymbolicAttention(_CountsTokens):
     @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
-        symbols, _ = self._retrieve(x, need_weights=False)
+        symbols, _ = self._retrieve(x, need_weights=False, observe=observer_of(self))
         self._count(cache, x)
         return symbols
 
@@ -113,14 +117,20 @@ class SymbolicAttention(_CountsTokens):
         assert weights is not None
         return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
 
-    def _retrieve(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+    def _retrieve(self, x: Tensor, need_weights: bool, observe: Observer | None = None) -> tuple[Tensor, Tensor | None]:
         check_sequence("x", x, self.d_model, layer=self.q_proj)
         # All examples share one library, so the batch is folded into the queries instead of copying the library.
         queries = split_heads(call_linear(self.q_proj, x).flatten(0, 1)[None], self.n_heads)
         templates = split_heads(self.template_features[None], self.n_heads)
         library = split_heads(self.symbol_library[None], self.n_heads)
-        how = {"dropout": self.dropout if self.training else 0.0, "need_weights": need_weights}
-        symbols, weights = attention(queries, templates, library, scale=self.scale, **how)
+        rate = self.dropout if self.training else 0.0
+        if observe is None:
+            how = {"dropout": rate, "need_weights": need_weights}
+            symbols, weights = attention(queries, templates, library, scale=self.scale, **how)
+        else:
+            weights = attention_weights(queries, templates, scale=self.scale).unflatten(2, x.shape[:2])[0]
+            weights = observe("assignment", weights.transpose(0, 1)).transpose(0, 1).flatten(1, 2)[None]
+            symbols = drop(weights, rate) @ library
         return merge_heads(symbols).view_as(x), weights
 
 
@@ -135,6 +145,7 @@ class PositionalSymbolRetriever(_CountsTokens):
 
     def __init__(self, symbol_dim: int, max_length: int, sinusoidal: bool = False) -> None:
         super().__init__()
+        check_boolean(sinusoidal=sinusoidal)
         check_positive(symbol_dim=symbol_dim, max_length=max_length)
         self.symbol_dim = symbol_dim
         self.max_length = max_length
@@ -245,6 +256,10 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
         self.n_prefix_tokens = n_prefix_tokens
         self.n_offsets = (2 * rows + 1) * (2 * columns + 1)
         self.symbol_library = nn.Parameter(torch.empty(self.n_offsets + (3 if n_prefix_tokens else 0), symbol_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the symbols anew (Glorot & Bengio 2010)."""
         nn.init.xavier_uniform_(self.symbol_library)
 
     def index(self, grid_size: tuple[int, int]) -> Tensor:
@@ -313,6 +328,7 @@ class RelationalSymbolicAttention(TypedModule):
         trainable_symbols: bool = True,
     ) -> None:
         super().__init__()
+        check_boolean(causal_nbhd=causal_nbhd, include_self=include_self, normalize_rels=normalize_rels)
         width = head_dim(d_model, rel_n_heads, None, None)
         check_positive(nbhd_delta=nbhd_delta)
         self.d_model = d_model

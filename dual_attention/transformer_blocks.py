@@ -15,7 +15,7 @@ from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transactional
 from ._layers.dropout import Dropout
-from ._layers.inputs import check_dropout, check_features, check_positive, check_sequence
+from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
 from ._layers.linear import call_linear
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
@@ -51,6 +51,7 @@ class FeedForwardBlock(TypedModule):
         self, embed_dim: int, dff: int | None = None, activation: str = "relu", use_bias: bool = False
     ) -> None:
         super().__init__()
+        check_boolean(use_bias=use_bias)
         check_positive(embed_dim=embed_dim, dff=1 if dff is None else dff)
         gated = activation == "swiglu"
         if dff is None:
@@ -226,6 +227,7 @@ class EncoderBlock(EncoderSteps):
         *,
         post_norm_dropout: bool = True,
     ) -> None:
+        check_boolean(norm_first=norm_first, bias=bias, causal=causal, post_norm_dropout=post_norm_dropout)
         super().__init__(dropout_rate, norm_first)
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
@@ -293,6 +295,7 @@ class DecoderBlock(DecoderSteps):
         cross_kwargs: AttentionOptions | None = None,
         ff_dropout: bool = False,
     ) -> None:
+        check_boolean(norm_first=norm_first, bias=bias, causal=causal, ff_dropout=ff_dropout)
         super().__init__(dropout_rate, norm_first)
         self.causal = causal
         self.ff_dropout = ff_dropout

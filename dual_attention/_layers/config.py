@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from .inputs import check_boolean
 from .options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions, parameters_of
 
 SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative"]
@@ -20,12 +21,14 @@ SymbolRetrieval = Literal[SequenceSymbolRetrieval, "position_relative_2d"]
 
 @dataclass(frozen=True, kw_only=True)
 class FieldsConfig:
-    """Base of all configurations: it keeps copies of the dicts that it is given."""
+    """Base of all configurations: it keeps copies of the dicts that it is given, and its flags are True or False."""
 
     def __post_init__(self) -> None:
         for about in fields(self):
             value = getattr(self, about.name)
-            if isinstance(value, Mapping):  # the caller's may change, this may not
+            if about.type == "bool" or (about.type == "bool | None" and value is not None):
+                check_boolean(**{about.name: value})
+            elif isinstance(value, Mapping):  # the caller's may change, this may not
                 object.__setattr__(self, about.name, dict(value))
 
 

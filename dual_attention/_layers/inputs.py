@@ -20,8 +20,8 @@ from ..functional.checks import check_floating, check_same_device, check_tensor,
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LARGEST_SIZE = 2**63 - 1
-"""Of an axis: what an integer of PyTorch holds."""
+LARGEST_SIZE = 100_000_000
+"""Of an axis; more is a slip, which PyTorch would answer with the bytes that it cannot allocate."""
 
 
 def check_positive(**sizes: int) -> None:
@@ -46,7 +46,7 @@ def check_not_negative(**sizes: int) -> None:
 
 def _check_largest(name: str, size: int) -> None:
     if size > LARGEST_SIZE:
-        raise ValueError(f"{name}: expected a number of at most 64 bits, got {size}")
+        raise ValueError(f"{name}: expected at most {LARGEST_SIZE:,}, got {size}")
 
 
 def check_boolean(**flags: bool) -> None:
@@ -72,12 +72,14 @@ LARGEST_DEPTH = 10_000
 """Layers that a model may have; more are a slip, and would be built one by one until memory is full."""
 
 
-def check_depth(**depths: int) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for the first number of layers that is not from 1 to the largest depth."""
+def check_depth(least: int = 1, /, **depths: int) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for the first number of layers that is not from ``least``, 1 or 0, to the
+    largest depth.
+    """
     for name, depth in depths.items():
-        check_positive(**{name: depth})
-        if depth > LARGEST_DEPTH:
+        if is_number(depth) and depth > LARGEST_DEPTH:
             raise ValueError(f"{name}: expected at most {LARGEST_DEPTH} layers, got {depth}")
+        (check_positive if least else check_not_negative)(**{name: depth})
 
 
 def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:

@@ -12,8 +12,16 @@ from .continuation import Past
 from .heads import split_heads
 from .inputs import check_sequence
 from .linear import call_linear
+from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
+
+
+def observe_symbols(observe: Observer, symbols: Symbols) -> Symbols:
+    """Symbols as they come to a layer, or the library of relative ones, after an observer has seen them."""
+    if isinstance(symbols, RelativeSymbols):
+        return symbols.with_library(observe("symbols", symbols.library))
+    return observe("symbols", symbols)
 
 
 def project_symbols(

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._layers.dropout import Dropout
-from .._layers.inputs import check_dropout, check_part, check_positive
+from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive
 from .._layers.linear import call_linear
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
@@ -56,6 +56,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
         self, encoder: EncoderModel, *, activation: str = "gelu", tie_weights: bool = True, ignore_index: int = -100
     ) -> None:
         super().__init__()
+        check_boolean(tie_weights=tie_weights)
         check_part("encoder", encoder, EncoderModel)
         self.transform = nn.Linear(encoder.d_model, encoder.d_model)
         self._activate = activation_function(activation)

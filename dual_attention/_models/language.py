@@ -104,7 +104,8 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
     def _finish(self, dtype: torch.dtype | None) -> None:
         """The last step of every constructor."""
         self._keep_tied()
-        self.init_weights()
+        if not self.layers.final_out.weight.is_meta:  # which could not hold what is drawn
+            self.init_weights()
         self.to(dtype=dtype)
 
     def _tie(self) -> None:

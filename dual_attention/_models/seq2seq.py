@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
 from .._layers.dropout import Dropout
-from .._layers.inputs import check_depth, check_dropout, check_not_negative, check_positive
+from .._layers.inputs import check_depth, check_dropout, check_positive
 from .._layers.linear import call_linear
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
@@ -342,9 +342,7 @@ def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) 
     sizes = ("d_model", "out_dim", "in_block_size", "out_block_size")
     check_positive(**{name: getattr(config, name) for name in sizes})
     check_depth(n_layers_dec=config.n_layers_dec)
-    check_not_negative(n_layers_enc=config.n_layers_enc)
-    if config.n_layers_enc or not encoder_is_optional:
-        check_depth(n_layers_enc=config.n_layers_enc)
+    check_depth(0 if encoder_is_optional else 1, n_layers_enc=config.n_layers_enc)
     if config.pos_enc not in (*_POSITIONS, "none"):
         raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {config.pos_enc!r}")
     if config.loss_type not in (None, "cross_entropy", "mse"):

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from torch import Tensor, nn
 
-from .._layers.inputs import check_depth, check_positive, check_sequence
+from .._layers.inputs import check_boolean, check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Attention
@@ -70,6 +70,7 @@ class AbstractorBlock(Block):
         symbol_self_attn: bool = True,
         rel_activation: str | Activation = "softmax",
     ) -> None:
+        check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
         super().__init__(dropout_rate, norm_first)
         self.d_model = d_model
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
@@ -195,6 +196,7 @@ class Abstractor(nn.Module):
         residual: ResidualStream = "symbols",
     ) -> None:
         super().__init__()
+        check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
         check_positive(d_model=d_model)
         check_depth(n_layers=n_layers)
         if residual not in ("symbols", "objects"):

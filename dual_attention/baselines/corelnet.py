@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_boolean, check_positive
 from .._layers.linear import call_linear
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
@@ -49,6 +49,7 @@ class CoRelNet(nn.Module):
         context_norm: bool = False,
     ) -> None:
         super().__init__()
+        check_boolean(symmetric_rels=symmetric_rels, context_norm=context_norm)
         check_positive(d_model=d_model, n_objects=n_objects, dff=1 if dff is None else dff)
         activation_function(activation)
         self.d_model = d_model

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
-from .._layers.inputs import check_depth, check_not_negative, check_positive, check_sequence
+from .._layers.inputs import check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
 from .._models.inputs import check_padding
 from ..functional import MaskPattern
@@ -27,7 +27,7 @@ def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: i
     if decoder_reads not in ("abstractor", "both"):
         raise ValueError(f"decoder_reads: expected 'abstractor' or 'both', got {decoder_reads!r}")
     encoded = abstractor_reads == "encoder" or decoder_reads == "both"
-    check_not_negative(n_layers_enc=n_layers_enc)
+    check_depth(0, n_layers_enc=n_layers_enc)
     if (n_layers_enc > 0) != encoded:
         raise ValueError(
             f"n_layers_enc: expected {'at least 1' if encoded else '0, since nothing reads an encoder'} with "
@@ -121,9 +121,6 @@ class EncoderAbstractorDecoder(nn.Module):
         super().__init__()
         check_positive(d_model=d_model)
         check_depth(n_layers_abs=n_layers_abs, n_layers_dec=n_layers_dec)
-        check_not_negative(n_layers_enc=n_layers_enc)
-        if n_layers_enc:
-            check_depth(n_layers_enc=n_layers_enc)
         check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
         self.d_model = d_model
         self.abstractor_reads = abstractor_reads

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_boolean, check_positive
 from .._layers.linear import call_linear
 from ..functional.reference import inner_products, softmax_over_senders
 from ._objects import check_objects
@@ -69,6 +69,7 @@ class ESBN(nn.Module):
         scale: float | None = 1.0,
     ) -> None:
         super().__init__()
+        check_boolean(context_norm=context_norm)
         check_positive(d_model=d_model, key_dim=key_dim, hidden_dim=hidden_dim)
         self.d_model = d_model
         self.key_dim = key_dim

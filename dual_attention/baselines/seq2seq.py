@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.config import config_of
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_depth
 from .._layers.options import DecoderBlockOptions, EncoderBlockOptions, SymbolOptions, check_complete, checked_options
 from .._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .._models.retrievers import check_symbol_width
@@ -84,7 +84,7 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         embedding_dropout: float = 0.0,
         embedding_init: EmbeddingInit | None = None,
     ) -> None:
-        check_positive(n_layers_abs=n_layers_abs)
+        check_depth(n_layers_abs=n_layers_abs)
         check_arrangement(abstractor_reads, decoder_reads, n_layers_enc)
         super().__init__(config_of(Seq2SeqAbstractorConfig, locals()))
         self.abstractor_reads = abstractor_reads

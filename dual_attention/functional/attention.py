@@ -70,18 +70,8 @@ def attention(
         ValueError: if shapes or devices disagree, or the dropout is outside [0, 1).
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
-    check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
-    check_same_device(q=q, k=k, v=v, bias=bias)
-    if is_autocast(q):  # which casts them to one type
-        check_floating("q", q)
-    else:
-        check_same_dtype(q=q, k=k, v=v)
-    check_dropout("dropout", dropout)
-    (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
-    check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
-    check_key_heads(heads, groups)
-    mask, bias = pattern_and_bias(mask, bias, q=q, m=m)
-    k, v = zero_padding(mask, k, v)
+    mask, bias, k, v = checked_attention(q, k, v, mask, bias, dropout)
+    width = q.shape[3]
     if need_weights or needs_plain(q, k, v, bias):
         whole = mask.dense(q.device)
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
@@ -93,6 +83,25 @@ def attention(
     if not dropout:  # which would draw others
         out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
     return out[..., :value_width], None
+
+
+def checked_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | MaskPattern | None, bias: Tensor | None, dropout: float
+) -> tuple[MaskPattern, Tensor | None, Tensor, Tensor]:
+    """Mask, bias, keys and values of :func:`attention`, with zeros for padded senders, after all have been checked."""
+    check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
+    check_same_device(q=q, k=k, v=v, bias=bias)
+    if is_autocast(q):  # which casts them to one type
+        check_floating("q", q)
+    else:
+        check_same_dtype(q=q, k=k, v=v)
+    check_dropout("dropout", dropout)
+    (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
+    check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
+    check_key_heads(heads, groups)
+    pattern, bias = pattern_and_bias(mask, bias, q=q, m=m)
+    k, v = zero_padding(pattern, k, v)
+    return pattern, bias, k, v
 
 
 def _plain(

@@ -71,7 +71,7 @@ def relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None.
     """
-    mask, bias = _checked((q,), (k,), symbols, mask, bias, dropout)
+    mask, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, dropout)
     if activation == "softmax" and not need_weights and isinstance(symbols, Tensor):
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
@@ -111,7 +111,7 @@ def disentangled_relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
     """
-    mask, bias = _checked((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
+    mask, bias = checked_relational_cross((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
 
     def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
@@ -127,7 +127,7 @@ def disentangled_relational_cross_attention(
     return attended, weights, relations
 
 
-def _checked(
+def checked_relational_cross(
     queries: Tensors,
     keys: Tensors,
     symbols: Tensor | RelativeSymbols,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -88,6 +89,8 @@ class OffsetSymbols(RelativeSymbols):
         ValueError: if the library has an even number of rows.
     """
 
+    # Not a field as in the base, so that `dataclasses.replace`, which FSDP calls, makes another.
+    index: ClassVar[Any]  # pyright: ignore[reportRedeclaration]
     receivers: int
     senders: int
     offset: int
@@ -107,7 +110,7 @@ class OffsetSymbols(RelativeSymbols):
         return self.library.shape[0] // 2
 
     @property
-    def index(self) -> Tensor:  # type: ignore[override]
+    def index(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Rows of all pairs, integers of shape ``(N, M)``, built at each call."""
         return self.index_of(slice(0, self.receivers), slice(0, self.senders))
 

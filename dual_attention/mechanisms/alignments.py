@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import functional
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_boolean, check_positive
 from ..functional import Alignment
 from ..functional.activations import Activation, activation_function, activation_name
 from ..functional.alignments.common import require_rate
@@ -84,6 +84,7 @@ class Entmax(Align):
     def __init__(
         self, alpha: float = 1.5, *, learned: bool = False, heads: int | None = None, temperature: float = 1.0
     ) -> None:
+        check_boolean(learned=learned)
         super().__init__(temperature)
         if not is_number(alpha):
             raise TypeError(f"alpha: expected a number, got {alpha!r}")

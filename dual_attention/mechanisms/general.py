@@ -17,10 +17,12 @@ from ..functional import Alignment
 from ..functional.checks import check_tensor, in_transform
 from ..functional.dropout import drop
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
+from ..functional.observed import Observe, observed_visible
 from ..functional.reference import without_hidden
 from .alignments import Align, Hard, Softmax
 from .fused import AttentionInputs, fused_context
 from .messages import Message, ValueMessage
+from .relations import RelationalMessages
 from .scores import Score
 from .selections import Select, Selection
 
@@ -166,12 +168,19 @@ class GeneralAttention(nn.Module):
         return (*lead, query.shape[-2], key.shape[-2])
 
     def attend(
-        self, inputs: AttentionInputs, *, padding_mask: Tensor | None = None, need_weights: bool = False
+        self,
+        inputs: AttentionInputs,
+        *,
+        padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        observe: Observe | None = None,
     ) -> GeneralAttentionOutput:
         """Attend as :meth:`forward`, given queries, keys, messages and one mask.
 
         Args:
             padding_mask: ``(..., S)``, for the selection.
+            observe: observer of all steps, as :mod:`~dual_attention.functional.observed` names them; for scores of
+                heads, ``(B, H, L, S)``.
         """
         query, key = inputs.query, inputs.key
         selection = None
@@ -179,6 +188,8 @@ class GeneralAttention(nn.Module):
             selection = self.select(query, key, padding_mask)
             inputs = _with_selection(inputs, selection)
         n, m = self.scores_shape(query, key)[-2:]
+        if observe is not None:
+            return self._block(inputs, slice(0, n), need_weights, observe)._replace(selection=selection)
 
         if inputs.gain is None and not need_weights and self.block is None and m and n:
             context = fused_context(self.score, self.align, inputs, self.dropout if self.training else 0.0)
@@ -206,7 +217,9 @@ class GeneralAttention(nn.Module):
             )
         return self.join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
-    def _block(self, inputs: AttentionInputs, rows: slice, need_weights: bool) -> GeneralAttentionOutput:
+    def _block(
+        self, inputs: AttentionInputs, rows: slice, need_weights: bool, observe: Observe | None = None
+    ) -> GeneralAttentionOutput:
         """Output for some queries."""
         query, key, messages, mask, bias, gain = inputs
         multidim = self.score.multidim
@@ -214,13 +227,21 @@ class GeneralAttention(nn.Module):
             mask = mask.block(rows, slice(0, key.shape[-2]), key.device)
         else:
             mask = _rows(mask, rows)
+        if observe is not None:
+            mask = observed_visible(observe, mask, bias, self.scores_shape(query, key)[-2:], key.device)
         scores = self.score(None if query is None else query[..., rows, :], key)
         by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
         aligned: Alignment = self.align(scores, of_scores[0], bias=of_scores[1], dim=-2 if multidim else -1)
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
+        if observe is not None:
+            weights = observe("weights", weights)
         dropped = drop(weights, self.dropout) if self.training else weights
-        context = messages.receive(dropped, rows, multidim=multidim, mask=without_hidden(mask, by_rows[1]))
+        shown = without_hidden(mask, by_rows[1])
+        if observe is not None and isinstance(messages, RelationalMessages):
+            context = messages.receive_observed(observe, dropped, shown)
+        else:
+            context = messages.receive(dropped, rows, multidim=multidim, mask=shown)
         return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)
 
     def join(self, blocks: list[GeneralAttentionOutput]) -> GeneralAttentionOutput:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.heads import split_heads
-from .._layers.inputs import check_positive, check_sequence
+from .._layers.inputs import check_boolean, check_positive, check_sequence
 from .._layers.linear import call_linear
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
@@ -125,6 +125,7 @@ class FeatureMessage(Message):
         self, d_value: int, heads: int, head_dim: int, *, n_kv_heads: int | None = None, bias: bool = False
     ) -> None:
         super().__init__()
+        check_boolean(bias=bias)
         self.heads = heads
         self.n_kv_heads = heads if n_kv_heads is None else n_kv_heads
         check_positive(d_value=d_value, heads=heads, head_dim=head_dim, n_kv_heads=self.n_kv_heads)

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from .._layers.dropout import Dropout
 from .._layers.heads import merge_heads, split_heads
-from .._layers.inputs import check_dropout, check_part, check_positive, check_sequence, on_one_device
+from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive, check_sequence, on_one_device
 from .._layers.linear import call_linear
+from .._layers.symbols import observe_symbols
+from .._layers.taps import Taps, observer_of
 from ..functional import mask_pattern
 from ..functional.activations import Activation, activation_function
 from ..functional.masks import check_bias
@@ -20,6 +22,7 @@ from ..functional.reference import repeat_heads
 from .fused import AttentionInputs
 from .general import GeneralAttention, GeneralAttentionOutput
 from .messages import FeatureMessage, Message, ValueMessage
+from .relations import RelationalMessage
 
 
 class MultiHead(nn.Module):
@@ -66,6 +69,7 @@ class MultiHead(nn.Module):
         out_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_boolean(qk_norm=qk_norm, bias=bias, out_proj=out_proj)
         check_part("attention", attention, GeneralAttention)
         check_positive(d_model=d_model, n_heads=n_heads)
         if (key_dim is None or head_dim is None) and d_model % n_heads:
@@ -100,6 +104,17 @@ class MultiHead(nn.Module):
         self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
         self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
         self.out_dropout = Dropout(check_dropout("out_dropout", out_dropout))
+        self.taps = Taps(_observed(attention))
+
+    @property
+    def n_relations(self) -> int:
+        """R, of heads that carry relations; otherwise 0."""
+        return self.message.relation.n_relations if isinstance(self.message, RelationalMessage) else 0
+
+    @property
+    def use_relative_positional_symbols(self) -> bool:
+        """Whether heads carry symbols that belong to pairs."""
+        return isinstance(self.message, RelationalMessage) and self.message.relative
 
     @property
     def message(self) -> Message:
@@ -144,11 +159,17 @@ class MultiHead(nn.Module):
         mask = mask_pattern(attn_mask, padding_mask, is_causal, **sizes)
         bias = check_bias(attn_bias, **sizes)
         of_heads = None if padding_mask is None else padding_mask[:, None].expand(-1, self.n_heads, -1)
+        observe = observer_of(self)
+        if observe is not None and "symbols" in self.taps.names and value is not None:
+            value = observe_symbols(observe, value)
         inputs = AttentionInputs(q, k, self.message(query, key, value), mask, bias)
-        output = self.attention.attend(inputs, padding_mask=of_heads, need_weights=need_weights)
+        seen = None if self.attention.score.multidim else observe
+        output = self.attention.attend(inputs, padding_mask=of_heads, need_weights=need_weights, observe=seen)
         context = merge_heads(output.context)
         if query is not None and self.wg is not None and self.gate is not None:
             context = context * self.gate(call_linear(self.wg, query))
+        if observe is not None:
+            context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
         if self.wo is not None:
             context = call_linear(self.wo, context)
         return output._replace(context=self.out_dropout(context))
@@ -160,6 +181,16 @@ class MultiHead(nn.Module):
         query = self.attention.score.require_query(query)
         check_sequence("query", query, self.d_model, batch=(batch,), layer=self.wq)
         return self.q_norm(split_heads(call_linear(self.wq, query), self.n_heads))
+
+
+def _observed(attention: GeneralAttention) -> tuple[str, ...]:
+    """Names of the taps of heads; weights of features have none."""
+    names = () if attention.score.multidim else ("visible", "weights")
+    message = attention.message
+    if names and isinstance(message, RelationalMessage):
+        names += ("relations", "relational_message")
+        names += () if message.wv is None else ("symbols", "symbol_values", "symbol_message")
+    return (*names, "head_output")
 
 
 def _check_attention(attention: GeneralAttention, n_heads: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_features, check_positive
+from .._layers.inputs import check_boolean, check_features, check_positive
 from .._layers.linear import call_linear
 from ..functional.checks import check_axes, check_rows
 
@@ -21,6 +21,7 @@ class SelfQuery(nn.Module):
 
     def __init__(self, d: int, d_q: int | None = None, *, bias: bool = False) -> None:
         super().__init__()
+        check_boolean(bias=bias)
         check_positive(d=d, d_q=d if d_q is None else d_q)
         self.d = d
         self.projection = nn.Identity() if d_q is None else nn.Linear(d, d_q, bias=bias)

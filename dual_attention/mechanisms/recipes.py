@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .._layers.inputs import check_positive
+from .._layers.inputs import check_boolean, check_positive
 from ..functional.activations import Activation
 from .alignments import Align, Elementwise, Hard, Sigmoid, Softmax
 from .architectures.hops import MultiHop, residual
@@ -235,6 +235,7 @@ def relational_heads(
         gate: activation of an output gate.
         dropout: rate on the attention weights.
     """
+    check_boolean(symmetric_rels=symmetric_rels, symbols=symbols, relative_symbols=relative_symbols, qk_norm=qk_norm)
     check_positive(d_model=d_model, n_heads=n_heads)
     n_relations = n_heads if n_relations is None else n_relations
     relations = Relation(
@@ -267,5 +268,6 @@ def hadamard_attention(d_model: int, n_heads: int, width: int | None = None, *, 
         width: of the relation; by default ``d_model``.
         symbols: tag relations with symbols.
     """
+    check_boolean(symbols=symbols)
     width = d_model if width is None else width
     return relational_heads(d_model, n_heads, width, rel_proj_dim=1, symbols=symbols)

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_part, check_positive, check_sequence, on_one_device
+from .._layers.inputs import check_boolean, check_part, check_positive, check_sequence, on_one_device
 from .._layers.linear import call_linear
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
 from ..functional.alignments.common import require_rate
+from ..functional.observed import Observe, observed_symbol_message
 from ..functional.reference import inner_products, seen_by_a_head, softmax_over_senders
 from ..functional.relational.relative_symbols import attend_to_symbols
 from ..functional.relational.whole import attend_to_relations
@@ -65,6 +66,7 @@ class Relation(nn.Module):
         qk_norm: bool = False,
     ) -> None:
         super().__init__()
+        check_boolean(symmetric=symmetric, qk_norm=qk_norm)
         check_positive(d_model=d_model, n_relations=n_relations)
         self.score = Dot() if score is None else score
         check_part("score", self.score, Score)
@@ -177,6 +179,16 @@ class RelationalMessages(Messages):
                 received = received + attend_to_symbols(alpha, here)
         return received if self.has_heads else received.squeeze(1)
 
+    def receive_observed(self, observe: Observe, weights: Tensor, mask: Tensor | None) -> Tensor:
+        """As :meth:`receive` of all receivers, for weights of heads; relations and both messages are observed."""
+        alpha = weights.to(self.u.dtype)
+        relations = observe("relations", self.relations(mask=mask))
+        received = torch.einsum("bhnm,bnmr->bhnr", alpha, relations) @ self.w_r.transpose(-2, -1)
+        received = observe("relational_message", received)
+        if self.symbols is None:
+            return received
+        return received + observed_symbol_message(observe, alpha, self.symbols)
+
     def relations(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
         """Relations of some receivers with all senders, ``(B, rows, M, R)``."""
         u = self.u[:, rows]
@@ -227,6 +239,7 @@ class RelationalMessage(Message):
         wr_init: float | None = None,
     ) -> None:
         super().__init__()
+        check_boolean(relative=relative, bias=bias)
         check_part("relation", relation, Relation)
         h = 1 if heads is None else heads
         groups = h if n_kv_heads is None else n_kv_heads

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import functional
-from .._layers.inputs import check_not_negative, check_positive
+from .._layers.inputs import check_boolean, check_not_negative, check_positive
 from ..functional.activations import Activation
 from ..functional.alignments.common import require_rate
 from ._parameters import matrix, zeros
@@ -65,6 +65,7 @@ class Additive(Score):
         bias: bool = True,
         heads: int | None = None,
     ) -> None:
+        check_boolean(bias=bias)
         d_w = d_k if d_w is None else d_w
         super().__init__(heads, d_w=d_w, d_out=d_out)
         check_positive(d_q=d_q, d_k=d_k, d_w=d_w, d_out=1 if d_out is None else d_out)
@@ -180,6 +181,7 @@ class ActivatedGeneral(General):
     def __init__(
         self, d_q: int, d_k: int, *, activation: Activation = torch.tanh, bias: bool = True, heads: int | None = None
     ) -> None:
+        check_boolean(bias=bias)
         super().__init__(d_q, d_k, heads=heads)
         self.activation = activation
         self.bias = zeros(heads) if bias else None
@@ -275,6 +277,7 @@ class KeyOnly(Score):
         bias: bool = True,
         heads: int | None = None,
     ) -> None:
+        check_boolean(bias=bias)
         d_w = d_k if d_w is None else d_w
         super().__init__(heads, d_w=d_w, n_queries=n_queries, d_out=d_out)
         check_positive(d_k=d_k, n_queries=n_queries, d_out=1 if d_out is None else d_out)

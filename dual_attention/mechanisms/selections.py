@@ -113,6 +113,7 @@ class PredictiveWindow(Select):
         trainable: bool = True,
     ) -> None:
         super().__init__()
+        check_boolean(gaussian=gaussian, renormalise=renormalise, trainable=trainable)
         d_p = d_q if d_p is None else d_p
         check_positive(d_q=d_q, d_p=d_p)
         check_not_negative(half_width=half_width)
@@ -123,7 +124,6 @@ class PredictiveWindow(Select):
             )
         sigma = half_width / 2 if sigma is None else sigma
         check_finite(sigma=sigma)
-        check_boolean(gaussian=gaussian, renormalise=renormalise, trainable=trainable)
         if gaussian and not sigma > 0:
             raise ValueError(f"sigma: expected a positive number (half_width / 2 by default), got {sigma}")
         self.half_width = half_width

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
+from .._layers.inputs import check_boolean
 from ..functional.alignments.common import require_rate
 from ..functional.scores import unit_vectors
 from ._score import Factors, Score
@@ -18,6 +19,7 @@ class _Strength(Score):
     """A score times a positive strength beta, fixed or learned, one for each head."""
 
     def __init__(self, beta: float = 1.0, *, learned: bool = False, heads: int | None = None) -> None:
+        check_boolean(learned=learned)
         super().__init__(heads, beta=beta, learned=learned)
         require_rate("beta", beta)
         self.beta = beta
@@ -59,6 +61,7 @@ class Euclidean(_Strength):
     def __init__(
         self, *, squared: bool = False, beta: float = 1.0, learned: bool = False, heads: int | None = None
     ) -> None:
+        check_boolean(squared=squared, learned=learned)
         super().__init__(beta, learned=learned, heads=heads)
         self._shown = {"squared": squared, **self._shown}
         self.squared = squared

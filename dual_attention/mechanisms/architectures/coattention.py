@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive, on_one_device
+from ..._layers.inputs import check_boolean, check_positive, on_one_device
 from ...functional import masked_mean
 from .._parameters import matrix
 from ..alignments import Align, Softmax
@@ -66,6 +66,7 @@ class AlternatingCoAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_boolean(tie_first_last=tie_first_last)
         check_positive(d1=d1, d2=d2)
         self.d1, self.d2 = d1, d2
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_members, check_part, check_positive, on_one_device
+from ..._layers.inputs import check_boolean, check_members, check_part, check_positive, on_one_device
 from ..._layers.linear import call_linear
 from ...functional import masked_mean
 from ..general import GeneralAttention
@@ -104,6 +104,7 @@ class MultiHop(nn.Module):
         feedback: bool = False,
     ) -> None:
         super().__init__()
+        check_boolean(feedback=feedback)
         if isinstance(attention, nn.Module):
             if hops is None:
                 raise ValueError("hops: one attention for all hops needs their number, got None")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive, check_sequence, on_one_device
+from ..._layers.inputs import check_boolean, check_positive, check_sequence, on_one_device
 from ...functional import location_features
 from .._parameters import matrix
 from ..alignments import Align
@@ -69,6 +69,7 @@ class LocationAwareAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_boolean(cumulative=cumulative)
         check_positive(d_q=d_q, d_k=d_k, n_filters=n_filters, kernel_size=kernel_size)
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size: expected an odd number, with a middle, got {kernel_size}")
