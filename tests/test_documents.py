@@ -21,6 +21,8 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 README, ARCHITECTURE = PAGES["README.md"], PAGES["docs/architecture.md"]
 PYTHON_PAGES = [name for name, page in PAGES.items() if name not in GALLERY and "```python\n" in page]
 SLOW_PAGES = ("docs/sequence-to-sequence.md",)  # it trains a model
+NEEDS = {"docs/other-tools.md": ("captum", "transformer_lens")}
+"""Packages that a page shows, and that may be missing."""
 COMMANDS = {" ".join(words): words for page in PAGES.values() for words in commands(page)}
 
 
@@ -33,6 +35,8 @@ def calls(program: str) -> dict[str, list[str]]:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_PAGES)) for name in PYTHON_PAGES]
 )
 def test_python_blocks_print_what_they_say(name: str):
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
     wrong = list(wrong_outputs(PAGES[name], name))
     assert not wrong, "\n".join(wrong)
 
@@ -72,7 +76,24 @@ def test_a_wrong_output_is_found(code: str, right: bool):
     assert (not list(wrong_outputs(f"```python\n{code}\n```\n"))) == right
 
 
-@pytest.mark.parametrize("words", [pytest.param(words, id=line) for line, words in calls("dat").items()])
+def calls_under_torchrun() -> dict[str, list[str]]:
+    """Arguments of every call of ``dat`` by torchrun, by the whole command."""
+    name = "dual_attention"
+    return {
+        line: words[words.index(name) + 1 :]
+        for line, words in COMMANDS.items()
+        if words[0] in ("torchrun", "srun") and name in words
+    }
+
+
+def test_torchrun_is_documented():
+    assert len(calls_under_torchrun()) > 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=line) for line, words in {**calls("dat"), **calls_under_torchrun()}.items()],
+)
 def test_dat_commands_are_accepted(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .._words import printable
 from ..checkpoints import CHECKPOINT, open_checkpoint
+from ..data.text.files import standard_input
 from ..data.text.tokenizer import TextStream, Tokenizer
 from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
@@ -135,7 +136,7 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     """``dat generate``."""
     options = parse_options(parser_of(prog), arguments)
     choices = sampling_options(options)
-    prompt = read_prompt() if options.prompt == "-" else options.prompt
+    prompt = standard_input("prompt") if options.prompt == "-" else options.prompt
     check_prompt(prompt)  # before anything is loaded
     device = prepare_device(MachineConfig(device=options.device, threads=options.threads))
     checkpoint = open_checkpoint(options.checkpoint, device=device, dtype=DTYPES[options.dtype])
@@ -174,12 +175,3 @@ def sampling_options(options: Any) -> dict[str, Any]:
     if given:
         raise ValueError(f"num_beams: beam search draws nothing; leave out {', '.join(given)}")
     return {**found, "num_beams": options.num_beams}
-
-
-def read_prompt() -> str:
-    """The text on standard input, without the line break at its end."""
-    data = sys.stdin.buffer.read()
-    try:
-        return data.decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"prompt: expected UTF-8 text on standard input ({error})") from error

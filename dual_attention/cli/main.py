@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Command:
 FIXED = (
     Command(("evaluate",), "RUN", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"),
     Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),
+    Command(("explore",), "[CHECKPOINT]", "explore:explore", "see relations, attention and symbols in a browser"),
     Command(("info",), "CHECKPOINT", "info:info", "configuration, parameters and memory of a model"),
     Command(
         ("estimate",),
@@ -97,11 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.remove("--debug")
         debug = True
     try:
-        return dispatch(words)
+        return dispatch(joined(words))
     except (KeyboardInterrupt, Interrupted) as stop:
         message = f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted"
         print(printable(message), file=sys.stderr)
-        return EXIT_STATUS
+        return stop.status if isinstance(stop, Interrupted) else EXIT_STATUS
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -110,6 +112,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
         return 2
+
+
+NEGATIVE = re.compile(r"-(\.?(inf|infinity|nan)|[\d.]+e[+-]?\d+)", re.IGNORECASE)
+"""Numbers that argparse does not know as such."""
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """``--key -inf`` and ``--key -1e-3`` as one word, since argparse takes such a value for an option."""
+    found: list[str] = []
+    for word in words:
+        option = found[-1] if found else ""
+        if NEGATIVE.fullmatch(word) and option.startswith("--") and "=" not in option:
+            found[-1] = f"{option}={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def in_one_line(error: Exception) -> str:

@@ -17,6 +17,7 @@ from ..sweeps.grid import GridFolder
 from ..sweeps.report import Reading, plot_results
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import check
+from .reproduce import takes_analysis
 
 
 def plot(prog: str, arguments: Sequence[str], name: str) -> int:
@@ -39,13 +40,7 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     parser.add_argument(
         "--bound", type=float, metavar="X", help="With --against: test equivalence within ±X of all measures, too."
     )
-    known = f" ({', '.join(experiment.analyses)})" if experiment.analyses else ""
-    parser.add_argument(
-        "--analysis",
-        metavar="NAME",
-        help=f"Analysis to compute, report.md: a file, or one that comes with the experiment{known}. By default the "
-        "one recorded in the sources, if it is one.",
-    )
+    takes_analysis(parser, experiment, "compute, report.md", "the one recorded in the sources, if it is one")
     options = parse_options(parser, arguments)
     how = reading(experiment, options)
     for source in options.sources:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .._words import printable
 from ..experiments import experiment_named
@@ -23,13 +24,8 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
         parser.add_argument(
             "--scale", metavar="NAME", help=f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
         )
-    known = f" ({', '.join(experiment.analyses)})" if experiment.analyses else ""
-    parser.add_argument(
-        "--analysis",
-        metavar="NAME",
-        help=f"Analysis to record before the first cell and to compute: a file, or one that comes with it{known}. "
-        "By default that of the --scale, if it has one, or the one recorded in the folder.",
-    )
+    default = "that of the --scale, if it has one, or the one recorded in the folder"
+    takes_analysis(parser, experiment, "record before the first cell and to compute", default)
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     grid, options = parse_config(parser, experiment.Grid, expand_scales(experiment, arguments) if grids else arguments)
@@ -44,6 +40,13 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
         made |= {"learning rates": folder.path / TABLE, "report": folder.path / REPORT}
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
+
+
+def takes_analysis(parser: Any, experiment: AnySwept, use: str, default: str) -> None:
+    """Add ``--analysis`` to the options; ``use`` and ``default`` are words of its help."""
+    known = f" ({', '.join(experiment.analyses)})" if experiment.analyses else ""
+    about = f"Analysis to {use}: a file, or one that comes with the experiment{known}. By default {default}."
+    parser.add_argument("--analysis", metavar="NAME", help=about)
 
 
 def scale_of(arguments: Sequence[str]) -> str | None:

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from .._layers.taps import Tap, Taps
 from ..functional import RelativeSymbols
 from . import least
 from .counter import counter_formulas
@@ -115,6 +116,8 @@ class Meter(TorchDispatchMode):
         self.before_recomputing: int | None = None
         self.is_block = False
         for module in model.modules():
+            if isinstance(module, Tap | Taps):  # with hooks, layers would take other steps than they do without
+                continue
             module.register_forward_pre_hook(self._enter, with_kwargs=True)
             module.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
 

@@ -32,6 +32,11 @@ def sequence_loss(model: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     return value, numbers if model.training else {**numbers, **head_scores(model, tokens, sources)}
 
 
+def count_scored(batch: Batch) -> Tensor:
+    """Positions that the loss is a mean over."""
+    return (batch[1] != UNSCORED).sum()
+
+
 def head_scores(model: nn.Module, tokens: Tensor, sources: Tensor) -> dict[str, Tensor]:
     """Attention of every head that tells what it does, ``{"<score>/<layer>/<kind><head>": mean weight}``.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
+from .._words import counted
 from ..training.metrics import Row
 from .arms import arms_text
 from .experiment import AnySwept
@@ -93,8 +94,7 @@ def size_groups(experiment: AnySwept, rows: Sequence[Row]) -> list[tuple[list[in
 def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
     """The tables of all measures as one Markdown text."""
     trials = sorted({*Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows).values()})
-    count = str(trials[0]) if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
-    count += " trial" if count == "1" else " trials"
+    count = counted(trials[0], "trial") if len(trials) == 1 else f"{trials[0]} to {trials[-1]} trials"
     adjusted = f" (after an arrow: less {experiment.adjusted})" if experiment.adjusted else ""
     published = (
         f". In brackets the published mean{adjusted}, and where single runs are published, Welch's t of our mean "

@@ -27,7 +27,7 @@ from ..training.configs import (
 from ..training.lock import LOCK, locked
 from ..training.metrics import Row
 from .experiment import MATCH, AnySwept, Axis
-from .results import LR, cell_rows, check_provenance, to_csv
+from .results import LR, cell_files, cell_rows, check_provenance, to_csv
 
 SETTINGS = ("data", "optim", "loop", "device", "precision", "match", "match_to")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
@@ -235,14 +235,17 @@ class GridFolder:
     def check(self, grid: GridConfig) -> None:
         """Check that the cells in the folder, if there are any, were run with the same settings, on the same data.
 
+        A grid that failed before its first result leaves no cell, and so may be given anew, with its mistake mended.
+
         Raises:
             ValueError: if they were not.
             FileExistsError: if there is something else at the path.
         """
         if self.config.exists():
             old = read_config(type(grid), self.config)
-            grid.check_extends(old)
-            self._check_rates(old, grid)
+            if cell_files(self.path):
+                grid.check_extends(old)
+                self._check_rates(old, grid)
         self._refuse_other()
         self._check_provenance(grid)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._extras import require
-from .._words import printable
+from .._words import counted, printable
 from ..training.interrupt import Interrupted, StopOnSignal
 from .analysis import AnalysisConfig
 from .arms import given_lines
@@ -67,7 +67,9 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], how: R
     if not quiet:
         done = len(every) - len(waiting)
         print(
-            f"{folder.path}: {len(every)} cells, {done} done, {len(waiting)} to run on {workers} processes", flush=True
+            f"{folder.path}: {counted(len(every), 'cell')}, {done} done, {len(waiting)} to run on "
+            f"{counted(workers, 'process', 'processes')}",
+            flush=True,
         )
     with StopOnSignal() as stop:
         try:
@@ -99,7 +101,7 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     sizes: dict[str, list[Any]] = {}
     for cell in every:
         sizes.setdefault(" ".join(str(cell[name]) for name in groups[:-1]), []).append(cell[point])
-    print(f"{folder.path}: {grid.seeds} trials of each point; {experiment.point_axis.plural}:")
+    print(f"{folder.path}: {counted(grid.seeds, 'trial')} of each point; {experiment.point_axis.plural}:")
     for panel, values in sizes.items():
         print(f"  {panel:{max(map(len, sizes))}}  {', '.join(f'{value:,}' for value in dict.fromkeys(values))}")
     require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
@@ -108,8 +110,9 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     total = sum(seconds.values())
     workers = worker_count(grid)
     print(
-        f"{len(every)} cells, {len(every) - len(waiting)} done, {len(waiting)} to run: about {duration_text(total)} of "
-        f"one core, {duration_text(total / workers)} with {workers} processes.\nNothing was run (--dry_run)."
+        f"{counted(len(every), 'cell')}, {len(every) - len(waiting)} done, {len(waiting)} to run: about "
+        f"{duration_text(total)} of one core, {duration_text(total / workers)} with "
+        f"{counted(workers, 'process', 'processes')}.\nNothing was run (--dry_run)."
     )
 
 

@@ -51,6 +51,18 @@ def test_other_folders_are_left_alone(tmp_path):
         GridFolder(TOY, tmp_path / "empty").open(ToyGrid(out=str(tmp_path / "empty")))
 
 
+def test_a_grid_that_ran_nothing_is_given_anew(tmp_path):
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    wrong = replace(grid, device="cuda")
+    folder = GridFolder(TOY, grid.out)
+    folder.open(wrong)
+    folder.open(grid)
+    assert "device: cpu\n" in folder.config.read_text()
+    (folder.cells / "one.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"grid holds cells run with cpu, got cuda"):
+        folder.open(wrong)
+
+
 @pytest.mark.parametrize("contents", [b"", b"\xff", b"[]", b"{}", b'{"kind": 3}', b"null", b"[" * 100_000])
 def test_a_damaged_cell_is_named(grid, contents):
     folder = GridFolder(TOY, grid.out)

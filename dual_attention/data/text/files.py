@@ -8,6 +8,7 @@ import gc
 import hashlib
 import json
 import os
+import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,19 @@ class Piece(NamedTuple):
 
     text: str
     begins: bool
+
+
+def standard_input(argument: str) -> str:
+    """The text on standard input, without the line break at its end.
+
+    Raises:
+        ValueError: naming the argument, if it is not UTF-8.
+    """
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{argument}: expected UTF-8 text on standard input ({error})") from error
 
 
 def find_files(paths: Sequence[str], argument: str) -> list[Path]:

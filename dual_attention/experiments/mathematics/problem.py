@@ -104,6 +104,11 @@ def answer_loss(*, masked: bool, autocast: torch.dtype | None = None) -> LossFun
     return loss
 
 
+def count_characters(batch: Batch) -> Tensor:
+    """Characters of answers that the loss is a mean over."""
+    return (batch[2] != PAD).sum()
+
+
 def by_character(means: Mapping[str, Any]) -> dict[str, float]:
     """Accuracy and loss over characters from the means over questions, whatever prefix both have."""
     numbers = {}
@@ -150,6 +155,7 @@ def prepare_questions(config: MathematicsConfig, *, cache: Path, run: Path | Non
         watch=("val" if data.n_val else "interpolate",),
         derive=by_character,
         factors=factors,
+        weigh=count_characters,
     )
     return PreparedQuestions(problem, device, config, found.origin)
 

@@ -204,13 +204,16 @@ def test_a_grid_is_not_continued_with_other_steps(tmp_path):
     grid = RecallGrid(tasks=("parity-8", "mqar-4"), steps=(40, 90), evaluations=10)
     folder = GridFolder(RECALL, tmp_path / "grid")
     folder.open(grid)
+    folder.open(replace(grid, evaluations=5))  # nothing was run yet
+    folder.open(grid)
+    (folder.cells / "one.json").write_text("{}")
     for changes, message in (
         ({"steps": (40, 80)}, "steps: expected 90 for mqar-4, which the cells of the folder were run with, got 80"),
         ({"evaluations": 5}, "evaluations: expected 10, which the cells of the folder were run with, got 5"),
     ):
         with pytest.raises(ValueError, match=message):
             folder.open(replace(grid, **changes))
-    folder.open(replace(grid, tasks=("mqar-4", "s3-4"), steps=(90, 20)))
+    replace(grid, tasks=("mqar-4", "s3-4"), steps=(90, 20)).check_extends(grid)
 
 
 @pytest.mark.parametrize("grid", GRIDS.values(), ids=GRIDS)
