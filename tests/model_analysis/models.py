@@ -76,3 +76,10 @@ def call(name, model):
     if name.startswith("encoder"):
         return lambda: model(tokens, padding_mask=mask)
     return lambda: model(tokens, padding_mask=mask).logits
+
+
+TAPS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def hooks(model):
+    return sum(len(getattr(module, name)) for module in model.modules() for name in TAPS)

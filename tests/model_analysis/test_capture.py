@@ -1,16 +1,12 @@
-"""Captures: what they hold, what they leave alone, and what they refuse."""
+"""Captures: what they hold, and what they refuse."""
 
 from __future__ import annotations
-
-import gc
-import weakref
 
 import pytest
 import torch
 from torch import nn
 
 from dual_attention import Attention, DualAttention
-from dual_attention._layers.taps import Tap
 from dual_attention.baselines import Abstractor
 from dual_attention.functional.reference import repeat_heads
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
@@ -18,19 +14,9 @@ from dual_attention.mechanisms import Additive, Cosine, Dot, GeneralAttention, M
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.maps import QUANTITIES, Maps
 from tests.hf.models import IMAGES, causal, classifier, masked, vision
-from tests.model_analysis.models import FAMILIES, call
+from tests.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
-from tests.support.largest_tensor import LargestTensor
 from tests.support.seq2seq import build as seq2seq
-
-TAPS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def hooks(model):
-    return sum(len(getattr(module, name)) for module in model.modules() for name in TAPS)
-
-
-# ---- what is captured
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -279,244 +265,6 @@ def test_padded_batches_of_transformers_classes(make):
         assert one.kept.keys() == other.kept.keys()
         for name, values in one.kept.items():
             torch.testing.assert_close(values, other.get(name))
-
-
-# ---- several calls
-
-
-def test_calls_are_kept_apart_and_joined():
-    model, x = lm("symbolic_attention"), tokens(4, 9)
-    with capture(model) as whole:
-        model(x)
-    with capture(model) as maps:
-        model(x[:3])
-        model(x[3:])
-    assert len(maps.calls) == 2
-    with pytest.raises(ValueError, match="2 calls were captured"):
-        maps["blocks.0"]
-    joined = maps.joined("example")
-    for one, other in zip(whole.heads(), joined.heads(), strict=True):
-        for name, values in one.kept.items():
-            close(other.get(name).double(), values.expand(other.get(name).shape).double(), 1e-12)
-    with capture(model) as maps:
-        model(x)
-        model(x[:, :5])
-    with pytest.raises(ValueError, match="calls of one size"):
-        maps.joined("example")
-
-
-@pytest.mark.parametrize("kind", ["symbolic_attention", "rel_sym_attn", "positional_symbols", "transformer"])
-@pytest.mark.parametrize("window", [None, 4])
-def test_steps_of_decoding_join_to_the_whole(kind, window):
-    attention = {"window": window}
-    options = {"block_kwargs": {"attn_kwargs": attention}}
-    if kind != "transformer":
-        options = {"sa_kwargs": attention, "ra_kwargs": attention}
-    model, x = lm(kind, **options), tokens(2, 9)
-    with torch.no_grad(), capture(model) as whole:
-        model(x)
-    cache = model.new_cache()
-    with torch.no_grad(), capture(model) as maps:
-        for piece in x.split([4, 1, 1, 3], dim=1):
-            model(piece, cache=cache)
-    assert len(maps.calls) == 4
-    joined = maps.joined("receiver")
-    for one, other in zip(whole.heads(), joined.heads(), strict=True):
-        seen = one.visible.expand(2, 2 if kind != "transformer" else 4, 9, 9)
-        for name, values in one.kept.items():
-            if name == "visible":
-                assert torch.equal(other.visible.expand(2, 1, 9, 9), values.expand(2, 1, 9, 9))
-            elif name == "relations":  # later senders have zeros
-                mask = seen[:, 0, ..., None]
-                close(other.relations.where(mask, 0.0), values.where(mask, 0.0))
-            elif name == "symbol_values" and window:
-                continue  # of the senders that are held
-            else:
-                close(*torch.broadcast_tensors(other.get(name), values))
-
-
-def test_a_generation_s_steps_are_calls():
-    model = lm("symbolic_attention")
-    with capture(model, "weights", layers=0) as maps:
-        model.generate(tokens(2, 4), max_new_tokens=3, temperature=0.0)
-    assert [call[0].sensory.first_receiver for call in maps.calls] == [0, 4, 5]
-
-
-def test_an_encoder_is_called_once_and_its_decoder_step_by_step():
-    model = seq2seq("symbolic_attention")
-    source, target = torch.randint(11, (2, 9)), torch.randint(6, (2, 5))
-    with torch.no_grad(), capture(model) as whole:
-        model(source, target)
-    with torch.no_grad(), capture(model) as maps:
-        memory, cache = model.encode(source), model.new_cache()
-        for piece in target.split([1, 1, 3], dim=1):
-            model.decode(piece, memory, cache=cache)
-    assert [len(call) for call in maps.calls] == [6, 4, 4]
-    joined = maps.joined("receiver")
-    assert list(joined) == list(whole.only)
-    for one, other in zip(whole.heads(), joined.heads(), strict=True):
-        close(other.get("weights"), one.get("weights"))
-        close(other.get("contribution"), one.get("contribution"))
-    with pytest.raises(ValueError, match="call 1 has the layers"):
-        maps.joined("example")
-
-
-def test_recomputed_blocks_are_not_kept_again():
-    model, x = lm("symbolic_attention").train(), tokens(2, 9)
-    model.gradient_checkpointing = True
-    with capture(model) as maps:
-        model(x, x, loss_only=True).loss.backward()
-    assert len(maps.calls) == 1
-    with capture(model) as without:
-        model.gradient_checkpointing = False
-        model(x)
-    for one, other in zip(maps.heads(), without.heads(), strict=True):
-        for name, values in one.kept.items():
-            assert torch.equal(values, other.get(name))
-
-
-# ---- what is left alone
-
-
-def test_memory_is_that_of_what_is_chosen():
-    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 6}, max_block_size=64), tokens(4, 64)
-    born = []
-
-    def watch(_module, _args, out):
-        born.append(weakref.ref(out))
-
-    handles = [tap.register_forward_hook(watch) for tap in model.modules() if isinstance(tap, Tap)]
-    with (
-        torch.no_grad(),
-        capture(model, ["weights", "relations"], layers=1, heads={"relational": [0]}, relations=3) as m,
-    ):
-        model(x)
-    for handle in handles:
-        handle.remove()
-    gc.collect()
-    assert born and all(ref() is None for ref in born)  # nothing that passed a tap is held
-    assert m.memory == 8 * (4 * 64 * 64 + 4 * 64 * 64)
-    kept = [values for heads in m.heads() for values in heads.kept.values()]
-    assert sum(values.untyped_storage().nbytes() for values in kept) == m.memory  # no views of larger tensors
-
-
-def test_relations_are_built_only_if_they_are_kept():
-    model, x = (
-        lm("symbolic_attention", ra_kwargs={"n_relations": 12, "rel_proj_dim": 2}, max_block_size=64),
-        tokens(2, 64),
-    )
-    largest = {}
-    for quantity in ("weights", "relations"):
-        with torch.no_grad(), capture(model, quantity, layers=0, heads="relational"), LargestTensor() as watch:
-            model(x)
-        largest[quantity] = watch.numel
-    assert largest["relations"] >= 2 * 64 * 64 * 12 > largest["weights"]
-
-
-def test_mode_gradients_and_generators_are_left_alone():
-    model, x = lm("symbolic_attention", dropout_rate=0.1), tokens(2, 9)
-    model.train()
-    model.layers.blocks[0].eval()
-    modes = [module.training for module in model.modules()]
-    torch.manual_seed(5)
-    with capture(model) as maps:
-        loss = model(x, x).loss
-        state = torch.get_rng_state()
-    assert torch.equal(state, torch.get_rng_state())
-    loss.backward()
-    assert modes == [module.training for module in model.modules()]
-    assert all(parameter.grad is not None for parameter in model.layers.blocks.parameters())
-    assert not any(values.requires_grad for heads in maps.heads() for values in heads.kept.values())
-    torch.manual_seed(5)
-    with capture(model):
-        assert torch.equal(model(x, x).loss, loss)
-    model.eval()
-    state = torch.get_rng_state()
-    with capture(model):
-        model(x)
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_gradients_are_the_same():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    model(x, x).loss.backward()
-    wanted = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-    with capture(model):
-        model(x, x).loss.backward()
-    for parameter, gradient in zip(model.parameters(), wanted, strict=True):
-        close(parameter.grad, gradient)
-
-
-def test_no_hooks_are_left_after_an_error_within_or_before():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    with pytest.raises(RuntimeError, match="within"), capture(model) as maps:
-        model(x)
-        raise RuntimeError("within")
-    assert not hooks(model) and len(maps.calls) == 1
-    with pytest.raises(ValueError, match=r"max_block_size|context|length"), capture(model):
-        model(tokens(1, 99))
-    with pytest.raises(ValueError, match="layers"), capture(model, layers=7):
-        pass
-    assert not hooks(model)
-
-
-def test_captures_within_captures():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    with capture(model, "weights") as outer:
-        model(x)
-        with capture(model, "relations") as inner:
-            model(x)
-        model(x)
-    assert len(outer.calls) == 3 and len(inner.calls) == 1
-    assert torch.equal(outer.calls[1][0].relational.weights, outer.calls[2][0].relational.weights)
-    assert set(inner[0].relational.kept) == {"relations"}
-
-
-def test_compiled_code_is_unaware_of_taps():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    before = model(x).logits
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    close(compiled(x).logits, before, 1e-12)
-    with capture(compiled, layers=0) as maps:
-        close(compiled(x).logits, before, 1e-12)
-    assert maps[0].relational.relations.shape == (2, 9, 9, 2)
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        compiled(x)
-
-
-def test_state_dicts_and_parameters_have_no_taps():
-    model = lm("symbolic_attention")
-    assert not [name for name in model.state_dict() if "taps" in name]
-    assert not [name for name, _ in (*model.named_parameters(), *model.named_buffers()) if "taps" in name]
-
-
-def test_copies_elsewhere():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    with capture(model, "weights", layers=0, device="meta") as maps:
-        model(x)
-    assert maps[0].sensory.weights.is_meta
-
-
-def test_an_adapter_s_contribution_counts():
-    """Where another module has taken the place of the output projection."""
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    layer = model.layers.blocks[0].dual_attn.relational_attention
-
-    class Doubled(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x):
-            return 2 * self.inner(x) + 1
-
-    with capture(model, "contribution", layers=0, heads={"relational": [1]}) as before:
-        model(x)
-    layer.wo = Doubled(layer.wo)
-    with capture(model, "contribution", layers=0, heads={"relational": [1]}) as after:
-        model(x)
-    close(after[0].relational.contribution, 2 * before[0].relational.contribution)
 
 
 # ---- bad input

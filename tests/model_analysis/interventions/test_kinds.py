@@ -1,8 +1,6 @@
-"""Interventions: what they change and what they leave, against computations of another kind."""
+"""Kinds of interventions, against computations of another kind."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 import torch
@@ -15,39 +13,10 @@ from dual_attention.model_analysis.interventions import (
     Steer,
     Target,
     intervene,
-    load_interventions,
-    save_interventions,
 )
-from tests.model_analysis.models import FAMILIES, call
-from tests.model_analysis.test_capture import hooks
+from tests.model_analysis.interventions.support import MEDIATORS, captured, every, logits
+from tests.model_analysis.models import FAMILIES, call, hooks
 from tests.support.language import close, lm, tokens
-from tests.support.seq2seq import build as seq2seq
-
-MEDIATORS = ("head", "relation", "symbol", "selection")
-DUAL = [name for name in FAMILIES if "transformer" not in name]
-
-
-def logits(model, x, interventions=(), source=None, **arguments):
-    with torch.no_grad(), intervene(model, interventions, source=source):
-        return model(x, **arguments).logits
-
-
-def captured(model, x, interventions, *quantities, source=None, **choice):
-    """Maps of a call with interventions."""
-    with intervene(model, interventions, source=source), capture(model, quantities or None, **choice) as maps:
-        model(x)
-    return maps
-
-
-def every(mediator, strength=1.0):
-    """One intervention of each kind on a mediator; a source is needed."""
-    target, vector = Target(mediator), None if mediator == "relation" else [1.0, 2.0, 3.0, 4.0]
-    found = [Ablate(target, how, strength=strength) for how in ("zero", "mean", "resample")]
-    found += [Scale(target, 3.0, strength=strength), Patch(target, strength=strength)]
-    return found if mediator == "selection" else [*found, Steer(target, 2.0, vector, strength=strength)]
-
-
-# ---- strength
 
 
 @pytest.mark.parametrize("mediator", MEDIATORS)
@@ -102,9 +71,6 @@ def test_every_family(name, mediator):
             assert bool((run() - before).abs().max() > 1e-6) != same_for_all
     assert torch.equal(run(), before)
     assert not hooks(model)
-
-
-# ---- against other computations
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -321,217 +287,3 @@ def test_ablating_a_direction_takes_away_that_component_only():
     close(new, old - (old @ direction)[..., None] * direction)
     along_one = Ablate(Target("relation", layers=0), direction=[0.0, 1.0, 0.0])
     close(logits(model, x, along_one), logits(model, x, Ablate(Target("relation", layers=0, relations=1))))
-
-
-# ---- composition
-
-
-def test_interventions_compose_in_their_order():
-    model, x = lm("symbolic_attention"), tokens(3, 9)
-    add, double = Steer(Target("relation"), 1.0), Scale(Target("relation"), 2.0)
-    with capture(model, "relations", layers=0) as before:
-        model(x)
-    r = before[0].relational.get("relations")
-    with intervene(model, [add, double]), capture(model, "relations", layers=0) as maps:
-        listed = model(x).logits
-    close(maps[0].relational.relations, 2 * (r + 1))
-    with intervene(model, add), intervene(model, double), capture(model, "relations", layers=0) as maps:
-        close(model(x).logits, listed, 1e-12)
-    with intervene(model, [double, add]), capture(model, "relations", layers=0) as maps:
-        model(x)
-    close(maps[0].relational.relations, 2 * r + 1)
-
-
-def test_the_symbol_of_a_pair_sees_the_selection_that_others_left():
-    model, x = lm("symbolic_attention"), tokens(3, 9)
-    pair = Ablate(Target("symbol", layers=0, pairs=[(5, 2)]))
-    without = Ablate(Target("selection", layers=0, pairs=[(5, 2)]))
-    close(logits(model, x, [pair, without]), logits(model, x, [without]))
-
-
-def test_cached_decoding_and_recomputed_blocks():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    interventions = [
-        Ablate(Target("relation", layers=0, relations=1, receivers=[3, 7])),
-        Scale(Target("selection", layers=1, heads={"sensory": 0}, pairs=[(8, 2), (5, 5)]), 0.5),
-        Ablate(Target("symbol", layers=1, senders=[4])),
-        Steer(Target("head", layers=1, heads={"relational": 1}, receivers=[6]), 1.0, [1.0, 0.0, 0.0, 0.0]),
-    ]
-    whole = logits(model, x, interventions)
-    cache, found = model.new_cache(), []
-    with torch.no_grad(), intervene(model, interventions):
-        found = [model(piece, cache=cache).logits for piece in x.split([4, 1, 1, 3], dim=1)]
-    close(torch.cat(found, 1), whole)
-    grads = []
-    for checkpointing in (False, True):
-        model.gradient_checkpointing = checkpointing
-        model.train().zero_grad()
-        with intervene(model, interventions):
-            model(x, x, loss_only=True).loss.backward()
-        grads.append([parameter.grad.clone() for parameter in model.parameters()])
-    for one, other in zip(*grads, strict=True):
-        close(one, other, 1e-12)
-
-
-def test_cross_attention():
-    model = seq2seq("symbolic_attention")
-    source, target = torch.randint(11, (2, 9)), torch.randint(6, (2, 7))
-    without = Ablate(Target("selection", layers="decoder.0.cross", pairs=[(3, 8)]))
-    with intervene(model, without), capture(model, "weights", layers="decoder") as maps:
-        model(source, target, target)
-    assert (maps["decoder.0.cross"].sensory.weights[:, :, 3, 8] == 0).all()
-    assert (maps["decoder.1.cross"].sensory.weights[:, :, 3, 8] != 0).all()
-
-
-@pytest.mark.parametrize("kind", ["symbolic_attention", "position_relative", "transformer"])
-@pytest.mark.parametrize("cast", [False, True], ids=["bfloat16", "autocast"])
-def test_low_precision(kind, cast):
-    """Types stay what they are, and patching a model with itself changes no more than rounding does."""
-    model, x = lm(kind).to(torch.float32 if cast else torch.bfloat16), tokens(3, 9)
-    patches = [Patch(Target("head")), Patch(Target("selection"))]
-    if kind != "transformer":
-        patches += [Patch(Target("relation")), Patch(Target("symbol"))]
-    with torch.no_grad(), torch.autocast("cpu", enabled=cast, dtype=torch.bfloat16):
-        before = model(x).logits
-        with capture(model) as source:
-            captured = model(x).logits
-        for interventions in (patches, Ablate(Target("selection"), "mean", strength=0.0)):
-            with intervene(model, interventions, source=source):
-                after = model(x).logits
-            for found in (captured, after):
-                assert found.dtype == before.dtype
-                torch.testing.assert_close(found, before, atol=0.08, rtol=0)
-
-
-def test_no_hooks_are_left_after_an_error():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-    with pytest.raises(RuntimeError, match="within"), intervene(model, Ablate(Target("head"))):
-        model(x)
-        raise RuntimeError("within")
-    assert not hooks(model)
-
-
-# ---- files
-
-
-def test_files(tmp_path):
-    interventions = [
-        Ablate(Target("relation", layers=[0, "blocks.1"], relations=[1], pairs=[[3, 2], (1, 0)]), "resample", seed=4),
-        Ablate(Target("relation", layers=0), direction=torch.tensor([1.0, 0.5])),
-        Scale(Target("head", heads={"sensory": [0], "relational": None}), 0.5, strength=0.25),
-        Patch(Target("symbol", senders=[2], heads=1)),
-        Steer(Target("relation", receivers=(3,)), -1.5),
-    ]
-    save_interventions(tmp_path / "some.json", interventions)
-    assert load_interventions(tmp_path / "some.json") == interventions
-    text = (tmp_path / "some.json").read_text()
-    assert json.loads(text)["interventions"][4] == {
-        "kind": "steer",
-        "target": {"mediator": "relation", "receivers": [3]},
-        "amount": -1.5,
-    }
-    model, x = lm("symbolic_attention"), tokens(3, 9)
-    save_interventions(tmp_path / "one.json", Steer(Target("relation", layers=0), 1.0))
-    one = load_interventions(tmp_path / "one.json")
-    assert torch.equal(logits(model, x, one), logits(model, x, Steer(Target("relation", layers=0), 1.0)))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "object"),
-        ('{"format": 2, "interventions": []}', "expected a format of 1"),
-        ('{"format": 1, "interventions": [3]}', "intervention: expected an object"),
-        ('{"format": 1, "interventions": [{"kind": "remove"}]}', "kind: expected one of ablate, scale, patch, steer"),
-        ('{"format": 1, "interventions": [{"kind": "patch"}]}', "target: expected an object"),
-        (
-            '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "head"}, "factr": 2}]}',
-            "got 'factr'; did you mean factor",
-        ),
-        (
-            '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}',
-            "mediator: expected one of",
-        ),
-    ],
-)
-def test_wrong_files(tmp_path, content, message):
-    (tmp_path / "wrong.json").write_text(content)
-    with pytest.raises(ValueError, match=message) as error:
-        load_interventions(tmp_path / "wrong.json")
-    assert "wrong.json" in str(error.value)
-
-
-# ---- bad input
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: Target("value"), ValueError, "mediator: expected one of 'head', 'relation'"),
-        (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
-        (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),
-        (lambda: Target("symbol", receivers=[0]), ValueError, "receivers: expected None for 'symbol'"),
-        (lambda: Target("selection", relations=0), ValueError, "relations: expected None for 'selection'"),
-        (lambda: Target("relation", receivers=[-1]), ValueError, "receivers: expected places"),
-        (lambda: Target("relation", receivers=1.5), TypeError, "receivers: expected places"),
-        (lambda: Target("relation", receivers=[]), ValueError, "receivers: expected at least one"),
-        (lambda: Target("relation", pairs=[(1, 2, 3)]), ValueError, "pairs: expected pairs"),
-        (lambda: Target("relation", pairs=[(1, 2)], senders=1), ValueError, "pairs: expected either pairs"),
-        (lambda: Ablate("head"), TypeError, "target: expected a Target, got str"),
-        (
-            lambda: Ablate(Target("head"), "noise"),
-            ValueError,
-            "how: expected 'zero', 'mean' or 'resample', got 'noise'",
-        ),
-        (lambda: Ablate(Target("head"), seed=-1), ValueError, "seed: expected a number of 0 or more"),
-        (lambda: Ablate(Target("selection"), direction=[1.0]), ValueError, "direction: expected None"),
-        (lambda: Ablate(Target("head"), direction=[0.0]), ValueError, "direction: expected a vector other than zero"),
-        (lambda: Ablate(Target("head"), strength=float("nan")), ValueError, "strength: expected a finite number"),
-        (lambda: Scale(Target("head"), "2"), TypeError, "factor: expected a number"),
-        (lambda: Steer(Target("selection"), 1.0), ValueError, "target: expected no selection"),
-        (lambda: Steer(Target("head"), 1.0), ValueError, "direction: expected a vector to steer a head by"),
-    ],
-)
-def test_wrong_interventions(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
-
-
-def test_wrong_applications():
-    model, x = lm("symbolic_attention"), tokens(2, 9)
-
-    def fails(interventions, message, error=ValueError, source=None, inputs=x):
-        with pytest.raises(error, match=message), intervene(model, interventions, source=source):
-            model(inputs)
-        assert not hooks(model)
-
-    with capture(model, layers=0) as shorter:
-        model(x[:, :5])
-    with capture(model, "relations", relations=[0]) as one_relation:
-        model(x)
-    with capture(model) as three:
-        model(tokens(3, 9))
-    fails(["head"], "interventions: expected interventions, got str", TypeError)
-    fails(Ablate(Target("head", layers=5)), "layers: expected some of blocks.0")
-    fails(
-        Ablate(Target("relation", relations=2)),
-        "relations: expected numbers from 0 to 1, the relations of blocks.0, got 2",
-    )
-    fails(Patch(Target("head")), "source: Patch needs maps of other inputs")
-    fails(Patch(Target("head")), "source: expected maps of a capture, got str", TypeError, source="maps")
-    for mediator in MEDIATORS:
-        fails(Patch(Target(mediator, layers=0)), "source: expected .* of the same lengths", source=shorter)
-    fails(Patch(Target("relation", layers=1)), "source: expected maps with relations", source=shorter)
-    fails(Patch(Target("relation")), r"source: expected the relations \(0, 1\)", source=one_relation)
-    fails(Patch(Target("relation")), "source: expected 2 examples or one, got 3", source=three)
-    fails(Ablate(Target("relation"), "resample"), "how: 'resample' takes another example", inputs=x[:1])
-    fails(Ablate(Target("symbol"), "resample"), "how: 'resample' takes another example", inputs=x[:1])
-    fails(Ablate(Target("relation", pairs=[(9, 0), (1, 0)])), r"was never given the places \[\(9, 0\)\]")
-    fails(Ablate(Target("head", receivers=[12])), r"was never given the places \[12\]")
-    fails(Steer(Target("head"), 1.0, [1.0]), "direction: expected 4 numbers, got 1")
-    relative = lm("position_relative")
-    of_a_pair, message = Ablate(Target("symbol", pairs=[(1, 0)])), r"pairs: the symbols of blocks\.0 are relative"
-    with pytest.raises(ValueError, match=message), intervene(relative, of_a_pair):
-        pass
-    with intervene(model, Ablate(Target("head", receivers=[12]))):
-        pass  # no call, no complaint

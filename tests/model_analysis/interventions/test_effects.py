@@ -25,8 +25,7 @@ from dual_attention.model_analysis.interventions import (
     predict_next_tokens,
 )
 from tests.hf.models import causal
-from tests.model_analysis.models import FAMILIES, call, vision
-from tests.model_analysis.test_capture import hooks
+from tests.model_analysis.models import FAMILIES, call, hooks, vision
 from tests.support.language import VOCAB, close, lm, tokens
 from tests.support.seq2seq import build as seq2seq
 

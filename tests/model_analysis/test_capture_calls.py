@@ -1,0 +1,101 @@
+"""Captures of several calls: kept apart, and joined."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dual_attention.model_analysis.capture import capture
+from tests.support.language import close, lm, tokens
+from tests.support.seq2seq import build as seq2seq
+
+
+def test_calls_are_kept_apart_and_joined():
+    model, x = lm("symbolic_attention"), tokens(4, 9)
+    with capture(model) as whole:
+        model(x)
+    with capture(model) as maps:
+        model(x[:3])
+        model(x[3:])
+    assert len(maps.calls) == 2
+    with pytest.raises(ValueError, match="2 calls were captured"):
+        maps["blocks.0"]
+    joined = maps.joined("example")
+    for one, other in zip(whole.heads(), joined.heads(), strict=True):
+        for name, values in one.kept.items():
+            close(other.get(name).double(), values.expand(other.get(name).shape).double(), 1e-12)
+    with capture(model) as maps:
+        model(x)
+        model(x[:, :5])
+    with pytest.raises(ValueError, match="calls of one size"):
+        maps.joined("example")
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "rel_sym_attn", "positional_symbols", "transformer"])
+@pytest.mark.parametrize("window", [None, 4])
+def test_steps_of_decoding_join_to_the_whole(kind, window):
+    attention = {"window": window}
+    options = {"block_kwargs": {"attn_kwargs": attention}}
+    if kind != "transformer":
+        options = {"sa_kwargs": attention, "ra_kwargs": attention}
+    model, x = lm(kind, **options), tokens(2, 9)
+    with torch.no_grad(), capture(model) as whole:
+        model(x)
+    cache = model.new_cache()
+    with torch.no_grad(), capture(model) as maps:
+        for piece in x.split([4, 1, 1, 3], dim=1):
+            model(piece, cache=cache)
+    assert len(maps.calls) == 4
+    joined = maps.joined("receiver")
+    for one, other in zip(whole.heads(), joined.heads(), strict=True):
+        seen = one.visible.expand(2, 2 if kind != "transformer" else 4, 9, 9)
+        for name, values in one.kept.items():
+            if name == "visible":
+                assert torch.equal(other.visible.expand(2, 1, 9, 9), values.expand(2, 1, 9, 9))
+            elif name == "relations":  # later senders have zeros
+                mask = seen[:, 0, ..., None]
+                close(other.relations.where(mask, 0.0), values.where(mask, 0.0))
+            elif name == "symbol_values" and window:
+                continue  # of the senders that are held
+            else:
+                close(*torch.broadcast_tensors(other.get(name), values))
+
+
+def test_a_generation_s_steps_are_calls():
+    model = lm("symbolic_attention")
+    with capture(model, "weights", layers=0) as maps:
+        model.generate(tokens(2, 4), max_new_tokens=3, temperature=0.0)
+    assert [call[0].sensory.first_receiver for call in maps.calls] == [0, 4, 5]
+
+
+def test_an_encoder_is_called_once_and_its_decoder_step_by_step():
+    model = seq2seq("symbolic_attention")
+    source, target = torch.randint(11, (2, 9)), torch.randint(6, (2, 5))
+    with torch.no_grad(), capture(model) as whole:
+        model(source, target)
+    with torch.no_grad(), capture(model) as maps:
+        memory, cache = model.encode(source), model.new_cache()
+        for piece in target.split([1, 1, 3], dim=1):
+            model.decode(piece, memory, cache=cache)
+    assert [len(call) for call in maps.calls] == [6, 4, 4]
+    joined = maps.joined("receiver")
+    assert list(joined) == list(whole.only)
+    for one, other in zip(whole.heads(), joined.heads(), strict=True):
+        close(other.get("weights"), one.get("weights"))
+        close(other.get("contribution"), one.get("contribution"))
+    with pytest.raises(ValueError, match="call 1 has the layers"):
+        maps.joined("example")
+
+
+def test_recomputed_blocks_are_not_kept_again():
+    model, x = lm("symbolic_attention").train(), tokens(2, 9)
+    model.gradient_checkpointing = True
+    with capture(model) as maps:
+        model(x, x, loss_only=True).loss.backward()
+    assert len(maps.calls) == 1
+    with capture(model) as without:
+        model.gradient_checkpointing = False
+        model(x)
+    for one, other in zip(maps.heads(), without.heads(), strict=True):
+        for name, values in one.kept.items():
+            assert torch.equal(values, other.get(name))
