@@ -43,8 +43,12 @@ def measure(item: Item) -> tuple[Result, bool]:
 
 
 def end_with_the_parent() -> None:
-    """Leave at once when the process that started this one has gone."""
-    sys.stdin.buffer.read()
+    """Leave at once when the process that started this one has gone.
+
+    Reads past Python's own buffer, whose lock the interpreter could not take when it ends.
+    """
+    while os.read(0, 1):
+        pass
     os._exit(0)
 
 
