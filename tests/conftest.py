@@ -26,6 +26,16 @@ hypothesis.settings.register_profile("explore", **COMMON)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First the tests that fork: of a process that has run many others, a copy is made with all that those left."""
+    items.sort(key=lambda item: not _forks(item))
+
+
+def _forks(item: pytest.Item) -> bool:
+    names = vars(item.module).values() if isinstance(item, pytest.Function) else ()
+    return any(getattr(thing, "__module__", None) == "tests.support.processes" for thing in names)
+
+
 @pytest.fixture(autouse=True)
 def seed() -> None:
     random.seed(0)

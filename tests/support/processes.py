@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import pickle
@@ -94,6 +95,7 @@ def dat_together(
 def _run_dat(environment: dict[str, str], words: list[str], folder: Path, out: Path, err: Path) -> None:
     torch.set_num_threads(1)
     os.environ.update(environment)
+    faulthandler.enable(2)
     os.chdir(folder)
     for number, path in ((1, out), (2, err)):
         file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -142,6 +144,7 @@ def _outcomes(environment: dict[str, str], size: int, function: Callable[..., An
 def _run(environment: dict[str, str], pipe: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
     os.environ.update(environment)
+    faulthandler.enable(2)  # an abort says where, among what the test has written
     try:
         with launched() as workers:
             result = function(workers, *args)
