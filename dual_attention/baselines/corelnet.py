@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_positive
 from .._layers.linear import call_linear
+from .._layers.taps import Taps, observer_of
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
+from ..functional.observed import observed_visible
 from ..transformer_blocks import FeedForwardBlock
 from ._objects import check_objects
 from .context_norm import ContextNorm
@@ -62,6 +64,7 @@ class CoRelNet(nn.Module):
         self.wk = nn.Identity() if symmetric_rels else nn.Linear(d_model, d_model, bias=False)
         norms = 0 if not context_norm else 1 if symmetric_rels else 2
         self.context_norms = nn.ModuleList(ContextNorm(d_model) for _ in range(norms))
+        self.taps = Taps(("visible", "relations"))
 
     def relations(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """R as a matrix, ``(B, N, d) -> (B, N, N)``; arguments and errors as :meth:`forward`."""
@@ -72,7 +75,11 @@ class CoRelNet(nn.Module):
             u = self.context_norms[0](u, padding_mask=padding_mask)
             w = self.context_norms[-1](w, padding_mask=padding_mask)
         mask = None if padding_mask is None else padding_mask[:, None, None, :]
-        r = reference.relations(u[:, :, None], w[:, :, None], scale=1.0, activation=self.activation, mask=mask)[..., 0]
+        observe = observer_of(self)
+        if observe is not None:
+            mask = observed_visible(observe, mask, None, (x.shape[1], x.shape[1]), x.device)
+        r = reference.relations(u[:, :, None], w[:, :, None], scale=1.0, activation=self.activation, mask=mask)
+        r = (r if observe is None else observe("relations", r))[..., 0]
         if padding_mask is None:
             return r
         return r.masked_fill(~(padding_mask[:, :, None] & padding_mask[:, None, :]), 0.0)

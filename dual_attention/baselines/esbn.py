@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_positive
 from .._layers.linear import call_linear
+from .._layers.taps import Taps, observer_of
+from ..functional.observed import observed_visible
 from ..functional.reference import inner_products, softmax_over_senders
 from ._objects import check_objects
 from .context_norm import ContextNorm
@@ -82,6 +84,7 @@ class ESBN(nn.Module):
         self.to_gate = nn.Linear(hidden_dim, 1)
         self.confidence_gain = nn.Parameter(torch.ones(()))
         self.confidence_bias = nn.Parameter(torch.zeros(()))
+        self.taps = Taps(("visible", "weights"))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -133,6 +136,12 @@ class ESBN(nn.Module):
         scores = inner_products(z, z, self.scale)
         earlier = torch.ones(scores.shape[1:], dtype=torch.bool, device=z.device).tril(-1)
         mask = earlier if padding_mask is None else earlier & padding_mask[:, None, :]
-        weights = softmax_over_senders(scores, mask)
+        observe = observer_of(self)
+        if observe is None:
+            weights = softmax_over_senders(scores, mask)
+        else:  # of the one head that there is
+            of_head = mask.expand_as(scores)[:, None]
+            shown = observed_visible(observe, of_head, None, scores.shape[1:], z.device)
+            weights = observe("weights", softmax_over_senders(scores[:, None], shown))[:, 0]
         confidence = torch.sigmoid(self.confidence_gain * scores + self.confidence_bias)
         return weights, (weights * confidence).sum(dim=-1)

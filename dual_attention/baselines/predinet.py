@@ -5,6 +5,7 @@ Shapes: B batch, N objects given, n_objects places, d width, H heads, J relation
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_not_negative, check_positive
 from .._layers.linear import call_linear
+from .._layers.taps import Taps, observer_of
 from ..functional import attention
+from ..functional.observed import observed_attention
 from ._objects import check_objects
 
 
@@ -79,6 +82,7 @@ class PrediNet(nn.Module):
         self.wq1 = nn.Linear(n_objects * width, n_heads * key_dim, bias=False)
         self.wq2 = nn.Linear(n_objects * width, n_heads * key_dim, bias=False)
         self.ws = nn.Linear(width, n_relations, bias=False)
+        self.taps = Taps(("visible", "weights", "head_output"))  # each head's receivers are its two objects
 
     def forward(
         self,
@@ -107,7 +111,9 @@ class PrediNet(nn.Module):
         missing = self.n_objects - x.shape[1]
         flat = F.pad(objects, (0, 0, 0, missing)).flatten(1)
         queries = torch.stack((self.wq1(flat), self.wq2(flat)), dim=1).unflatten(-1, (self.n_heads, -1))
-        attended, weights = attention(
+        observe = observer_of(self)
+        attend = attention if observe is None else partial(observed_attention, observe)
+        attended, weights = attend(
             queries.transpose(1, 2),
             call_linear(self.wk, objects)[:, None],
             objects[:, None],
@@ -115,6 +121,8 @@ class PrediNet(nn.Module):
             mask=None if padding_mask is None else padding_mask[:, None, None, :],
             need_weights=need_weights,
         )
+        if observe is not None:
+            attended = observe("head_output", attended)
         first, second = attended.unbind(dim=2)
         parts = [self.ws(first) - self.ws(second), first[..., self.d_model :], second[..., self.d_model :]]
         output = torch.cat(parts, dim=-1).flatten(1)

@@ -107,15 +107,11 @@ def _quantities(given: Quantity | Sequence[Quantity] | None, chosen: list[Chosen
     for name in names:
         if name not in QUANTITIES:
             raise ValueError(f"quantities: expected some of {', '.join(QUANTITIES)}, got {name!r}")
-        if not any(choice.site.tap(TAP_OF.get(name, name)) for choice in chosen):
+        if not any(choice.site.tap_of(name) for choice in chosen):
             raise ValueError(f"quantities: the chosen layers and heads compute no {name}")
     if not names:
         raise ValueError("quantities: expected at least one, got none")
     return names
-
-
-TAP_OF = {"contribution": "head_output", "assignment": "symbols"}
-"""The tap at which a quantity of another name is found."""
 
 
 @dataclass
@@ -156,7 +152,7 @@ class _Recorder:
     def watch(self, choice: ChosenSite, names: tuple[str, ...]) -> Iterator[RemovableHandle]:
         """Hooks that keep quantities of chosen heads."""
         for name in names:
-            tap = choice.site.tap(TAP_OF.get(name, name))
+            tap = choice.site.tap_of(name)
             if tap is not None:
                 yield tap.register_forward_hook(self._hook(choice, name))
 

@@ -37,9 +37,10 @@ class Site:
         layer: name of the layer.
         kind: of the heads.
         path: of their module in the model.
-        module: :class:`~dual_attention.attention.Attention`, a kind of relational heads, or heads of the toolbox.
+        module: :class:`~dual_attention.attention.Attention`, a kind of relational heads, heads of the toolbox, or a
+            baseline's comparison of objects.
         first_feature: feature of the layer's output at which that of these heads begins.
-        width: of the layer's output.
+        width: of the layer's output; 0 if that is no sum over heads.
     """
 
     layer: str
@@ -51,8 +52,8 @@ class Site:
 
     @property
     def n_heads(self) -> int:
-        """H."""
-        return self.module.n_heads
+        """H; 1 where there is no more than one map."""
+        return getattr(self.module, "n_heads", 1)
 
     @property
     def n_relations(self) -> int:
@@ -68,6 +69,17 @@ class Site:
         """The tap of that name; None if these heads do not compute such a thing."""
         found = self.module.taps._modules.get(name)
         return found if isinstance(found, Tap) else None
+
+    def tap_of(self, quantity: str) -> Tap | None:
+        """The tap at which a quantity of a capture is found; None if these heads do not compute it."""
+        if quantity == "contribution" and not self.contributes:
+            return None
+        return self.tap({"contribution": "head_output", "assignment": "symbols"}.get(quantity, quantity))
+
+    @property
+    def contributes(self) -> bool:
+        """Whether the output of the layer is a sum over heads."""
+        return hasattr(self.module, "wo")
 
     def contributions(self, head_output: Tensor, heads: Sequence[int]) -> Tensor:
         """Contribution of some heads to the output of the layer, ``(B, len(heads), N, width)``, without biases.
@@ -120,7 +132,7 @@ def _taps_of(module: nn.Module) -> Mapping[str, Any]:
 
 
 def _is_heads(module: nn.Module) -> bool:
-    return "head_output" in _taps_of(module)
+    return bool(_taps_of(module).keys() & {"head_output", "weights", "relations"})
 
 
 def _kind_of(module: nn.Module) -> Kind:
@@ -128,7 +140,9 @@ def _kind_of(module: nn.Module) -> Kind:
 
 
 def _site(model: nn.Module, path: str, module: Any, layer: str) -> Site:
-    width, first = getattr(module.wo, "out_features", module.n_heads * module.head_dim), 0
+    width, first = 0, 0
+    if hasattr(module, "wo"):
+        width = getattr(module.wo, "out_features", module.n_heads * module.head_dim)
     parent = model.get_submodule(path.rpartition(".")[0])
     if isinstance(parent, DualAttention):
         sensory = parent.self_attention

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dual_attention import Attention, DualAttention
-from dual_attention.baselines import Abstractor
+from dual_attention.baselines import ESBN, Abstractor, CoRelNet, PrediNet
 from dual_attention.functional.reference import repeat_heads
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.mechanisms import Additive, Cosine, Dot, GeneralAttention, MultiHead, Sparsemax, recipes
@@ -186,6 +186,43 @@ def test_a_single_layer_and_a_baseline():
         abstractor(x)
     assert maps.layers == ("blocks.0", "blocks.1")
     assert maps["blocks.0"].sensory.weights.shape == maps["blocks.0"].relational.weights.shape == (2, 2, 5, 5)
+
+
+OBJECTS = {
+    "PrediNet": lambda: PrediNet(6, 5, 3, 2, 5),
+    "ESBN": lambda: ESBN(6, 4, 7),
+    "CoRelNet": lambda: CoRelNet(6, 5),
+    "CoRelNet, asymmetric": lambda: CoRelNet(6, 5, activation="identity", symmetric_rels=False, context_norm=True),
+}
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_baselines_that_compare_objects(name, padded):
+    model, x = OBJECTS[name]().double(), torch.randn(2, 5, 6).double()
+    mask = torch.tensor([[True] * 5, [True, True, True, False, False]]) if padded else None
+    before = model(x, padding_mask=mask)
+    with capture(model) as maps:
+        close(model(x, padding_mask=mask), before, 1e-12)
+    assert torch.equal(model(x, padding_mask=mask), before)
+    (record,) = maps.heads()
+    there = torch.ones(2, 5, dtype=torch.bool) if mask is None else mask
+    if "CoRelNet" in name:
+        assert record.kind == "relational" and set(record.kept) == {"visible", "relations"}
+        both = there[:, :, None] & there[:, None]
+        close(record.relations[..., 0].masked_fill(~both, 0.0), model.relations(x, padding_mask=mask))
+        seen = there[:, None, None].expand(2, 1, 5, 5)
+    else:
+        quantities = {"visible", "weights", "head_output"} if name == "PrediNet" else {"visible", "weights"}
+        assert record.kind == "sensory" and set(record.kept) == quantities
+        weights = model(x, padding_mask=mask, need_weights=True).weights
+        close(record.weights.view_as(weights), weights)
+        seen = there[:, None, None].expand(2, 1, 2, 5)
+        if name == "ESBN":
+            seen = there[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril(-1)
+    assert torch.equal(record.visible.expand_as(seen), seen)
+    with pytest.raises(ValueError, match="compute no contribution"), capture(model, "contribution"):
+        pass
 
 
 TOOLBOX = {

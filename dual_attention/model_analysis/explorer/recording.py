@@ -19,7 +19,7 @@ from ...attention import Attention
 from ...functional.activations import activation_name
 from ...functional.reference import repeat_heads
 from ...relational_attention import DisentangledRelationalCrossAttention, RelationalAttention
-from ..capture import TAP_OF, capture
+from ..capture import capture
 from ..maps import HeadMaps, Quantity
 from ..sites import Site, find_sites
 from .factors import ScoreFactors, Visible
@@ -153,7 +153,7 @@ def record(
 
 
 def _computes(site: Site, quantity: str) -> bool:
-    return site.tap(TAP_OF.get(quantity, quantity)) is not None
+    return site.tap_of(quantity) is not None
 
 
 def _hook(site: Site, found: dict[tuple[str, str], dict[str, Any]]) -> Callable[..., None]:

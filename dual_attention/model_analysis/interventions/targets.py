@@ -90,9 +90,11 @@ class Target:
             TypeError, ValueError: if the model, or the layers chosen, do not have it.
         """
         heads: Any = self.heads
-        if self.mediator in ("relation", "symbol"):
-            if not any(site.site.tap(TAPS[self.mediator]) for site in choose_sites(model, self.layers)):
-                raise ValueError(f"target: expected layers with relational heads that have a {self.mediator}, got none")
+        relational = self.mediator in ("relation", "symbol")
+        if not any(site.site.tap(TAPS[self.mediator]) for site in choose_sites(model, self.layers)):
+            kind = "relational heads" if relational else "heads"
+            raise ValueError(f"target: expected layers with {kind} that have a {self.mediator}, got none")
+        if relational:
             heads = heads if isinstance(heads, Mapping | str) else {"relational": heads}
         found = choose_sites(model, self.layers, heads, self.relations)
         return [choice for choice in found if choice.site.tap(TAPS[self.mediator]) is not None]

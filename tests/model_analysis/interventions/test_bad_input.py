@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dual_attention.baselines import ESBN, PrediNet
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import (
     Ablate,
@@ -87,5 +88,9 @@ def test_wrong_applications():
     of_a_pair, message = Ablate(Target("symbol", pairs=[(1, 0)])), r"pairs: the symbols of blocks\.0 are relative"
     with pytest.raises(ValueError, match=message), intervene(relative, of_a_pair):
         pass
+    with pytest.raises(ValueError, match="target: expected layers with heads that have a head, got none"):
+        Target("head").locate(ESBN(6))
+    with pytest.raises(ValueError, match="target: expected layers with relational heads that have a relation"):
+        Target("relation").locate(PrediNet(6, 5, 3, 2))
     with intervene(model, Ablate(Target("head", receivers=[12]))):
         pass  # no call, no complaint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dual_attention.baselines import ESBN, CoRelNet, PrediNet
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.interventions import (
     Ablate,
@@ -104,6 +105,27 @@ def test_ablating_a_relation_equals_zeroing_its_column_of_w_r():
     with torch.no_grad():
         model.layers.blocks[1].dual_attn.relational_attention.wr[..., 2] = 0
     close(model(x).logits, found)
+
+
+def test_baselines_that_compare_objects():
+    x = torch.randn(3, 5, 6).double()
+    with torch.no_grad():
+        corelnet = CoRelNet(6, 5).double()
+        with intervene(corelnet, Scale(Target("relation", pairs=[(1, 2)]), 3.0)):
+            changed = corelnet(x).view(3, 5, 5)
+        wanted = corelnet.relations(x)
+        wanted[:, 1, 2] *= 3
+        close(changed, wanted)
+        predinet = PrediNet(6, 5, 3, 2, 5).double()
+        with intervene(predinet, Ablate(Target("head", heads=1))):
+            changed = predinet(x).view(3, 3, -1)
+        close(changed[:, [0, 2]], predinet(x).view(3, 3, -1)[:, [0, 2]])
+        assert not changed[:, 1].any()
+        esbn = ESBN(6, 4, 7).double()
+        with intervene(esbn, Ablate(Target("selection"))):  # nothing retrieved, whatever the objects
+            changed = esbn(x)
+        close(changed, changed[:1].expand(3, -1))
+        assert (esbn(x) - changed).abs().max() > 1e-4
 
 
 def test_scaling_equals_scaled_weights():
