@@ -181,6 +181,7 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
         "facts": {**recording.facts, "largest error": f"{worst:.2g} of {STEPS} colour steps"},
         "sequences": {name: list(labels) for name, labels in recording.sequences.items()},
         "heads": [json for json, _ in found],
+        "reads": recording.reads,
     }
     return Packed(json, worst, most)
 
@@ -201,6 +202,7 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
         "last": packed_array(visible.last.int()),
         **packed,
         "relation_of_head": heads.relation_of_head,
+        "mediators": list(heads.mediators),
         "messages": _arrays(heads.message_norms),
         "error": error,
         "ranges": _arrays({name: getattr(ranges, name) for name in ("weights", "senders", "relations", "attended")}),

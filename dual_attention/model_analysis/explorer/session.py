@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +67,22 @@ class Session:
         """Most tokens of a text."""
         return self.model.block_size
 
+    def tensor(self, tokens: list[int]) -> torch.Tensor:
+        """Tokens as the model takes them, ``(1, N)``."""
+        return torch.tensor([tokens], device=next(self.model.parameters()).device)
+
+    @contextmanager
+    def reserved(self) -> Iterator[LanguageModel]:
+        """The model, which nobody else calls within this context, so that hooks see one text."""
+        with self._lock:
+            yield self.model
+
+    def twin(self) -> LanguageModel:
+        """The same model with modules of its own and shared parameters: hooks on it see no other call."""
+        with self.reserved() as model:  # whose hooks of the moment would be copied
+            shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+            return copy.deepcopy(model, shared)
+
     def tokens(self, text: str) -> list[int]:
         """The tokens of a text.
 
@@ -83,11 +101,10 @@ class Session:
     def record(self, text: str) -> Recording:
         """Record the model on a text; errors as :meth:`tokens`."""
         tokens = self.tokens(text)
-        device = next(self.model.parameters()).device
-        x = torch.tensor([tokens], device=device)
-        labels = token_labels(self.tokenizer, tokens)
-        with self._lock:
-            return record(self.model, lambda: self.model(x), {"tokens": labels}, title=self.title, facts=self.facts)
+        x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
+        with self.reserved() as model:
+            about = {"title": self.title, "facts": self.facts, "reads": "text"}
+            return record(model, lambda: model(x), {"tokens": labels}, **about)
 
     def packed(self, text: str) -> dict[str, Any]:
         """The recording of a text as JSON; errors as :meth:`tokens`."""
