@@ -18,7 +18,7 @@ from PIL import Image
 
 from dual_attention.model_analysis.explorer.example import example_model
 from dual_attention.model_analysis.explorer.html import recording_page
-from dual_attention.model_analysis.explorer.session import Session
+from dual_attention.model_analysis.explorer.opening import open_session
 
 FOLDER = Path(__file__).resolve().parent / "images" / "explorer"
 TEXT = """\
@@ -48,7 +48,7 @@ def main() -> None:
     """Take all pictures."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     playwright = importlib.import_module("playwright.sync_api")
-    session = Session.open(str(example_model()), title="A small model of this library")
+    session = open_session(str(example_model()), title="A small model of this library")
     with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as driver:
         file = Path(folder) / "page.html"
         recording_page(session.record(TEXT)).save(file)

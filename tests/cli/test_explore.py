@@ -82,8 +82,8 @@ def test_a_run_that_reads_no_text(tmp_path, capsys, monkeypatch):
     from dual_attention.checkpoints import Checkpoint
 
     found = Checkpoint("games", "relational games run", None, torch.nn.Linear(1, 1), (), torch.float32)
-    monkeypatch.setattr("dual_attention.model_analysis.explorer.session.open_checkpoint", lambda *_: found)
-    assert "games: its Linear reads no text; expected a language model" in fails(capsys, "explore", "games")
+    monkeypatch.setattr("dual_attention.model_analysis.explorer.opening.open_checkpoint", lambda *_: found)
+    assert "games: a Linear; expected a language model or an image classifier" in fails(capsys, "explore", "games")
 
 
 def test_the_apps_of_the_published_package(run, capsys):

@@ -15,9 +15,9 @@ from ...estimate.units import nbytes
 from ...training.config_io import option_parser, parse_options
 from .example import example_model
 from .html import page_html
+from .opening import Explored, open_session
 from .packing import BITS
 from .server import ExplorerServer
-from .session import DEFAULT_TEXT, Session
 
 
 def parser_of(prog: str) -> Any:
@@ -35,7 +35,7 @@ def parser_of(prog: str) -> Any:
         nargs="?",
         help=f"{CHECKPOINT} Without one: a small model, trained in about a minute the first time and kept.",
     )
-    add("--text", type=str, default=DEFAULT_TEXT, help='First text to show; "-" reads it from standard input.')
+    add("--text", type=str, help='First text to show; "-" reads it from standard input.')
     add("--export", type=str, metavar="FILE", help="Write the page of that text into an HTML file instead.")
     add("--host", type=str, default="127.0.0.1", help="Name or address to listen on; others can be reached by others.")
     add("--port", type=int, default=0, help="To listen on; by default a free one.")
@@ -55,8 +55,9 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError(f"port: expected a number from 0 to 65535, got {options.port}")
     out = None if options.export is None else checked_export(options.export)
     text = standard_input("text") if options.text == "-" else options.text
-    session = open_session(options)
-    session.tokens(text)  # before anything else is done
+    session = session_of(options)
+    text = session.default if text is None else text
+    session.check(text)  # before anything else is done
     if out is not None:
         write_atomically(out, page := page_html(session.packed(text)))
         print(printable(f"{out} ({nbytes(len(page.encode()))})"))
@@ -87,12 +88,12 @@ def checked_export(name: str) -> Path:
     return out
 
 
-def open_session(options: Any) -> Session:
+def session_of(options: Any) -> Explored:
     """The model that the options name, or else the small one."""
+    about = {"tokenizer": options.tokenizer, "bits": options.bits}
     if options.checkpoint is not None:
-        return Session.open(options.checkpoint, tokenizer=options.tokenizer, bits=options.bits)
-    run = example_model(progress=True)
-    return Session.open(str(run), tokenizer=options.tokenizer, bits=options.bits, title="A small model of this library")
+        return open_session(options.checkpoint, **about)
+    return open_session(str(example_model(progress=True)), title="A small model of this library", **about)
 
 
 def run_app(prog: str = "dat explore", arguments: Sequence[str] | None = None) -> int:

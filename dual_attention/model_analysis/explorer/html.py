@@ -34,6 +34,7 @@ SCRIPTS = (
     "gallery.js",
     "links.js",
     "pairs.js",
+    "vision.js",
     "symbols.js",
     "switches.js",
     "exports.js",
@@ -43,12 +44,13 @@ SCRIPTS = (
 """Files of the script, in order."""
 
 
-def page_html(recording: Mapping[str, Any], server: Mapping[str, str] | None = None) -> Page:
+def page_html(recording: Mapping[str, Any], server: Mapping[str, Any] | None = None) -> Page:
     """The page of a packed recording.
 
     Args:
         recording: :attr:`~dual_attention.model_analysis.explorer.packing.Packed.json`.
-        server: for a page that a server answers: its ``token``, and the ``text`` that was recorded.
+        server: for a page that a server answers: its ``token``, the ``text`` that was recorded,
+            and what else the session offers.
     """
     script = "\n".join(['(() => {\n"use strict";', *map(_part, SCRIPTS), "})();"])
     style = _part("style.css")

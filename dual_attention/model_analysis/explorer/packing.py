@@ -34,7 +34,7 @@ CHECKED_RECEIVERS = 256
 _RUN = 16
 
 _INTEGERS = {8: torch.int8, 16: torch.int16}
-_NAMES = {torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
+_NAMES = {torch.uint8: "u1", torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
 
 
 def packed_array(x: Tensor) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ...relational_attention import DisentangledRelationalCrossAttention, Relati
 from ..capture import TAP_OF, capture
 from ..interventions.targets import TAPS, Mediator
 from ..maps import HeadMaps, Quantity
-from ..sites import Site, find_sites
+from ..sites import LayerChoice, Site, choose_sites
 from .factors import ScoreFactors, Visible
 
 SYMBOLS_KEPT = 8
@@ -120,6 +120,7 @@ def record(
     title: str = "",
     facts: Mapping[str, str] | None = None,
     reads: str = "",
+    layers: LayerChoice = None,
 ) -> Recording:
     """Record the attention heads of a model during one call of it, on one example.
 
@@ -130,6 +131,7 @@ def record(
         sequences: labels of the tokens, by name; sequences of one length are told apart by the place of the layer:
             those of ``encoder`` layers, and the senders of cross-attention, are the first, other ones the last.
         title, facts, reads: of the page, see :class:`Recording`.
+        layers: as :func:`~dual_attention.model_analysis.capture.capture`; by default all.
 
     Returns:
         The recording, in float32 on the CPU.
@@ -141,14 +143,14 @@ def record(
     """
     if not sequences:
         raise ValueError("sequences: expected the labels of at least one sequence, got none")
-    sites = find_sites(model)
+    sites = [choice.site for choice in choose_sites(model, layers)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     handles = []
     names: list[Quantity] = [name for name in _NEEDED if any(_computes(site, name) for site in sites)]
     try:
         for site in sites:
             handles.append(site.module.register_forward_pre_hook(_hook(site, found), with_kwargs=True))
-        with capture(model, names, device="cpu") as maps:
+        with capture(model, names, layers=layers, device="cpu") as maps:
             call()
     finally:
         for handle in handles:

@@ -23,8 +23,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 from ..._files import json_text
 from .answers import answers_of
 from .html import page_html
+from .opening import Explored
 from .requests import Answer, Malformed
-from .session import Session
 
 MOST_SKIPPED = 64 << 20
 """Bytes of a request that is too large that are read and thrown away."""
@@ -46,7 +46,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     Args:
         session: what is asked.
-        text: the first text.
+        text: the first text, or sample or file of an image.
         host: name or address of this machine; one that is not loopback lets others in who know the address.
         port: 0 takes a free one.
 
@@ -58,7 +58,7 @@ class ExplorerServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
 
-    def __init__(self, session: Session, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.session = session
         self.text = text
         self.token = secrets.token_urlsafe(24)
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         if address.path != "/":
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(parse_qs(address.query).get("token", [""])[0])
-        own = {"token": self.server.token, "text": self.server.text}
+        own = {"token": self.server.token, "text": self.server.text, **self.server.session.offers}
         return page_html(self.server.recording, own)
 
     def _answered(self) -> str | Iterator[dict[str, Any]]:

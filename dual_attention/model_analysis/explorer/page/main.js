@@ -8,10 +8,11 @@ class Explorer {
     this.kept = data.kept || {}; // answers that a file holds, by page
     this.state = stateOf(location.hash || data.state || "");
     const pairs = new PairPage(this);
-    this.pages = { relations: pairs, attention: pairs, symbols: new SymbolPage(this), interventions: new SwitchPage(this) };
+    this.pages = { relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this) };
     this.listen();
     this.load(data.recording);
-    if (this.server) listenForTexts(this);
+    if (this.server && data.recording.reads === "text") listenForTexts(this);
+    if (this.server && data.recording.reads === "image") listenForImages(this);
   }
 
   load(data) {
@@ -70,7 +71,8 @@ class Explorer {
   }
 
   get page() {
-    return this.names.includes(this.state.page) ? this.state.page : this.names[0];
+    const { names } = this;
+    return names.includes(this.state.page) ? this.state.page : names[0];
   }
 
   // -- what is seen --------------------------------------------------------------------------------------------------

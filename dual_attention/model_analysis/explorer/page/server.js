@@ -3,8 +3,8 @@
 const GONE = "The server does not answer; dat explore may have been stopped.";
 
 class Server {
-  constructor({ token, text }) {
-    Object.assign(this, { token, text });
+  constructor(own) {
+    Object.assign(this, own); // token, text, and what else there is to choose from
   }
 
   async request(path, body, signal) {

@@ -3,6 +3,7 @@
 const INITIAL = {
   page: "relations", heads: null, relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
   cell: null, x: 0, y: 0, theme: "system", pinned: null, layer: null, part: 0, symbol: null, off: "", change: "zero", factor: 2, place: null,
+  maps: "relations",
 };
 const COUNTED = ["heads", "relation", "head", "i", "j", "layer", "part", "symbol", "place"];
 const MEASURED = { contrast: [0, 6], factor: [-100, 100], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
