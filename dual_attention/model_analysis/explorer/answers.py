@@ -8,6 +8,7 @@ from .images import IMAGE_BYTES, ImageSession
 from .opening import Explored
 from .requests import Answer, text_of
 from .session import Session
+from .streaming import generated
 from .switches import switch_effects
 
 
@@ -20,6 +21,7 @@ def _of_texts(session: Session) -> Mapping[str, Answer]:
     return {
         "/record": Answer(lambda request: {"recording": session.packed(text_of(request))}),
         "/intervene": Answer(lambda request: switch_effects(session, request)),
+        "/generate": Answer(lambda request: generated(session, request)),
     }
 
 

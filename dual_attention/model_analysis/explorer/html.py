@@ -37,6 +37,7 @@ SCRIPTS = (
     "vision.js",
     "symbols.js",
     "switches.js",
+    "generate.js",
     "exports.js",
     "server.js",
     "main.js",

@@ -8,7 +8,10 @@ class Explorer {
     this.kept = data.kept || {}; // answers that a file holds, by page
     this.state = stateOf(location.hash || data.state || "");
     const pairs = new PairPage(this);
-    this.pages = { relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this) };
+    this.pages = {
+      relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this),
+      generate: new GeneratePage(this),
+    };
     this.listen();
     this.load(data.recording);
     if (this.server && data.recording.reads === "text") listenForTexts(this);
@@ -28,7 +31,7 @@ class Explorer {
   // Show another text, or image.
   replace(data) {
     this.kept = {};
-    Object.assign(this.state, { i: null, j: null, cell: null, x: 0, y: 0, place: null });
+    Object.assign(this.state, { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null });
     this.load(data);
     this.remember();
   }
