@@ -117,11 +117,6 @@ class ImageSession:
         return [f"game {task}" for task in GAMES]
 
     @property
-    def offers(self) -> Json:
-        """What a page of this session offers."""
-        return {"samples": self.samples}
-
-    @property
     def default(self) -> str:
         """What is shown first, if nothing else is asked for."""
         return self.samples[0]

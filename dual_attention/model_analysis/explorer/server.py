@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from ..._files import json_text
-from .answers import answers_of
+from .answers import answers_of, offers_of
 from .html import page_html
 from .opening import Explored
 from .requests import Answer, Malformed
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         if address.path != "/":
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(parse_qs(address.query).get("token", [""])[0])
-        own = {"token": self.server.token, "text": self.server.text, **self.server.session.offers}
+        own = {"token": self.server.token, "text": self.server.text, **offers_of(self.server.session)}
         return page_html(self.server.recording, own)
 
     def _answered(self) -> str | Iterator[dict[str, Any]]:

@@ -38,6 +38,7 @@ class Session:
         bits: of factors, see :func:`~dual_attention.model_analysis.explorer.packing.pack`.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
+        dictionary: a dictionary of its relations, as a page reads it.
     """
 
     model: LanguageModel
@@ -47,12 +48,8 @@ class Session:
     bits: Bits | None = None
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
+    dictionary: Json | None = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
-
-    @property
-    def offers(self) -> Json:
-        """What a page of this session offers beside texts."""
-        return {}
 
     @property
     def default(self) -> str:

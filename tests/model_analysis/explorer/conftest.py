@@ -81,8 +81,12 @@ def serve() -> Iterator[Callable[..., ExplorerServer]]:
     """A function that starts a server of a model on a free port."""
     servers: list[ExplorerServer] = []
 
-    def start(model: Any = None, text: str = "the cat sat", title: str = "a model", **options: Any) -> ExplorerServer:
-        if isinstance(model, VisionModel):
+    def start(
+        model: Any = None, text: str = "the cat sat", title: str = "a model", session: Any = None, **options: Any
+    ) -> ExplorerServer:
+        if session is not None:
+            pass
+        elif isinstance(model, VisionModel):
             session, text = ImageSession(model, title), "game same"
         else:
             session = Session(dat() if model is None else model, ByteTokenizer(), title)

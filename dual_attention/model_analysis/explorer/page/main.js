@@ -10,7 +10,7 @@ class Explorer {
     const pairs = new PairPage(this);
     this.pages = {
       relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this),
-      generate: new GeneratePage(this),
+      dictionary: new DictionaryPage(this), generate: new GeneratePage(this), model: new ModelPage(this),
     };
     this.listen();
     this.load(data.recording);
@@ -30,7 +30,8 @@ class Explorer {
 
   // Show another text, or image.
   replace(data) {
-    this.kept = {};
+    const { model, dictionary } = this.kept; // which are of the model, whatever the text
+    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}) };
     Object.assign(this.state, { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null });
     this.load(data);
     this.remember();
