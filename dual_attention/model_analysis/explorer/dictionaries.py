@@ -63,15 +63,14 @@ def read_dictionary(session: Session, name: str) -> Json:
         OSError, ValueError: as :func:`find_dictionary` and :func:`~..dictionaries.load_dictionary`; and if a token in
             it is none of the session's tokenizer.
     """
-    found = load_dictionary(find_dictionary(name))
+    path = find_dictionary(name)
+    found = load_dictionary(path)
     known = session.tokenizer.vocab_size
     largest = max((max(one.receiver_token, one.sender_token) for one in _examples(found)), default=0)
     if largest >= known:
         raise ValueError(f"dictionary: {name} has the token {largest}, but the tokenizer only {known}")
     same = found.about.get("model") == weights_digest(session.model)
-    return dictionary_json(
-        found, session, Path(name).name, "" if same else "It was made with other weights than these."
-    )
+    return dictionary_json(found, session, path.name, "" if same else "It was made with other weights than these.")
 
 
 def _examples(dictionary: RelationDictionary) -> Iterator[PairExample]:

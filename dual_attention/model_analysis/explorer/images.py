@@ -123,7 +123,7 @@ class ImageSession:
 
     def check(self, source: str) -> None:
         """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""
-        self._pixels(source)
+        self.pixels(source)
 
     def packed(self, source: str) -> Json:
         """The recording of an image as JSON.
@@ -134,14 +134,15 @@ class ImageSession:
         Raises:
             ValueError, OSError: as :meth:`record_file`, or if there is no such file.
         """
-        return self._packed(*self._pixels(source))
+        return self._packed(*self.pixels(source))
 
     def packed_file(self, data: bytes) -> Json:
         """The recording of an image's file; ``ValueError`` if it is no image or too large."""
         pixels, about = self._read(data)
         return self._packed(pixels, about)
 
-    def _pixels(self, source: str) -> tuple[Tensor, str]:
+    def pixels(self, source: str) -> tuple[Tensor, str]:
+        """Pixels ``(C, height, width)`` uint8 of a sample or a file, and where they come from; as :meth:`packed`."""
         if source in self.samples:
             return self._fitting(self._sample(source)), f"sample: {source}"
         path = Path(source).expanduser()

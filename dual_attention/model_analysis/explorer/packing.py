@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,6 +43,13 @@ def packed_array(x: Tensor) -> dict[str, Any]:
     values = x.detach().cpu().contiguous().numpy()
     data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
     return {"type": _NAMES[x.dtype], "shape": list(x.shape), "data": base64.b64encode(data).decode("ascii")}
+
+
+def unpacked_array(packed: Mapping[str, Any]) -> Tensor:
+    """The array that :func:`packed_array` packed."""
+    dtype = next(dtype for dtype, name in _NAMES.items() if name == packed["type"])
+    values = np.frombuffer(base64.b64decode(packed["data"]), np.dtype(f"<{packed['type']}"))
+    return torch.from_numpy(values.astype(values.dtype.newbyteorder("="))).to(dtype).view(packed["shape"])
 
 
 @dataclass(frozen=True)

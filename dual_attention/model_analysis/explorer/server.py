@@ -25,6 +25,7 @@ from .answers import answers_of, offers_of
 from .html import page_html
 from .opening import Explored
 from .requests import Answer, Malformed
+from .view_state import View
 
 MOST_SKIPPED = 64 << 20
 """Bytes of a request that is too large that are read and thrown away."""
@@ -77,8 +78,19 @@ class ExplorerServer(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """The address of the page, its token included."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.server_address[1]}/?token={quote(self.token)}"
+        return self.address_of(View())
+
+    def address_of(self, view: View, name: str | None = None) -> str:
+        """The address of a view, token included.
+
+        Args:
+            name: by which this machine is reached; by default the host.
+        """
+        host = name or self.host
+        host = f"[{host}]" if ":" in host else host
+        fragment = view.fragment
+        address = f"http://{host}:{self.server_address[1]}/?token={quote(self.token)}"
+        return f"{address}#{fragment}" if fragment else address
 
     @property
     def is_local(self) -> bool:

@@ -14,8 +14,9 @@ import torch
 from ...checkpoints import Checkpoint
 from ...data.text.tokenizer import Tokenizer
 from ...language_models import LanguageModel
-from ..sites import LayerChoice
+from ..sites import LayerChoice, choose_sites
 from ..views.tokens import token_labels
+from .memory import check_memory
 from .packing import Bits, pack
 from .recording import Recording, record
 from .requests import Json
@@ -100,8 +101,9 @@ class Session:
         return tokens
 
     def record(self, text: str) -> Recording:
-        """Record the model on a text; errors as :meth:`tokens`."""
+        """Record the model on a text; errors as :meth:`tokens`, and if memory does not suffice."""
         tokens = self.tokens(text)
+        check_memory((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
         x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
         with self.reserved() as model:
             about = {"title": self.title, "facts": self.facts, "reads": "text", "layers": self.layers}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from ...generation import generate_stream
 from ..sites import Site, choose_sites
 from ..views.tokens import token_labels
-from .packing import PackedRows, packed_array
+from .packing import PackedRows, packed_array, unpacked_array
 from .requests import Json, integer_of, number_of, text_of
 from .session import Session
 
@@ -164,3 +164,44 @@ def generated(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
     else:
         ended = "the context is full" if most < asked else "as many tokens as asked for"
     yield {"text": prompt + session.tokenizer.decode(ids[len(session.tokens(prompt)) :]), "ended": ended}
+
+
+def collected(session: Session, request: Mapping[str, Any]) -> Json:
+    """All that :func:`generated` yields, in one object as a page keeps it: with ``labels``, ``sites`` and ``steps``."""
+    begin, *steps, end = generated(session, request)
+    labels = begin["labels"]
+    for step in steps:
+        labels[step.pop("from") :] = step.pop("labels")
+    return {**begin, "steps": steps, **end}
+
+
+class StepMap(NamedTuple):
+    """A map that steps have: number of its site, ``weights`` or ``relations``, its number there, and its title."""
+
+    site: int
+    name: str
+    number: int
+    title: str
+
+
+def maps_of(sites: list[Json]) -> list[StepMap]:
+    """The maps of steps in the order of a page: of each site, relations before heads."""
+    return [
+        StepMap(place, name, number, f"{site['layer']} {word} {number}")
+        for place, site in enumerate(sites)
+        for name, word in (("relations", "relation"), ("weights", f"{site['kind']} head"))
+        for number in range(site[name])
+    ]
+
+
+def map_of_step(found: Json, step: int, chosen: StepMap) -> Tensor:
+    """A map of a step for all tokens before it, ``(M,)``; NaN for those that it did not see."""
+    prompt = len(found["labels"]) - len(found["steps"])
+    values = torch.full((prompt + step,), torch.nan)
+    maps = found["steps"][step]["maps"]
+    if maps is not None:
+        site = maps[chosen.site]
+        rows, scales = (unpacked_array(site[chosen.name][part]) for part in ("values", "scales"))
+        row = rows[chosen.number].float() * scales[chosen.number]
+        values[site["first"] : site["first"] + len(row)] = row
+    return values

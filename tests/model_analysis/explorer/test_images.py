@@ -58,7 +58,7 @@ def test_samples_are_the_projects_own(session):
 def test_maps_are_those_of_the_model_on_the_image(session):
     """And pixels reach it normalised."""
     normalised = ImageSession(session.model, "a model", mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
-    recording, shown = normalised.record(session._pixels("game occurs")[0])
+    recording, shown = normalised.record(session.pixels("game occurs")[0])
     x = (shown.pixels / 255.0 - torch.tensor([0.4, 0.5, 0.6])[:, None, None]) / torch.tensor([0.2, 0.3, 0.4])[
         :, None, None
     ]
@@ -78,7 +78,7 @@ def test_maps_are_those_of_the_model_on_the_image(session):
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "BMP", "TIFF"])
 def test_files(session, kind):
     """An image of the model's own size, without loss, is taken as it is."""
-    before = session._pixels("game between")[0].permute(1, 2, 0)
+    before = session.pixels("game between")[0].permute(1, 2, 0)
     options = {"lossless": True} if kind == "WEBP" else {}
     found = session.packed_file(file_of(Image.fromarray(before.numpy()), kind, **options))
     assert torch.equal(pixels_of(found), before) and found["image"]["about"].startswith("your image.") is False

@@ -33,7 +33,7 @@ def test_maps_from_a_patch(visit, serve):
     page.focus("#picture")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowLeft")
-    image = server.session._pixels("game same")[0]
+    image = server.session.pixels("game same")[0]
     with torch.no_grad(), capture(model) as maps:
         model(image[None] / 255.0)
     table = numbers(page)
