@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,7 +14,7 @@ from dual_attention.data.text.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.explorer import dictionaries
 from dual_attention.model_analysis.explorer.dictionaries import made_dictionary
 from dual_attention.model_analysis.explorer.session import Session
-from tests.model_analysis.explorer.conftest import dat
+from tests.model_analysis.explorer.conftest import dat, vision
 from tests.model_analysis.explorer.test_dictionaries import TEXT
 
 pytestmark = pytest.mark.slow
@@ -125,3 +126,47 @@ def test_pages_that_have_nothing_to_show_are_not_there(visit, serve):
     page.focus("#tab-generate")
     page.keyboard.press("ArrowRight")
     assert page.get_attribute("#tab-relations", "aria-selected") == "true"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_in_both_colour_schemes(visit, serve, scheme):
+    """Two people at once, with a model of texts and one of images; every page is drawn, in the scheme of its system."""
+    servers = [serve(text=TEXT[:48]), serve(vision())]
+    visitors = [visit(scheme) for _ in servers]
+    for visitor, server in zip(visitors, servers, strict=True):
+        visitor.open(f"{server.address}#off=r1.2&i=3")
+    words, images = (visitor.page for visitor in visitors)
+    for page in (words, images, words, images):
+        for tab in page.locator("nav button:visible").all():
+            tab.click()
+            ground, ink = page.evaluate(
+                "() => ['backgroundColor', 'color'].map(name => getComputedStyle(document.body)[name])"
+            )
+            assert (sum(map(int, re.findall(r"\d+", ground)[:3])) > 384) == (scheme == "light")
+            assert contrast(ground, ink) > 7
+            section = page.locator("main > section:visible")
+            assert section.count() == 1 and section.inner_text().strip()
+    words.click("#tab-interventions")
+    words.locator("#switch-losses tbody tr").first.wait_for()
+    images.click("#tab-vision")
+    images.select_option("#sample", "game between")
+    words.click("#tab-generate")
+    words.click("#generate")
+    words.locator("#generate-note", has_text="as many tokens as asked for").or_(
+        words.locator("#generate-note", has_text="the context is full")
+    ).wait_for()
+    images.locator("#picture-about", has_text="game between").wait_for()
+    for visitor, server in zip(visitors, servers, strict=True):
+        assert visitor.inside(server.address.partition("?")[0])
+
+
+def contrast(one, other):
+    """Contrast ratio of two CSS colours, as WCAG 2.2 defines it."""
+
+    def luminance(colour):
+        shares = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
