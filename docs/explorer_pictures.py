@@ -1,7 +1,8 @@
 """Take the pictures of explorer.md: every page of the explorer in both colour schemes, in a headless browser.
 
-    dat train relational-games --preset dat-0+2-sym --task occurs --data.n_train 2000 --output.folder runs
-    python docs/explorer_pictures.py --games runs/occurs-dat-0+2-sym-n2000-seed0
+    dat train relational-games --preset dat-0+2-sym --task occurs --data.n_train 2000 --data.n_val 500 \\
+        --data.n_test 500 --data.n_heldout 500 --loop.epochs 12 --output.folder runs --output.name occurs
+    python docs/explorer_pictures.py --games runs/occurs
 
 Texts are read by the small model that ``dat explore`` trains on first use. Needs the package playwright and a Chromium.
 """
@@ -40,7 +41,7 @@ VIEWS = {
     "generate": "page=generate&tokens=30&seed=4&map=4",
     "model": "page=model",
 }
-OF_IMAGES = {"vision": "page=vision&heads=1&relation=0"}
+OF_IMAGES = {"vision": "page=vision&heads=1&relation=0&i=2"}
 
 
 def take(browser: Any, address: str, scheme: str, file: Path) -> None:

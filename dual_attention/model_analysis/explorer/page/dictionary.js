@@ -82,6 +82,7 @@ class DictionaryPage {
     const { state, server } = this.explorer, { found } = this, busy = Boolean(this.running);
     if (!found && server && server.paths.includes("dictionary") && !this.asked) this.ask();
     for (const id of ["make-dictionary", "corpus"]) get(id).disabled = !server || busy;
+    get("dictionary-tools").hidden = !server;
     get("stop-dictionary").disabled = !busy;
     get("dictionary-busy").hidden = !busy;
     get("dictionary-entries").hidden = get("dictionary-choice").hidden = !found;

@@ -167,7 +167,7 @@ class SwitchPage {
 
   // Changes of the loss on a line, and bars of the likeliest next tokens.
   drawing({ loss, next, tokens, place }) {
-    const { theme } = this.explorer.look, wide = 560, left = 130, right = 60, bar = 8, row = 3 * bar + 8, top = loss.before === null ? 40 : 130;
+    const { theme } = this.explorer.look, wide = 460, left = 104, right = 44, bar = 8, row = 3 * bar + 8, top = loss.before === null ? 40 : 130;
     const drawing = new Drawing(wide, top + next.length * row + 14, "Effect of the switches", theme), { marks } = drawing;
     const room = wide - left - right;
     if (loss.before !== null) {
@@ -198,7 +198,7 @@ class SwitchPage {
   legend(drawing, x, y, controls) {
     const { marks } = drawing;
     [["as it is", marks[0]], ["switched ◆", marks[1]], [`same change, random direction ○ (${controls})`, marks[2]]].forEach(([name, fill], number) => {
-      const at = x + [0, 80, 180][number] - 60;
+      const at = x + [0, 70, 160][number] - 70;
       drawing.rect(at, y - 9, 10, 10, fill);
       drawing.text(at + 14, y, name, { "font-size": 11 });
     });
