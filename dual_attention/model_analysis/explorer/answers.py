@@ -18,13 +18,13 @@ MOST_CORPUS = 4 << 20
 
 
 def answers_of(session: Explored) -> Mapping[str, Answer]:
-    """What a session answers."""
+    """Answers of a session, by path."""
     found = _of_texts(session) if isinstance(session, Session) else _of_images(session)
     return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
 
 
 def offers_of(session: Explored) -> Json:
-    """What a page of a session may ask for, beside its text or image."""
+    """Paths that a page of a session may ask, and samples of images."""
     offers: Json = {"paths": sorted(path.removeprefix("/") for path in answers_of(session))}
     return offers if isinstance(session, Session) else {**offers, "samples": session.samples}
 

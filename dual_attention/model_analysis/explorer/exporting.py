@@ -111,7 +111,7 @@ class Exporter:
 
     @cached_property
     def _answer(self) -> tuple[str, Json] | None:
-        """What the view's page asks its server for: name and answer; None where it asks nothing."""
+        """Name and content of the answer that the page of the view asks its server for; None where it asks nothing."""
         session, view = self.session, self.view
         if view.page == "model":
             return "model", model_facts(session)

@@ -118,7 +118,7 @@ class ImageSession:
 
     @property
     def default(self) -> str:
-        """What is shown first, if nothing else is asked for."""
+        """Sample to show first, if nothing else is asked for."""
         return self.samples[0]
 
     def check(self, source: str) -> None:

@@ -1,4 +1,4 @@
-"""What a page may ask of its server, and the reading of it."""
+"""Requests of pages to their server, and the reading of them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Session:
 
     @property
     def default(self) -> str:
-        """What is shown first, if nothing else is asked for: as much of a text as the model reads."""
+        """Text to show first, if nothing else is asked for: as much of one as the model reads."""
         words = DEFAULT_TEXT.split(" ")
         while len(words) > 1 and len(self.tokenizer.encode(" ".join(words))) > self.context:
             words.pop()

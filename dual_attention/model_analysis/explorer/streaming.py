@@ -34,7 +34,7 @@ _LABELLED = 4  # a character has four bytes at most, so that a token changes the
 
 
 class LastRows:
-    """What the last receiver of the last call gets: attention weights and relations, of chosen layers of a model.
+    """Attention weights and relations of the last receiver in the last call, in chosen layers of a model.
 
     Hooks stay on the model, which is one of its own (:meth:`~.session.Session.twin`).
 

@@ -96,7 +96,7 @@ class Predicted(NamedTuple):
 
 
 def predicted(model: nn.Module, tokens: Tensor, interventions: Sequence[Intervention] = ()) -> Predicted:
-    """What a language model predicts for tokens ``(1, N)``, with interventions."""
+    """Predictions of a language model for tokens ``(1, N)``, with interventions."""
     with evaluating(model), intervene(model, interventions):
         log_probs = model(tokens).logits[0].float().log_softmax(-1)
     return Predicted(log_probs, cross_entropy(log_probs[:-1], tokens[0, 1:], reduction="none"))

@@ -14,7 +14,7 @@ PAGES = ("relations", "attention", "vision", "symbols", "interventions", "dictio
 
 @dataclass(frozen=True)
 class View:
-    """What a page shows; the names are those of the address, and so are the defaults.
+    """View of a page; the names are those of the address, and so are the defaults.
 
     Attributes:
         page: one of :data:`PAGES`.
