@@ -1,6 +1,6 @@
 """Memory that a recording takes, estimated before it is taken.
 
-Shapes: H heads, N tokens, R relations, d width of the layer's output.
+Shapes: H heads, N tokens, d width of the layer's output.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ FLOAT = 4
 """Bytes of a number."""
 
 
-def recording_bytes(sites: Iterable[Site], n: int) -> int:
-    """Bytes of a recording of ``n`` tokens at its worst moment, about; of the model's own maps those of one layer.
+MAPS = 4
+"""Maps of attention that there are of each head at a time, in the layer that computes: as measured."""
 
-    Kept of each layer are contributions ``(H, N, d)``, messages and symbols, about as large as two more, and visible
-    pairs ``(N, N)``. The maps of the layer that computes, ``(H, N, N)`` and ``(N, N, R)``, are there twice.
+
+def recording_bytes(sites: Iterable[Site], n: int) -> int:
+    """Bytes of a recording of ``n`` tokens at its worst moment, about.
+
+    Kept of each layer are contributions ``(H, N, d)``, two messages and symbols ``(H, N, d_h)``, and visible pairs
+    ``(N, N)``; relations are not built. Models of 4 + 4, 8 + 8 and 2 + 2 heads in 4, 8 and 2 layers that record 2,048
+    tokens took from 0.96 to 1.19 times as much.
     """
     kept, passing = 0, 0
     for site in sites:
-        heads = site.n_heads * n * (site.width + 3 * site.module.head_dim)
-        kept += FLOAT * heads + n * n
-        passing = max(passing, 2 * FLOAT * n * n * (site.n_heads + site.n_relations))
+        kept += FLOAT * site.n_heads * n * (site.width + 3 * site.module.head_dim) + n * n
+        passing = max(passing, MAPS * FLOAT * n * n * site.n_heads)
     return kept + passing
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -81,6 +82,25 @@ def test_effects_as_files(visit, serve, tmp_path):
     assert page.locator("#switch-list button >> nth=0").is_disabled() and page.locator("#ask").is_hidden()
     assert other.inside(files["html"].as_uri())
     assert "connect-src 'none'" in files["html"].read_text(encoding="utf-8")
+
+
+def test_text_is_never_markup(visit, serve, tmp_path):
+    """Signs of markup, and what XML cannot hold, are shown and saved as text."""
+    text = "</svg><img src=x onerror=alert(1)> & \"'\x01\x0b"
+    page = visit().open(f"{serve(text=text).address}#page=interventions&off=h0.0&place=5")
+    switched(page)
+    assert page.locator("#switch-figure > svg text").count() > 12 and page.locator("img, parsererror").count() == 0
+    shown = page.locator("#switch-text bdi").all_text_contents()
+    assert shown[:6] == [*"</svg>"] and shown[-1] == "\\x0b"
+    with page.expect_download() as waiting:
+        page.click("#svg")
+    waiting.value.save_as(tmp_path / "file.svg")
+    assert "“>”" in "".join(ElementTree.parse(tmp_path / "file.svg").getroot().itertext())
+    with page.expect_download() as waiting:
+        page.click("#html")
+    waiting.value.save_as(tmp_path / "file.html")
+    copied = visit().open((tmp_path / "file.html").as_uri())
+    assert copied.locator("#switch-text bdi").all_text_contents() == shown and copied.locator("img").count() == 0
 
 
 def test_answers_come_to_the_switches_that_are_set(visit, serve):

@@ -61,9 +61,14 @@ async function pictureOf(drawing) {
 
 const blobOf = (canvas) => new Promise((done) => { canvas.toBlob(done); });
 
-// The page as it came, with other data in it: a file that shows the same without a server.
-const SOURCE = document.documentElement.outerHTML;
+// The page as it came, without its data, which may be large.
+const SOURCE = (() => {
+  const page = document.documentElement.cloneNode(true);
+  page.querySelector("#data").textContent = "";
+  return page.outerHTML;
+})();
 
+// The page with other data in it: a file that shows the same without a server.
 function pageWith(data) {
   const page = new DOMParser().parseFromString(`<!DOCTYPE html>${SOURCE}`, "text/html");
   page.getElementById("data").textContent = JSON.stringify(data).replace(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
