@@ -1,35 +1,47 @@
 """Take the pictures of explorer.md: every page of the explorer in both colour schemes, in a headless browser.
 
-    python docs/explorer_pictures.py
+    dat train relational-games --preset dat-0+2-sym --task occurs --data.n_train 2000 --data.n_val 500 \\
+        --data.n_test 500 --data.n_heldout 500 --loop.epochs 12 --output.folder runs --output.name occurs
+    python docs/explorer_pictures.py --games runs/occurs
 
-The model is the small one that ``dat explore`` trains on first use. Needs the package playwright and a Chromium.
+Texts are read by the small model that ``dat explore`` trains on first use. Needs the package playwright and a Chromium.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import io
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from dual_attention.model_analysis.explorer.dictionaries import made_dictionary
 from dual_attention.model_analysis.explorer.example import example_model
-from dual_attention.model_analysis.explorer.html import recording_page
-from dual_attention.model_analysis.explorer.session import Session
+from dual_attention.model_analysis.explorer.exporting import Exporter
+from dual_attention.model_analysis.explorer.opening import open_session
+from dual_attention.model_analysis.explorer.view_state import View
 
 FOLDER = Path(__file__).resolve().parent / "images" / "explorer"
 TEXT = """\
 The value of an object can change; the object itself can not. A function is an object, and its name is bound to it.
 When the function is called, each name in the function is local to the function. café, 猫, سلام دنيا
 """
+CORPUS = Path(__file__).resolve().parent / "tour.md"
 VIEWS = {
     "relations": "page=relations&heads=1&relation=7&view=raw&i=30&j=27",
     "attention": "page=attention&heads=2&head=1&i=30&j=27&pinned=page%3Dattention%26heads%3D3%26head%3D0",
     "symbols": "page=symbols&layer=3&part=1",
+    "interventions": "page=interventions&off=h2.0_r1.3",
+    "dictionary": "page=dictionary&heads=3&relation=2",
+    "generate": "page=generate&tokens=30&seed=4&map=4",
+    "model": "page=model",
 }
+OF_IMAGES = {"vision": "page=vision&heads=1&relation=0&i=2"}
 
 
 def take(browser: Any, address: str, scheme: str, file: Path) -> None:
@@ -44,18 +56,30 @@ def take(browser: Any, address: str, scheme: str, file: Path) -> None:
         picture.convert("RGB").save(file, lossless=True, method=6)
 
 
+def exporters(games: str) -> dict[str, Exporter]:
+    """What is shown, by the name of its page."""
+    session = open_session(str(example_model()), title="A small model of this library")
+    *_, last = made_dictionary(session, {"text": CORPUS.read_text(encoding="utf-8")})  # pyright: ignore[reportArgumentType]
+    session = replace(session, dictionary={**last["dictionary"], "source": CORPUS.name})
+    images = open_session(games, title="A small model of images")
+    found = {name: Exporter(session, TEXT, View.of(view)) for name, view in VIEWS.items()}
+    return {**found, **{name: Exporter(images, "game occurs", View.of(view)) for name, view in OF_IMAGES.items()}}
+
+
 def main() -> None:
     """Take all pictures."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--games", required=True, help="run folder of a model of Relational Games")
+    games = parser.parse_args().games
     FOLDER.mkdir(parents=True, exist_ok=True)
     playwright = importlib.import_module("playwright.sync_api")
-    session = Session.open(str(example_model()), title="A small model of this library")
     with tempfile.TemporaryDirectory() as folder, playwright.sync_playwright() as driver:
-        file = Path(folder) / "page.html"
-        recording_page(session.record(TEXT)).save(file)
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, view in VIEWS.items():
+        for name, exporter in exporters(games).items():
+            file = Path(folder) / f"{name}.html"
+            exporter.write(file)
             for scheme in ("light", "dark"):
-                take(browser, f"{file.as_uri()}#{view}", scheme, FOLDER / f"{name}-{scheme}.webp")
+                take(browser, file.as_uri(), scheme, FOLDER / f"{name}-{scheme}.webp")
         browser.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 _EXTRAS = {
     "train": (
         *("docstring_parser", "jsonargparse", "matplotlib", "numpy", "rich", "safetensors", "tensorboard", "yaml"),
-        *("typeshed_client",),
+        *("PIL", "typeshed_client"),
     ),
     "language": ("tiktoken", "tokenizers"),
     "hf": ("accelerate", "huggingface_hub", "transformers"),

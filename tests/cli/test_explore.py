@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,9 +49,87 @@ def test_a_folder_of_the_hub(hub_folder):
     assert dat("explore", str(hub_folder), "--text", "1 and 2", "--export", "page.html") == 0
 
 
+def test_views_are_exported(run, capsys):
+    address = "http://127.0.0.1:1234/?token=x#page=attention&heads=2&i=3"
+    for name, view in (("a.csv", address), ("a.svg", "symbols"), ("b.csv", "model"), ("a.html", "page=dictionary")):
+        text = "1 and 2 and 3 and 4"
+        assert dat("explore", str(run), "--text", text, "--view", view, "--export", name) == 0
+        assert capsys.readouterr().out.startswith(f"{name} (")
+    with open("a.csv", encoding="utf-8") as file:
+        assert len(file.readlines()) == 1 + 19 * 20 // 2
+    with open("b.csv", encoding="utf-8") as file:
+        assert "configuration,d_model,16," in file.read().splitlines()
+    with open("a.html", encoding="utf-8") as file:
+        assert data_of(file.read())["kept"]["dictionary"]["tokens"] == 19
+
+
+def test_chosen_layers(run):
+    assert dat("explore", str(run), "--text", "1 and 2", "--layers", "1", "--export", "page.html") == 0
+    with open("page.html", encoding="utf-8") as file:
+        assert {heads["layer"] for heads in data_of(file.read())["recording"]["heads"]} == {"blocks.1"}
+
+
+def test_a_dictionary_of_a_file(run):
+    import torch
+
+    from dual_attention.checkpoints import open_checkpoint
+    from dual_attention.model_analysis.dictionaries import build_dictionary
+
+    document = torch.tensor(list(b"1 and 2 and 3 and 4"))
+    build_dictionary(open_checkpoint(run).model, [document]).save("relations.jsonl")
+    view = ("--text", "1 and 2", "--view", "dictionary", "--export", "page.html")
+    assert dat("explore", str(run), "--dictionary", ".", *view) == 0
+    with open("page.html", encoding="utf-8") as file:
+        kept = data_of(file.read())["kept"]["dictionary"]
+    assert kept["source"] == "relations.jsonl" and kept["note"] == "" and kept["entries"]
+
+
+def test_a_run_that_is_being_trained(run, tmp_path, capsys, monkeypatch):
+    """Its latest checkpoint is shown, and said to be that; before there is one, that is said."""
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(run, unfinished)
+    for name in ("result.json", "model.safetensors"):
+        (unfinished / name).unlink()
+    assert dat("explore", str(unfinished), "--text", "1 and 2", "--export", "page.html") == 0
+    with open("page.html", encoding="utf-8") as file:
+        assert data_of(file.read())["recording"]["facts"]["state"] == "unfinished, weights of step 20"
+    # The checkpoint that was the latest makes way for a later one while it is opened.
+    from dual_attention.model_analysis.explorer import opening
+
+    calls, open_checkpoint = [], opening.open_checkpoint
+
+    def late(name):
+        calls.append(name)
+        if len(calls) == 1:
+            raise FileNotFoundError("step-10/model.safetensors")
+        return open_checkpoint(name)
+
+    monkeypatch.setattr(opening, "open_checkpoint", late)
+    assert dat("explore", str(unfinished), "--text", "1 and 2", "--export", "page.html") == 0 and len(calls) == 2
+    capsys.readouterr()
+    for folder in unfinished.iterdir():
+        if folder.is_dir() and any(folder.rglob("model.safetensors")):
+            shutil.rmtree(folder)
+    assert "the run has no weights yet" in fails(capsys, "explore", str(unfinished))
+
+
+def test_the_default_text_fits(run):
+    """A context of 24 bytes holds the beginning of it."""
+    assert dat("explore", str(run), "--export", "page.html") == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["RUN", "--export", "page.txt"], r"ends in \.html, \.csv, .* got 'page\.txt'"),
+        (["RUN", "--view", "page=none"], "view: expected a page of relations"),
+        (["RUN", "--layers", "7"], "layers: expected some of blocks.0, blocks.1"),
+        (["RUN", "--layers", "0,,1"], "layers: expected numbers or names such as 0,5, got '0,,1'"),
+        (["RUN", "--image", "x.png"], "image: this model reads texts; give --text"),
+        (["RUN", "--text", "x", "--image", "x.png"], "image: give a text or an image, not both"),
+        (["RUN", "--share", "--host", "localhost"], "share: .*give --host or --share, not both"),
+        (["RUN", "--share", "--export", "a.html"], "export: a file needs no server"),
+        (["RUN", "--dictionary", "none"], "dictionary: there is no file or folder none"),
         (["none"], "none: no such folder, and no name on the Hugging Face hub"),
         (["RUN", "--text", ""], "text: expected at least one character, got an empty text"),
         (["RUN", "--text", "x" * 25], "text: 25 tokens, but the model reads at most 24 at a time"),
@@ -82,8 +161,8 @@ def test_a_run_that_reads_no_text(tmp_path, capsys, monkeypatch):
     from dual_attention.checkpoints import Checkpoint
 
     found = Checkpoint("games", "relational games run", None, torch.nn.Linear(1, 1), (), torch.float32)
-    monkeypatch.setattr("dual_attention.model_analysis.explorer.session.open_checkpoint", lambda *_: found)
-    assert "games: its Linear reads no text; expected a language model" in fails(capsys, "explore", "games")
+    monkeypatch.setattr("dual_attention.model_analysis.explorer.opening.open_checkpoint", lambda *_: found)
+    assert "games: a Linear; expected a language model or an image classifier" in fails(capsys, "explore", "games")
 
 
 def test_the_apps_of_the_published_package(run, capsys):
@@ -94,6 +173,17 @@ def test_the_apps_of_the_published_package(run, capsys):
     capsys.readouterr()
     assert run_app("app", ["none"]) == 2
     assert capsys.readouterr().err.startswith("app: error: none: no such folder")
+
+
+def test_sharing_is_asked_for_and_warned_of(run, capsys, monkeypatch):
+    servers = []
+    serving = "dual_attention.model_analysis.explorer.server.ExplorerServer.serve_forever"
+    monkeypatch.setattr(serving, lambda server: servers.append(server))
+    assert dat("explore", str(run), "--text", "1 and 2", "--share", "--view", "attention") == 0
+    out, err = capsys.readouterr()
+    assert re.search(rf"http://{re.escape(socket.gethostname())}:\d+/\?token=\S+#page=attention", out)
+    assert servers[0].host == "0.0.0.0" and not servers[0].is_local
+    assert err.startswith("dat: other machines can reach this server") and "not encrypted" in err
 
 
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])

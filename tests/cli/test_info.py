@@ -11,10 +11,10 @@ import torch
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.cli import main as cli
-from dual_attention.cli.info import memory, parameters_by_part
 from dual_attention.estimate import estimate
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
+from dual_attention.model_analysis.description import memory, parameters_by_part
 from dual_attention.training.experiment import count_parameters
 
 GAMES = [

@@ -7,7 +7,7 @@
 ==============  ======================================================================
 """
 
-from .building import DictionarySettings, build_dictionary
+from .building import DictionarySettings, build_dictionary, weights_digest
 from .dictionary import DictionaryEntry, PairContext, PairExample, RelationDictionary, load_dictionary
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "RelationDictionary",
     "build_dictionary",
     "load_dictionary",
+    "weights_digest",
 ]

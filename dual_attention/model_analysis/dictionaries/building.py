@@ -256,16 +256,13 @@ def _describe(
     relations: RelationChoice,
 ) -> dict[str, Any]:
     """Description of a dictionary, as JSON: settings, choice, and fingerprints of model and corpus."""
-    corpus, weights, tokens = text_digest(), text_digest(), 0
+    corpus, tokens = text_digest(), 0
     for document in documents:
         if document.dim() != 1 or document.is_floating_point():
             raise ValueError(f"documents: expected ids of shape (N,), got {document.dtype} {tuple(document.shape)}")
         tokens += len(document)
         corpus.update(len(document).to_bytes(8, "little"))
         corpus.update(document.long().cpu().contiguous().numpy())
-    for name, tensor in model.state_dict().items():
-        weights.update(name.encode())
-        weights.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
     def listed(choice: Any) -> Any:
         return choice if choice is None or isinstance(choice, str | int) else list(choice)
@@ -277,5 +274,14 @@ def _describe(
         "documents": len(documents),
         "tokens": tokens,
         "corpus": corpus.hexdigest(),
-        "model": weights.hexdigest(),
+        "model": weights_digest(model),
     }
+
+
+def weights_digest(model: nn.Module) -> str:
+    """Fingerprint of a model's weights and their names, as the field ``model`` of a dictionary's ``about`` has it."""
+    weights = text_digest()
+    for name, tensor in model.state_dict().items():
+        weights.update(name.encode())
+        weights.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return weights.hexdigest()

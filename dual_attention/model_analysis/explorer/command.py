@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..._files import write_atomically
 from ..._words import printable
 from ...checkpoints import CHECKPOINT
 from ...data.text.files import standard_input
 from ...estimate.units import nbytes
 from ...training.config_io import option_parser, parse_options
+from ..sites import LayerChoice
+from .dictionaries import read_dictionary
 from .example import example_model
-from .html import page_html
+from .exporting import Exporter
+from .figures import ending_of
+from .images import ImageSession
+from .opening import Explored, open_session
 from .packing import BITS
 from .server import ExplorerServer
-from .session import DEFAULT_TEXT, Session
+from .session import Session
+from .view_state import View
+
+EVERYWHERE = "0.0.0.0"
+"""The address of all networks of this machine."""
 
 
 def parser_of(prog: str) -> Any:
     """The options of ``dat explore``."""
     parser = option_parser(
         prog=prog,
-        description="Open a page on this machine that shows what a language model attends to, which relations it "
-        "computes and which symbols it assigns, for texts of your own; or write that page into one file. It asks "
-        "nothing of the network. Ctrl-C ends it.",
+        description="Open a page on this machine that shows what a model attends to, which relations it computes and "
+        "which symbols it assigns, for texts or images of your own, and what changes if they are switched off; or "
+        "write a view into a file. It asks nothing of the network. Ctrl-C ends it.",
     )
     add = parser.add_argument
     add(
@@ -35,9 +45,14 @@ def parser_of(prog: str) -> Any:
         nargs="?",
         help=f"{CHECKPOINT} Without one: a small model, trained in about a minute the first time and kept.",
     )
-    add("--text", type=str, default=DEFAULT_TEXT, help='First text to show; "-" reads it from standard input.')
-    add("--export", type=str, metavar="FILE", help="Write the page of that text into an HTML file instead.")
-    add("--host", type=str, default="127.0.0.1", help="Name or address to listen on; others can be reached by others.")
+    add("--text", type=str, help='First text to show; "-" reads it from standard input.')
+    add("--image", type=str, help="First image to show, of an image classifier: a file, or the name of a sample.")
+    add("--layers", type=str, help='Layers to show, such as "0,5" or "decoder"; by default all.')
+    add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
+    add("--export", type=str, metavar="FILE", help="Write a view into a file instead: .html, .png, .svg, .pdf or .csv.")
+    add("--view", type=str, help="What is shown at first, or written: a page's name, or the address of a view.")
+    add("--host", type=str, help="Name or address to listen on, by default of this machine only.")
+    add("--share", action="store_true", help="Let other machines of the network open the page by its address.")
     add("--port", type=int, default=0, help="To listen on; by default a free one.")
     add("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
     add(
@@ -49,23 +64,24 @@ def parser_of(prog: str) -> Any:
 def explore(prog: str, arguments: Sequence[str]) -> int:
     """``dat explore``."""
     options = parse_options(parser_of(prog), arguments)
-    if options.bits not in (None, *BITS):
-        raise ValueError(f"bits: expected 8, 16 or 32, got {options.bits}")
-    if not 0 <= options.port <= 65535:
-        raise ValueError(f"port: expected a number from 0 to 65535, got {options.port}")
+    check_options(options)
     out = None if options.export is None else checked_export(options.export)
+    view = View.of(options.view or "")
     text = standard_input("text") if options.text == "-" else options.text
-    session = open_session(options)
-    session.tokens(text)  # before anything else is done
+    session = session_of(options)
+    source = source_of(session, text, options.image)
+    if view.page == "relations" and isinstance(session, ImageSession) and not options.view:
+        view = View(page="vision")
     if out is not None:
-        write_atomically(out, page := page_html(session.packed(text)))
-        print(printable(f"{out} ({nbytes(len(page.encode()))})"))
+        size = Exporter(session, source, view).write(out)
+        print(printable(f"{out} ({nbytes(size)})"))
         return 0
-    with ExplorerServer(session, text, host=options.host, port=options.port) as server:
+    host = EVERYWHERE if options.share else options.host or "127.0.0.1"
+    with ExplorerServer(session, source, host=host, port=options.port) as server:
         if not server.is_local:
-            warning = "other machines can reach this server; whoever has the address sees the model and its texts"
-            print(f"dat: {warning}", file=sys.stderr)
-        print(printable(f"{session.title}: {server.address}\nCtrl-C ends it."), flush=True)
+            print(f"dat: {WARNING}", file=sys.stderr)
+        name = socket.gethostname() if options.share else None
+        print(printable(f"{session.title}: {server.address_of(view, name)}\nCtrl-C ends it."), flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -73,26 +89,78 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
     return 0
 
 
+WARNING = (
+    "other machines can reach this server; whoever has the address sees the model and its texts, and what is sent is "
+    "not encrypted"
+)
+
+
+def check_options(options: Any) -> None:
+    """Raise ``ValueError`` for options that are out of range, or do not go together."""
+    if options.bits not in (None, *BITS):
+        raise ValueError(f"bits: expected 8, 16 or 32, got {options.bits}")
+    if not 0 <= options.port <= 65535:
+        raise ValueError(f"port: expected a number from 0 to 65535, got {options.port}")
+    if options.share and options.host is not None:
+        raise ValueError("share: it listens on all networks of this machine; give --host or --share, not both")
+    if options.text is not None and options.image is not None:
+        raise ValueError("image: give a text or an image, not both")
+    if options.export is not None and (options.share or options.host is not None):
+        raise ValueError("export: a file needs no server; leave out --host and --share")
+
+
+def layers_of(text: str | None) -> LayerChoice:
+    """Layers by number or name, from a list with commas; None for all."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(f"layers: expected numbers or names such as 0,5, got {text!r}")
+    return [int(name) if name.isdecimal() else name for name in names]
+
+
+def source_of(session: Explored, text: str | None, image: str | None) -> str:
+    """The text or image to show first, which the model can read.
+
+    Raises:
+        ValueError, OSError: if it cannot.
+    """
+    reads, wrong = ("text", image) if isinstance(session, Session) else ("image", text)
+    if wrong is not None:
+        raise ValueError(f"{'image' if reads == 'text' else 'text'}: this model reads {reads}s; give --{reads}")
+    given = text if reads == "text" else image
+    source = session.default if given is None else given
+    session.check(source)
+    return source
+
+
 def checked_export(name: str) -> Path:
     """The file to write.
 
     Raises:
-        ValueError, OSError: if it has no name, is a folder, or its folder is not there.
+        ValueError, OSError: if it has no name or another ending, is a folder, or its folder is not there.
     """
     out = Path(name)
     if not name or out.is_dir():
         raise ValueError(f"export: expected the name of a file, got {name!r}")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"export: there is no folder {out.parent}")
+    ending_of(out)
     return out
 
 
-def open_session(options: Any) -> Session:
+def session_of(options: Any) -> Explored:
     """The model that the options name, or else the small one."""
+    about = {"tokenizer": options.tokenizer, "bits": options.bits, "layers": layers_of(options.layers)}
     if options.checkpoint is not None:
-        return Session.open(options.checkpoint, tokenizer=options.tokenizer, bits=options.bits)
-    run = example_model(progress=True)
-    return Session.open(str(run), tokenizer=options.tokenizer, bits=options.bits, title="A small model of this library")
+        session = open_session(options.checkpoint, **about)
+    else:
+        session = open_session(str(example_model(progress=True)), title="A small model of this library", **about)
+    if options.dictionary is None:
+        return session
+    if not isinstance(session, Session):
+        raise ValueError("dictionary: this model reads images; a dictionary is of texts")
+    return replace(session, dictionary=read_dictionary(session, options.dictionary))
 
 
 def run_app(prog: str = "dat explore", arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,19 @@ SCRIPTS = (
     "maps.js",
     "colours.js",
     "work.js",
+    "tables.js",
+    "drawing.js",
     "state.js",
     "mapview.js",
     "gallery.js",
     "links.js",
+    "pairs.js",
+    "vision.js",
     "symbols.js",
+    "switches.js",
+    "dictionary.js",
+    "generate.js",
+    "model.js",
     "exports.js",
     "server.js",
     "main.js",
@@ -39,14 +48,29 @@ SCRIPTS = (
 """Files of the script, in order."""
 
 
-def page_html(recording: Mapping[str, Any], server: Mapping[str, str] | None = None) -> Page:
+def colour_stops() -> dict[str, dict[str, list[str]]]:
+    """Colours of the scales: for ``light`` and ``dark``, those of ``diverging`` and of ``rising`` values."""
+    return json.loads(_part("colours.json"))
+
+
+def page_html(
+    recording: Mapping[str, Any],
+    server: Mapping[str, Any] | None = None,
+    *,
+    kept: Mapping[str, Any] | None = None,
+    view: str = "",
+) -> Page:
     """The page of a packed recording.
 
     Args:
         recording: :attr:`~dual_attention.model_analysis.explorer.packing.Packed.json`.
-        server: for a page that a server answers: its ``token``, and the ``text`` that was recorded.
+        server: for a page that a server answers: its ``token``, the ``text`` that was recorded,
+            and what else the session offers.
+        kept: answers of a session that a page without a server shows, by name of the page.
+        view: what is shown at first, as the fragment of an address has it.
     """
-    script = "\n".join(['(() => {\n"use strict";', *map(_part, SCRIPTS), "})();"])
+    colours = f"const SCALES = {json_text(colour_stops())};"
+    script = "\n".join(['(() => {\n"use strict";', colours, *map(_part, SCRIPTS), "})();"])
     style = _part("style.css")
     policy = {
         "default-src": "'none'",
@@ -61,7 +85,7 @@ def page_html(recording: Mapping[str, Any], server: Mapping[str, str] | None = N
         "policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "title": html.escape(str(recording["title"])),
         "style": style,
-        "data": _json_in_html({"recording": recording, "server": server}),
+        "data": _json_in_html({"recording": recording, "server": server, "kept": kept or {}, "state": view}),
         "script": script,
     }
     head, *rest = _part("page.html").split("{{")

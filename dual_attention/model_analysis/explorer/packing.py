@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +35,7 @@ CHECKED_RECEIVERS = 256
 _RUN = 16
 
 _INTEGERS = {8: torch.int8, 16: torch.int16}
-_NAMES = {torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
+_NAMES = {torch.uint8: "u1", torch.int8: "i1", torch.int16: "i2", torch.int32: "i4", torch.float32: "f4"}
 
 
 def packed_array(x: Tensor) -> dict[str, Any]:
@@ -42,6 +43,13 @@ def packed_array(x: Tensor) -> dict[str, Any]:
     values = x.detach().cpu().contiguous().numpy()
     data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
     return {"type": _NAMES[x.dtype], "shape": list(x.shape), "data": base64.b64encode(data).decode("ascii")}
+
+
+def unpacked_array(packed: Mapping[str, Any]) -> Tensor:
+    """The array that :func:`packed_array` packed."""
+    dtype = next(dtype for dtype, name in _NAMES.items() if name == packed["type"])
+    values = np.frombuffer(base64.b64decode(packed["data"]), np.dtype(f"<{packed['type']}"))
+    return torch.from_numpy(values.astype(values.dtype.newbyteorder("="))).to(dtype).view(packed["shape"])
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,7 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
         "facts": {**recording.facts, "largest error": f"{worst:.2g} of {STEPS} colour steps"},
         "sequences": {name: list(labels) for name, labels in recording.sequences.items()},
         "heads": [json for json, _ in found],
+        "reads": recording.reads,
     }
     return Packed(json, worst, most)
 
@@ -201,6 +210,7 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
         "last": packed_array(visible.last.int()),
         **packed,
         "relation_of_head": heads.relation_of_head,
+        "mediators": list(heads.mediators),
         "messages": _arrays(heads.message_norms),
         "error": error,
         "ranges": _arrays({name: getattr(ranges, name) for name in ("weights", "senders", "relations", "attended")}),

@@ -20,12 +20,16 @@ from ...functional.activations import activation_name
 from ...functional.reference import repeat_heads
 from ...relational_attention import DisentangledRelationalCrossAttention, RelationalAttention
 from ..capture import capture
+from ..interventions.targets import TAPS, Mediator
 from ..maps import HeadMaps, Quantity
-from ..sites import Site, find_sites
+from ..sites import LayerChoice, Site, choose_sites
 from .factors import ScoreFactors, Visible
 
 SYMBOLS_KEPT = 8
 """Symbols of a library that are kept for each token, the ones with most weight."""
+
+SWITCHED: tuple[Mediator, ...] = ("head", "relation", "symbol")
+"""Mediators that a page can switch."""
 
 _NEEDED: tuple[Quantity, ...] = (
     "visible",
@@ -70,6 +74,7 @@ class RecordedHeads:
         message_norms: lengths of what each receiver gets, ``(H, N)``, by name: ``relations``, ``symbols`` and
             ``all``, in the output of the layer.
         assignment: symbols from a library; None for other symbols and for sensory heads.
+        mediators: of ``"head"``, ``"relation"`` and ``"symbol"`` those that interventions can change.
     """
 
     layer: str
@@ -84,6 +89,7 @@ class RecordedHeads:
     sender_norms: Tensor | None = None
     message_norms: Mapping[str, Tensor] = field(default_factory=dict)
     assignment: Assignment | None = None
+    mediators: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,14 @@ class Recording:
         facts: of the model, in words: names and values.
         sequences: labels of tokens by the name of the sequence, such as ``{"tokens": ["The", " cat"]}``.
         heads: those of every layer, in order, sensory before relational.
+        reads: what the model reads: ``"text"``, ``"image"``, or nothing that a page could ask for, ``""``.
     """
 
     title: str
     facts: Mapping[str, str]
     sequences: Mapping[str, Sequence[str]]
     heads: Sequence[RecordedHeads]
+    reads: str = ""
 
 
 @torch.no_grad()
@@ -111,6 +119,8 @@ def record(
     *,
     title: str = "",
     facts: Mapping[str, str] | None = None,
+    reads: str = "",
+    layers: LayerChoice = None,
 ) -> Recording:
     """Record the attention heads of a model during one call of it, on one example.
 
@@ -120,7 +130,8 @@ def record(
             model is in.
         sequences: labels of the tokens, by name; sequences of one length are told apart by the place of the layer:
             those of ``encoder`` layers, and the senders of cross-attention, are the first, other ones the last.
-        title, facts: of the page, see :class:`Recording`.
+        title, facts, reads: of the page, see :class:`Recording`.
+        layers: as :func:`~dual_attention.model_analysis.capture.capture`; by default all.
 
     Returns:
         The recording, in float32 on the CPU.
@@ -132,14 +143,14 @@ def record(
     """
     if not sequences:
         raise ValueError("sequences: expected the labels of at least one sequence, got none")
-    sites = find_sites(model)
+    sites = [choice.site for choice in choose_sites(model, layers)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     handles = []
     names: list[Quantity] = [name for name in _NEEDED if any(_computes(site, name) for site in sites)]
     try:
         for site in sites:
             handles.append(site.module.register_forward_pre_hook(_hook(site, found), with_kwargs=True))
-        with capture(model, names, device="cpu") as maps:
+        with capture(model, names, layers=layers, device="cpu") as maps:
             call()
     finally:
         for handle in handles:
@@ -149,7 +160,8 @@ def record(
     if len(maps.calls) > 1:
         raise ValueError(f"call: expected one call of the model, got {len(maps.calls)}")
     heads = [_recorded(kept, found[kept.layer, kept.kind], sequences) for kept in maps.heads()]
-    return Recording(title, dict(facts or {}), {name: list(labels) for name, labels in sequences.items()}, heads)
+    labels = {name: list(found) for name, found in sequences.items()}
+    return Recording(title, dict(facts or {}), labels, heads, reads)
 
 
 def _computes(site: Site, quantity: str) -> bool:
@@ -238,6 +250,7 @@ def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequ
         visible=visible,
         message_norms={**norms, "all": _kept(maps.get("contribution")).norm(dim=-1)},
         assignment=None if maps.assignment is None else _heaviest(maps.assignment[0]),
+        mediators=[name for name in SWITCHED if site.tap(TAPS[name]) is not None],
         **kept,
     )
 

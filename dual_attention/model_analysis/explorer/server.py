@@ -1,4 +1,4 @@
-"""A small server of the explorer on this machine: one page, and recordings of the texts that it asks for.
+"""A small server of the explorer on this machine: one page, and answers to what it asks for.
 
 It answers only who knows its token, which stands in the address that it prints, under the name by which it is reached:
 another site open in the same browser can neither read a page nor ask for one.
@@ -14,20 +14,21 @@ import json
 import os
 import secrets
 import socket
+from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from ..._files import json_text
+from .answers import answers_of, offers_of
 from .html import page_html
-from .session import Session
-
-LARGEST_BODY = 1 << 20
-"""Bytes of a request's body."""
+from .opening import Explored
+from .requests import Answer, Malformed
+from .view_state import View
 
 MOST_SKIPPED = 64 << 20
-"""Bytes of a larger one that are read and thrown away."""
+"""Bytes of a request that is too large that are read and thrown away."""
 
 SECONDS = 30
 """Time that a browser has for a request."""
@@ -46,7 +47,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     Args:
         session: what is asked.
-        text: the first text.
+        text: the first text, or sample or file of an image.
         host: name or address of this machine; one that is not loopback lets others in who know the address.
         port: 0 takes a free one.
 
@@ -58,11 +59,12 @@ class ExplorerServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
 
-    def __init__(self, session: Session, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.session = session
         self.text = text
         self.token = secrets.token_urlsafe(24)
         self.recording = session.packed(text)
+        self.answers = answers_of(session)
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
@@ -76,8 +78,19 @@ class ExplorerServer(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """The address of the page, its token included."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.server_address[1]}/?token={quote(self.token)}"
+        return self.address_of(View())
+
+    def address_of(self, view: View, name: str | None = None) -> str:
+        """The address of a view, token included.
+
+        Args:
+            name: by which this machine is reached; by default the host.
+        """
+        host = name or self.host
+        host = f"[{host}]" if ":" in host else host
+        fragment = view.fragment
+        address = f"http://{host}:{self.server_address[1]}/?token={quote(self.token)}"
+        return f"{address}#{fragment}" if fragment else address
 
     @property
     def is_local(self) -> bool:
@@ -105,7 +118,7 @@ def _why(error: OSError, host: str, port: int) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers of the server; paths: the page ``/`` and the recordings ``/record``."""
+    """Requests to the server: the page ``/``, and the paths of the session's answers."""
 
     server: ExplorerServer  # pyright: ignore[reportIncompatibleVariableOverride]
     protocol_version = "HTTP/1.1"
@@ -115,16 +128,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page."""
-        self._answer(self._page, as_html=True)
+        self._reply(self._page, as_html=True)
 
     def do_POST(self) -> None:
-        """A recording."""
-        self._answer(self._record, as_html=False)
+        """An answer of the session."""
+        self._reply(self._answered, as_html=False)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Write no log."""
 
-    def _answer(self, make: Any, *, as_html: bool) -> None:
+    def _reply(self, make: Any, *, as_html: bool) -> None:
         try:
             self._check_host()
             status, body = HTTPStatus.OK, make()
@@ -132,19 +145,42 @@ class _Handler(BaseHTTPRequestHandler):
             status, body = refused.status, _message(str(refused), as_html=as_html)
             self.close_connection = True  # what it sent may not have been read
         except Exception as error:  # whatever is wrong with one text, the next may be right
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            body = _message(f"{type(error).__name__}: {error}", as_html=as_html)
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, _message(_failure(error), as_html=as_html)
             self.close_connection = True
+        if not isinstance(body, str):
+            self._stream(body)
+            return
         data = body.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", f"{'text/html' if as_html else 'application/json'}; charset=utf-8")
+        self._begin(status, f"{'text/html' if as_html else 'application/json'}; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
+
+    def _begin(self, status: HTTPStatus, kind: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **_HEADERS}.items():
+            self.send_header(name, value)
+
+    def _stream(self, parts: Iterator[dict[str, Any]]) -> None:
+        """Send JSON objects as lines, each when it is there; a browser that goes away ends the work on them."""
+        self._begin(HTTPStatus.OK, "application/x-ndjson; charset=utf-8")
+        self.send_header("Connection", "close")  # which ends the answer
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for part in parts:
+                self._send_line(part)
+        except OSError:
+            return
+        except Exception as error:
+            self._send_line({"error": str(error) if isinstance(error, ValueError) else _failure(error)})
+        finally:
+            getattr(parts, "close", lambda: None)()
+
+    def _send_line(self, part: dict[str, Any]) -> None:
+        self.wfile.write(json_text(part).encode() + b"\n")
 
     def _check_host(self) -> None:
         """Refuse requests under a foreign name, which a site may point at this machine."""
@@ -163,34 +199,42 @@ class _Handler(BaseHTTPRequestHandler):
         if address.path != "/":
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(parse_qs(address.query).get("token", [""])[0])
-        own = {"token": self.server.token, "text": self.server.text}
+        own = {"token": self.server.token, "text": self.server.text, **offers_of(self.server.session)}
         return page_html(self.server.recording, own)
 
-    def _record(self) -> str:
-        if urlsplit(self.path).path != "/record":
+    def _answered(self) -> str | Iterator[dict[str, Any]]:
+        answer = self.server.answers.get(urlsplit(self.path).path)
+        if answer is None:
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(self.headers.get("X-Explorer-Token", ""))
         try:
-            return json_text({"recording": self.server.session.packed(self._text())})
+            found = answer.answer(self._request(answer))
+            return json_text(found) if isinstance(found, dict) else _begun(found)
+        except Malformed as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
         except ValueError as error:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
-    def _text(self) -> str:
+    def _request(self, answer: Answer) -> Any:
+        """The body: bytes, or a JSON object."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             raise Refused(HTTPStatus.LENGTH_REQUIRED, "A request needs a length.")
-        if int(length) > LARGEST_BODY:
+        if int(length) > answer.largest:
             self._skip(int(length))
-            raise Refused(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"text: expected at most {LARGEST_BODY:,} bytes, got {length}"
-            )
+            what = "image" if answer.takes_bytes else "text"
+            message = f"{what}: expected at most {answer.largest:,} bytes, got {int(length):,}"
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+        body = self.rfile.read(int(length))
+        if answer.takes_bytes:
+            return body
         try:
-            found = json.loads(self.rfile.read(int(length)))
+            found = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, "The request is no JSON.") from error
-        if not isinstance(found, dict) or not isinstance(found.get("text"), str):
-            raise Refused(HTTPStatus.BAD_REQUEST, "The request needs a text.")
-        return found["text"]
+            raise Malformed("The request is no JSON.") from error
+        if not isinstance(found, dict):
+            raise Malformed("The request is no JSON object.")
+        return found
 
     def _skip(self, length: int) -> None:
         """Read what nobody wants, up to a limit: a browser that is still sending would not see the answer."""
@@ -207,6 +251,22 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+
+def _begun(parts: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same, after the first, before which what was asked for is checked."""
+    first = next(parts, None)
+
+    def again() -> Iterator[dict[str, Any]]:
+        if first is not None:
+            yield first
+            yield from parts
+
+    return again()
+
+
+def _failure(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _message(text: str, *, as_html: bool) -> str:

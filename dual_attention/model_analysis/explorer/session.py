@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ...checkpoints import Checkpoint, open_checkpoint
+from ...checkpoints import Checkpoint
 from ...data.text.tokenizer import Tokenizer
 from ...language_models import LanguageModel
+from ..sites import LayerChoice, choose_sites
 from ..views.tokens import token_labels
+from .memory import check_memory
 from .packing import Bits, pack
 from .recording import Recording, record
+from .requests import Json
 
 DEFAULT_TEXT = (
     "The relation between two objects is not a property of either. The cat sat on the mat; the dog sat on the log."
@@ -32,6 +37,9 @@ class Session:
         tokenizer: of its tokens.
         title, facts: of its pages.
         bits: of factors, see :func:`~dual_attention.model_analysis.explorer.packing.pack`.
+        layers: those that are recorded; by default all.
+        checkpoint: what was opened.
+        dictionary: a dictionary of its relations, as a page reads it.
     """
 
     model: LanguageModel
@@ -39,31 +47,43 @@ class Session:
     title: str
     facts: Mapping[str, str] = field(default_factory=dict)
     bits: Bits | None = None
+    layers: LayerChoice = None
+    checkpoint: Checkpoint | None = None
+    dictionary: Json | None = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    @classmethod
-    def open(
-        cls, checkpoint: str, *, tokenizer: str | None = None, bits: Bits | None = None, title: str | None = None
-    ) -> Session:
-        """The session of a checkpoint.
+    @property
+    def default(self) -> str:
+        """Text to show first, if nothing else is asked for: as much of one as the model reads."""
+        words = DEFAULT_TEXT.split(" ")
+        while len(words) > 1 and len(self.tokenizer.encode(" ".join(words))) > self.context:
+            words.pop()
+        return " ".join(words)
 
-        Raises:
-            ValueError: if it is no language model; further errors as of
-                :func:`~dual_attention.checkpoints.open_checkpoint`.
-        """
-        found = open_checkpoint(checkpoint)
-        model = found.model
-        if not isinstance(model, LanguageModel):
-            raise ValueError(
-                f"{checkpoint}: its {type(model).__name__} reads no text; expected a language model (a DAT, or a "
-                "Transformer, of which only attention is shown)"
-            )
-        return cls(model, found.tokenizer(tokenizer), title or _name(found), facts_of(found), bits)
+    def check(self, text: str) -> None:
+        """Raise ``ValueError`` if the model cannot read a text."""
+        self.tokens(text)
 
     @property
     def context(self) -> int:
         """Most tokens of a text."""
         return self.model.block_size
+
+    def tensor(self, tokens: list[int]) -> torch.Tensor:
+        """Tokens as the model takes them, ``(1, N)``."""
+        return torch.tensor([tokens], device=next(self.model.parameters()).device)
+
+    @contextmanager
+    def reserved(self) -> Iterator[LanguageModel]:
+        """The model, which nobody else calls within this context, so that hooks see one text."""
+        with self._lock:
+            yield self.model
+
+    def twin(self) -> LanguageModel:
+        """The same model with modules of its own and shared parameters: hooks on it see no other call."""
+        with self.reserved() as model:  # whose hooks of the moment would be copied
+            shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+            return copy.deepcopy(model, shared)
 
     def tokens(self, text: str) -> list[int]:
         """The tokens of a text.
@@ -81,33 +101,14 @@ class Session:
         return tokens
 
     def record(self, text: str) -> Recording:
-        """Record the model on a text; errors as :meth:`tokens`."""
+        """Record the model on a text; errors as :meth:`tokens`, and if memory does not suffice."""
         tokens = self.tokens(text)
-        device = next(self.model.parameters()).device
-        x = torch.tensor([tokens], device=device)
-        labels = token_labels(self.tokenizer, tokens)
-        with self._lock:
-            return record(self.model, lambda: self.model(x), {"tokens": labels}, title=self.title, facts=self.facts)
+        check_memory((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
+        x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
+        with self.reserved() as model:
+            about = {"title": self.title, "facts": self.facts, "reads": "text", "layers": self.layers}
+            return record(model, lambda: model(x), {"tokens": labels}, **about)
 
-    def packed(self, text: str) -> dict[str, Any]:
+    def packed(self, text: str) -> Json:
         """The recording of a text as JSON; errors as :meth:`tokens`."""
         return pack(self.record(text), self.bits).json
-
-
-def facts_of(checkpoint: Checkpoint) -> dict[str, str]:
-    """Facts of a model for the head of its pages."""
-    model, config = checkpoint.model, checkpoint.config
-    heads = {"sensory": getattr(config, "n_heads_sa", 0) or 0, "relational": getattr(config, "n_heads_ra", 0) or 0}
-    if not any(heads.values()):
-        heads = {"": getattr(config, "n_heads", 0) or 0}
-    facts = {
-        "": type(model).__name__,
-        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        "layers": f"{config.n_layers}",
-        "heads": " + ".join(f"{number} {kind}".strip() for kind, number in heads.items() if number),
-    }
-    return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
-
-
-def _name(checkpoint: Checkpoint) -> str:
-    return checkpoint.source.rstrip("/\\").rsplit("/", 1)[-1] or checkpoint.source

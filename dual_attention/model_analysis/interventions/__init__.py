@@ -3,6 +3,7 @@
 ================  =====================================================================================
 ``targets``       :class:`Target`: which mediator is changed, and where
 ``kinds``         :class:`Ablate`, :class:`Scale`, :class:`Patch`, :class:`Steer`
+``rotated``       :class:`Rotated`: the same change in a random direction, a control
 ``applying``      :func:`intervene`: the context in which a model computes with them
 ``direct``        :func:`intervene_directly`: the same, but later layers do not see them
 ``predictions``   :class:`Prediction`: logits and right answers, and the metrics of effects
@@ -19,6 +20,7 @@ from .effects import Effect, Faithfulness, faithfulness, measure_effects
 from .files import intervention_from_json, load_interventions, save_interventions
 from .kinds import Ablate, Intervention, Patch, Scale, Steer
 from .predictions import Prediction, predict_next_tokens
+from .rotated import Rotated
 from .targets import Target
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Intervention",
     "Patch",
     "Prediction",
+    "Rotated",
     "Scale",
     "Steer",
     "Target",

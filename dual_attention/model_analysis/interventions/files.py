@@ -11,6 +11,7 @@ from typing import Any
 from ..._files import read_json_object, write_json
 from ..._words import suggestion
 from .kinds import KINDS, Intervention
+from .rotated import Rotated
 from .targets import Target
 
 FORMAT = 1
@@ -48,8 +49,11 @@ def intervention_from_json(content: Mapping[str, Any]) -> Intervention:
         raise TypeError(f"intervention: expected an object, got {content!r}")
     given = dict(content)
     name = given.pop("kind", None)
+    if name == Rotated.kind:
+        _check_names(name, given, Rotated)
+        return Rotated(intervention_from_json(given.pop("change", {})), **given)
     if name not in KINDS:
-        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, got {name!r}")
+        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, {Rotated.kind}, got {name!r}")
     kind: Any = KINDS[name]
     target = given.pop("target", None)
     if not isinstance(target, Mapping):
@@ -60,7 +64,7 @@ def intervention_from_json(content: Mapping[str, Any]) -> Intervention:
 
 
 def _check_names(what: str, given: Mapping[str, Any], kind: Any) -> None:
-    known = [about.name for about in fields(kind)]
+    known = [about.name for about in fields(kind) if about.init]
     for name in given:
         if name not in known:
             raise ValueError(f"{what}: expected {', '.join(known)}, got {name!r}{suggestion(str(name), known)}")

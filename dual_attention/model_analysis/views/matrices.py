@@ -30,6 +30,7 @@ def draw_matrices(
     title: str = "",
     names: tuple[str, str] = ("receiver", "sender"),
     columns: int = 4,
+    cmap: Any = None,
 ) -> Any:
     """A figure with one panel for each of several matrices over the same pairs.
 
@@ -45,6 +46,7 @@ def draw_matrices(
         title: above all panels.
         names: of the rows and the columns.
         columns: most panels in a row.
+        cmap: matplotlib's, in place of these colours.
 
     Returns:
         A matplotlib figure, which no pyplot knows.
@@ -67,7 +69,7 @@ def draw_matrices(
         figure.set_layout_engine("constrained")
         for place, axis in enumerate(axes.flat):
             if place < count:
-                _matrix(axis, values[..., place], visible, signed, titles[place])
+                _matrix(axis, values[..., place], visible, signed, titles[place], cmap)
                 _label(axis, rows_of, columns_of)
                 if place % across == 0:
                     axis.set_ylabel(names[0], fontsize=8.5, color="#606060")
@@ -116,14 +118,14 @@ def _checked(
     return values.detach().float().cpu()
 
 
-def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, title: str) -> None:
+def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, title: str, cmap: Any) -> None:
     visible = None if visible is None else visible.cpu()
     top = largest_of(values, visible)
     shown = values if visible is None else torch.where(visible, values, torch.nan)
     axis.set_facecolor("#ececec")
     axis.imshow(
         shown.numpy(),
-        cmap="RdBu" if signed else "Blues",
+        cmap=cmap or ("RdBu" if signed else "Blues"),
         vmin=-top if signed else 0.0,
         vmax=top,
         interpolation="nearest",

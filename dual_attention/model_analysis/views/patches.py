@@ -26,6 +26,7 @@ def draw_patch_relations(
     titles: Sequence[str] | None = None,
     title: str = "",
     columns: int = 4,
+    cmap: Any = "RdBu",
 ) -> Any:
     """A figure of an image with one patch outlined, and of each relation from that patch to all others.
 
@@ -39,6 +40,7 @@ def draw_patch_relations(
         titles: R names; by default numbers.
         title: above all panels.
         columns: most heat maps in a row.
+        cmap: matplotlib's, for values from negative to positive ones.
 
     Returns:
         A matplotlib figure, which no pyplot knows.
@@ -60,7 +62,7 @@ def draw_patch_relations(
         panels = layout[1].subgridspec(down, wide, wspace=0.12, hspace=0.3)
         for number in range(count):
             axis = figure.add_subplot(panels[divmod(number, wide)])
-            _heat(axis, values[:, number], patch, grid, names[number])
+            _heat(axis, values[:, number], patch, grid, names[number], cmap)
         if title:
             figure.suptitle(title, fontsize=12)
     return figure
@@ -98,11 +100,11 @@ def _image(axis: Any, image: Tensor, patch: int, grid: tuple[int, int]) -> None:
     _bare(axis, "image, and patch i")
 
 
-def _heat(axis: Any, values: Tensor, patch: int, grid: tuple[int, int], name: str) -> None:
+def _heat(axis: Any, values: Tensor, patch: int, grid: tuple[int, int], name: str, cmap: Any) -> None:
     # An object's relation to itself is often far larger than any other, which a scale to its size would hide.
     others = torch.arange(len(values)) != patch
     top = largest_of(values, others)
-    axis.imshow(values.view(grid).numpy(), cmap="RdBu", vmin=-top, vmax=top, interpolation="nearest")
+    axis.imshow(values.view(grid).numpy(), cmap=cmap, vmin=-top, vmax=top, interpolation="nearest")
     row, column = divmod(patch, grid[1])
     _outline(axis, column - 0.5, row - 0.5, 1.0, 1.0)
     _bare(axis, f"{name}   ±{top:.2g}")

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from dual_attention import DualAttnTransformerLM, TransformerLM
+from dual_attention import DualAttnTransformerLM, TransformerLM, VisionDualAttnTransformer, VisionTransformer
 from dual_attention.data.text.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.explorer.images import ImageSession
 from dual_attention.model_analysis.explorer.server import ExplorerServer
 from dual_attention.model_analysis.explorer.session import Session
+from dual_attention.vision_models import VisionModel
 from tests.model_analysis.explorer.browser import Visit, launched
 
 COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
@@ -34,6 +36,22 @@ def dat(seed: int = 0, context: int = 64, **options: Any) -> DualAttnTransformer
 def transformer(context: int = 64) -> TransformerLM:
     torch.manual_seed(0)
     return TransformerLM(**COMMON, n_layers=1, n_heads=2, max_block_size=context).eval()
+
+
+def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
+    torch.manual_seed(0)
+    common: dict[str, Any] = {**COMMON, "image_shape": (3, 36, 36), "patch_size": (12, 12), "num_classes": 2}
+    common = {name: common[name] for name in common if name not in ("vocab_size", "pos_enc_type")}
+    if not dual:
+        return VisionTransformer(**common, n_layers=1, n_heads=2).eval()
+    symbols: dict[str, Any] = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
+    heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 3}}
+    retrieval = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": symbols}
+    model = VisionDualAttnTransformer(**common, **heads, **retrieval, n_layers=2).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return model
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +81,15 @@ def serve() -> Iterator[Callable[..., ExplorerServer]]:
     """A function that starts a server of a model on a free port."""
     servers: list[ExplorerServer] = []
 
-    def start(model: Any = None, text: str = "the cat sat", title: str = "a model", **options: Any) -> ExplorerServer:
-        session = Session(dat() if model is None else model, ByteTokenizer(), title)
+    def start(
+        model: Any = None, text: str = "the cat sat", title: str = "a model", session: Any = None, **options: Any
+    ) -> ExplorerServer:
+        if session is not None:
+            pass
+        elif isinstance(model, VisionModel):
+            session, text = ImageSession(model, title), "game same"
+        else:
+            session = Session(dat() if model is None else model, ByteTokenizer(), title)
         server = ExplorerServer(session, text, **options)
         servers.append(server)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

@@ -9,7 +9,8 @@ import pytest
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.model_analysis.explorer import example
 from dual_attention.model_analysis.explorer.example import NAME, cache_folder, example_model
-from dual_attention.model_analysis.explorer.session import DEFAULT_TEXT, Session
+from dual_attention.model_analysis.explorer.opening import open_session
+from dual_attention.model_analysis.explorer.session import DEFAULT_TEXT
 
 pytest.importorskip("tiktoken", reason="byte pairs need the extra language")
 
@@ -21,7 +22,7 @@ def test_it_is_trained_once_and_read_by_the_explorer(tmp_path, monkeypatch):
     assert open_checkpoint(run).state == "finished"
     monkeypatch.setattr(example, "start_run", lambda *_: pytest.fail("trained again"))
     assert example_model(tmp_path / "cache") == run
-    session = Session.open(str(run), title="the small model")
+    session = open_session(str(run), title="the small model")
     recording = session.record(DEFAULT_TEXT)
     assert "".join(recording.sequences["tokens"]).replace("␣", " ") == DEFAULT_TEXT
     assert {heads.kind for heads in recording.heads} == {"sensory", "relational"}

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from dual_attention.data.text.tokenizer import ByteTokenizer
-from dual_attention.model_analysis.explorer.server import LARGEST_BODY, ExplorerServer
+from dual_attention.model_analysis.explorer.requests import TEXT_BYTES
+from dual_attention.model_analysis.explorer.server import ExplorerServer
 from dual_attention.model_analysis.explorer.session import Session
 from tests.model_analysis.explorer.conftest import dat
 
@@ -64,7 +65,7 @@ def test_the_page(serve):
         ("[" * 100_000, {}, 400, "no JSON"),
         ("nonsense", {}, 400, "no JSON"),
         (b"\xff\xfe", {}, 400, "no JSON"),
-        (text("x" * LARGEST_BODY), {}, 413, "at most 1,048,576 bytes"),
+        (text("x" * TEXT_BYTES), {}, 413, "at most 1,048,576 bytes"),
         (text("x"), {"Content-Length": "-1"}, 411, "needs a length"),
         (text("x"), {"path": "/other"}, 404, "no such page"),
         (text("x"), {"X-Explorer-Token": "wrong"}, 403, "Open the address"),

@@ -1,6 +1,6 @@
 // Arrays as Python packed them: little-endian bytes in base64, rows of integers with a scale each.
 
-const TYPES = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array };
+const TYPES = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array };
 
 function unpacked(packed) {
   const text = atob(packed.data);

@@ -1,16 +1,5 @@
 // Colour scales: blue to orange for signed values, one hue order for others; both with rising contrast to the ground,
-// and told apart with every common kind of colour blindness.
-
-const SCALES = {
-  light: {
-    diverging: ["#0a2f5e", "#1f66ad", "#7fb0dc", "#f6f4ef", "#f0a868", "#b85a12", "#5e2600"],
-    rising: ["#f6f4ef", "#c5d5e8", "#83a6d2", "#416db2", "#203c7b", "#0c1838"],
-  },
-  dark: {
-    diverging: ["#cfe8ff", "#6db4f2", "#2a5c8f", "#1c1e22", "#8f531d", "#f0a24a", "#ffe6c2"],
-    rising: ["#1c1e22", "#2c3c62", "#57658c", "#95907c", "#d3bd5c", "#fff1a6"],
-  },
-};
+// and told apart with every common kind of colour blindness. SCALES is the file colours.json, which figures share.
 
 const TABLE = 511; // colours from -255 to 255
 const DECADES = 4; // powers of ten on a logarithmic scale; smaller values look like zero

@@ -1,6 +1,8 @@
-// Views as files: pictures, and the numbers on the screen. Nothing leaves this machine.
+// Views as files: pages, pictures, and the numbers on the screen. Nothing leaves this machine.
 
 const MOST_NUMBERS = 4e6;
+const MOST_FIELDS = 40000;
+const SHARPNESS = 2; // pixels of a picture for each of a drawing
 
 function save(name, content) {
   const link = document.createElement("a");
@@ -10,68 +12,82 @@ function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-function fileName(map, ending) {
-  return `${map.title.replace(/[^\w.]+/g, "-")}.${ending}`;
-}
-
-function savePicture(view) {
-  view.canvas.toBlob((blob) => save(fileName(view.map, "png"), blob));
-}
-
-const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+const fileName = (title, ending) => `${title.replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "") || "view"}.${ending}`;
+const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : `${text}`);
+const csvOfRows = (headings, rows) => `${[headings, ...rows].map((row) => row.map((one) => quoted(`${one ?? ""}`)).join(",")).join("\n")}\n`;
 
 // Pairs in view, a line each: places, tokens and value.
-function csvOf(view) {
+function pairRows(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels } = view;
   if ((r1 - r0) * (c1 - c0) > MOST_NUMBERS) throw new Error("CSV: too many pairs are in view; make the map larger first");
-  const lines = ["receiver,receiver_token,sender,sender_token,value"], row = new Float32Array(c1 - c0);
+  const rows = [], row = new Float32Array(c1 - c0);
   for (let i = r0; i < r1; i++) {
     map.fill(i, i + 1, c0, c1, row);
     for (let j = c0; j < c1; j++) {
       const value = row[j - c0];
-      if (value === value) lines.push([i, quoted(labels.receivers[i]), j, quoted(labels.senders[j]), value].join(","));
+      if (value === value) rows.push([i, labels.receivers[i], j, labels.senders[j], value]);
     }
   }
-  return `${lines.join("\n")}\n`;
+  return { headings: ["receiver", "receiver_token", "sender", "sender_token", "value"], rows };
 }
-
-function saveNumbers(view) {
-  save(fileName(view.map, "csv"), new Blob([csvOf(view)], { type: "text/csv" }));
-}
-
-const MOST_FIELDS = 40000;
 
 // Pairs in view as a drawing of squares, with tokens above and at the left, for papers.
-function svgOf(view) {
+function pairDrawing(view) {
   const { r0, r1, c0, c1 } = view.window, { map, labels, look } = view, size = 12, left = 90, top = 90;
   if ((r1 - r0) * (c1 - c0) > MOST_FIELDS) throw new Error("SVG: too many pairs are in view; make the map larger first, or save a PNG");
-  const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-  const width = left + (c1 - c0) * size, height = top + (r1 - r0) * size, row = new Float32Array(c1 - c0);
-  const ink = look.theme === "dark" ? "#eceae5" : "#1d1c1a", ground = look.theme === "dark" ? "#16171a" : "#fbfaf8";
-  const parts = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
-    `<title>${escaped(map.title)}</title><rect width="100%" height="100%" fill="${ground}"/>`,
-    `<g font-family="sans-serif" font-size="${size * 0.8}" fill="${ink}">`,
-  ];
-  for (let j = c0; j < c1; j++) {
-    parts.push(`<text transform="translate(${left + (j - c0 + 0.75) * size},${top - 4}) rotate(-90)">${escaped(labels.senders[j])}</text>`);
-  }
-  for (let i = r0; i < r1; i++) {
-    const y = top + (i - r0) * size;
-    parts.push(`<text x="${left - 4}" y="${y + size * 0.75}" text-anchor="end">${escaped(labels.receivers[i])}</text>`);
-  }
-  parts.push('</g><g shape-rendering="crispEdges">');
+  const drawing = new Drawing(left + (c1 - c0) * size, top + (r1 - r0) * size, map.title, look.theme), row = new Float32Array(c1 - c0);
+  const small = { "font-size": size * 0.8 };
+  for (let j = c0; j < c1; j++) drawing.text(0, 0, labels.senders[j], { transform: `translate(${left + (j - c0 + 0.75) * size},${top - 4}) rotate(-90)`, ...small });
+  for (let i = r0; i < r1; i++) drawing.text(left - 4, top + (i - r0) * size + size * 0.75, labels.receivers[i], { "text-anchor": "end", ...small });
   for (let i = r0; i < r1; i++) {
     map.fill(i, i + 1, c0, c1, row);
     for (let j = c0; j < c1; j++) {
       if (row[j - c0] !== row[j - c0]) continue;
-      const place = `x="${left + (j - c0) * size}" y="${top + (i - r0) * size}"`;
-      parts.push(`<rect ${place} width="${size}" height="${size}" fill="rgb(${colourOf(row[j - c0], map, look)})"/>`);
+      drawing.rect(left + (j - c0) * size, top + (i - r0) * size, size, size, `rgb(${colourOf(row[j - c0], map, look)})`, { "shape-rendering": "crispEdges" });
     }
   }
-  return `${parts.join("\n")}\n</g></svg>\n`;
+  return drawing;
 }
 
-function saveDrawing(view) {
-  save(fileName(view.map, "svg"), new Blob([svgOf(view)], { type: "image/svg+xml" }));
+async function pictureOf(drawing) {
+  const image = new Image(), canvas = document.createElement("canvas");
+  canvas.width = drawing.width * SHARPNESS;
+  canvas.height = drawing.height * SHARPNESS;
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(drawing)}`;
+  await image.decode();
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return blobOf(canvas);
+}
+
+const blobOf = (canvas) => new Promise((done) => { canvas.toBlob(done); });
+
+// The page as it came, without its data, which may be large.
+const SOURCE = (() => {
+  const page = document.documentElement.cloneNode(true);
+  page.querySelector("#data").textContent = "";
+  return page.outerHTML;
+})();
+
+// The page with other data in it: a file that shows the same without a server.
+function pageWith(data) {
+  const page = new DOMParser().parseFromString(`<!DOCTYPE html>${SOURCE}`, "text/html");
+  page.getElementById("data").textContent = JSON.stringify(data).replace(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
+  const policy = page.querySelector("meta[http-equiv]");
+  policy.content = policy.content.replace("connect-src 'self'", "connect-src 'none'");
+  page.title = data.recording.title;
+  return `<!DOCTYPE html>\n${page.documentElement.outerHTML}\n`;
+}
+
+// What a page shows, in one of the kinds of file; a page gives its numbers, and its drawing if it has one.
+async function saveAs(kind, page, explorer) {
+  const { theme } = explorer.look, name = fileName(page.exported.title, kind);
+  if (kind === "html") return save(name, new Blob([pageWith(explorer.contents)], { type: "text/html" }));
+  if (kind === "csv") {
+    const { headings, rows } = page.exported.numbers();
+    return save(name, new Blob([csvOfRows(headings, rows)], { type: "text/csv" }));
+  }
+  if (kind === "png" && page.exported.canvas) return save(name, await blobOf(page.exported.canvas));
+  const drawing = page.exported.drawing ? page.exported.drawing() : tableDrawing({ caption: page.exported.title, ...page.exported.numbers() }, theme);
+  if (kind === "svg") return save(name, new Blob([drawing], { type: "image/svg+xml" }));
+  return save(name, await pictureOf(drawing));
 }

@@ -51,40 +51,6 @@ function inkOn([red, green, blue]) {
   return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#1d1c1a" : "#fbfaf8";
 }
 
-function cellOf(tag, content) {
-  const cell = document.createElement(tag);
-  if (tag === "th") cell.scope = "col";
-  if (content instanceof Node) cell.append(content);
-  else cell.textContent = content;
-  return cell;
-}
-
-function isolated(text) {
-  const token = document.createElement("bdi");
-  token.textContent = text;
-  return token;
-}
-
-function fillTable(table, caption, headings, rows) {
-  const title = document.createElement("caption"), head = document.createElement("thead"), body = document.createElement("tbody");
-  title.textContent = caption;
-  const first = document.createElement("tr");
-  first.append(...headings.map((heading) => cellOf("th", heading)));
-  head.append(first);
-  for (const row of rows) {
-    const line = document.createElement("tr");
-    line.append(...row.map((content, place) => {
-      const cell = cellOf(place ? "td" : "th", content);
-      if (!place) cell.scope = "row";
-      return cell;
-    }));
-    body.append(line);
-  }
-  table.replaceChildren(title, head, body);
-}
-
-const written = (value) => (value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
-
 class Links {
   constructor(on) {
     this.box = document.getElementById("links");

@@ -1,32 +1,45 @@
 // The page: what is seen follows from the state, which stands in the address; controls only change the state.
 
-const get = (id) => document.getElementById(id);
 const THEMES = ["system", "light", "dark"];
-const SCALE_NAMES = ["linear", "root", "log"];
-const PAGES = ["relations", "attention", "symbols"];
 
 class Explorer {
   constructor(data) {
-    this.state = stateOf(location.hash);
-    this.hovered = { i: null, j: null };
-    const chooses = { hover: (pair) => this.hover(pair), choose: (pair) => this.choose(pair), frame: (frame) => this.set(frame) };
-    this.view = new MapView(get("main-map"), chooses);
-    this.pinnedView = new MapView(get("pinned-map"), chooses);
-    this.links = new Links(chooses);
-    this.gallery = new Gallery(get("gallery"), { choose: (thumb) => this.chooseMap(thumb) });
+    this.server = data.server ? new Server(data.server) : null;
+    this.kept = data.kept || {}; // answers that a file holds, by page
+    this.state = stateOf(location.hash || data.state || "");
+    const pairs = new PairPage(this);
+    this.pages = {
+      relations: pairs, attention: pairs, vision: new VisionPage(this), symbols: new SymbolPage(this), interventions: new SwitchPage(this),
+      dictionary: new DictionaryPage(this), generate: new GeneratePage(this), model: new ModelPage(this),
+    };
     this.listen();
-    this.load(data);
+    this.load(data.recording);
+    if (this.server && data.recording.reads === "text") listenForTexts(this);
+    if (this.server && data.recording.reads === "image") listenForImages(this);
   }
 
   load(data) {
+    this.packed = data;
     this.recording = { ...data, heads: data.heads.map((packed, place) => new Heads(packed, place)) };
-    this.symbols = new SymbolPage(this.recording, { choose: (change) => this.set(change) });
-    this.labels = new Map(); // one object for each pair of sequences, so that views know when nothing has changed
-    this.galleryOf = null;
+    for (const page of new Set(Object.values(this.pages))) page.load(this.recording);
     get("title").textContent = data.title;
     document.title = data.title;
     get("facts").textContent = Object.entries(data.facts).map(([name, value]) => `${name} ${value}`).join(" · ");
     this.show();
+  }
+
+  // Show another text, or image.
+  replace(data) {
+    const { model, dictionary } = this.kept; // which are of the model, whatever the text
+    this.kept = { ...(model ? { model } : {}), ...(dictionary ? { dictionary } : {}) };
+    Object.assign(this.state, { i: null, j: null, cell: null, x: 0, y: 0, place: null, step: null });
+    this.load(data);
+    this.remember();
+  }
+
+  // What a file of this page holds.
+  get contents() {
+    return { recording: this.packed, server: null, kept: this.kept, state: fragmentOf({ ...this.state, page: this.page }) };
   }
 
   // -- state ---------------------------------------------------------------------------------------------------------
@@ -52,208 +65,35 @@ class Explorer {
     return THEMES.slice(1).includes(theme) ? theme : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   }
 
-  // Unless one is chosen: attention is concentrated on few pairs, relations are not.
-  get scale() {
-    const { scale } = this.state;
-    return SCALE_NAMES.includes(scale) ? scale : this.map && this.map.view === "raw" ? "linear" : "root";
+  get look() {
+    return { theme: this.theme, gain: 2 ** this.state.contrast };
   }
 
-  get look() {
-    return { theme: this.theme, scale: this.scale, gain: 2 ** this.state.contrast };
+  // Names of the pages that have something to show.
+  get names() {
+    return Object.keys(this.pages).filter((name) => !this.pages[name].isPossible || this.pages[name].isPossible());
   }
 
   get page() {
-    return PAGES.includes(this.state.page) ? this.state.page : "relations";
+    const { names } = this;
+    return names.includes(this.state.page) ? this.state.page : names[0];
   }
 
-  // The heads of this page: with relations, or all.
-  get candidates() {
-    const all = this.recording.heads;
-    return this.page === "relations" ? all.filter((heads) => heads.relations) : all;
-  }
-
-  mapOf(state) {
-    const candidates = this.candidates, heads = candidates.find((one) => one.place === state.heads) || candidates[0];
-    if (!heads) return null;
-    const { page } = this;
-    const relation = page === "relations" ? Math.min(state.relation || 0, heads.relations.maps - 1) : null;
-    return new PairMap(heads, relation, Math.max(0, state.head), state.view);
-  }
-
-  labelsOf(map) {
-    const { receivers, senders } = map.heads, key = JSON.stringify([receivers, senders]);
-    if (!this.labels.has(key)) {
-      const { sequences } = this.recording;
-      this.labels.set(key, { receivers: sequences[receivers], senders: sequences[senders] });
-    }
-    return this.labels.get(key);
-  }
-
-  get chosen() {
-    const within = (place, count) => (place !== null && place >= 0 && place < count ? Math.floor(place) : null);
-    const hovered = this.hovered.i !== null || this.hovered.j !== null;
-    const { i, j } = hovered ? this.hovered : this.state;
-    return { i: within(i, this.map.n), j: within(j, this.map.m) };
-  }
-
-  // -- drawing -------------------------------------------------------------------------------------------------------
+  // -- what is seen --------------------------------------------------------------------------------------------------
 
   show() {
-    const { page, theme } = this;
+    const { page, theme, names } = this;
     document.documentElement.dataset.theme = theme;
     get("theme").textContent = `Colours: ${this.state.theme}`;
-    for (const tab of document.querySelectorAll("nav button")) {
+    for (const tab of this.tabs) {
       const chosen = tab.dataset.page === page;
+      tab.hidden = !names.includes(tab.dataset.page);
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
-    get("pair-page").hidden = page === "symbols";
-    get("symbol-page").hidden = page !== "symbols";
-    get("pair-page").setAttribute("aria-labelledby", `tab-${page}`);
-    if (page === "symbols") {
-      this.symbols.show(this.state, this.look);
-      return;
-    }
-    this.map = this.mapOf(this.state);
-    for (const id of ["controls", "maps", "legend", "side"]) get(id).hidden = !this.map;
-    if (!this.map) {
-      get("gallery").replaceChildren();
-      this.galleryOf = null;
-      get("readout").textContent = "This model computes no relations: it has no relational heads, or they are of RCA. Its attention is on the next page.";
-      return;
-    }
-    this.showGallery();
-    this.showControls();
-    this.showMap();
-  }
-
-  showGallery() {
-    const { page, look } = this, key = page, colours = JSON.stringify(look);
-    if (this.galleryOf !== key) {
-      const choices = this.candidates.flatMap((heads) => {
-        const count = page === "relations" ? heads.relations.maps : heads.weights.maps;
-        return [...Array(count).keys()].map((number) => ({
-          number, map: new PairMap(heads, page === "relations" ? number : null, number, page === "relations" ? "raw" : "attention"),
-        }));
-      });
-      this.gallery.show(choices, look);
-      this.galleryOf = key;
-    } else if (this.galleryColours !== colours) {
-      this.gallery.recolour(look);
-    }
-    this.galleryColours = colours;
-    this.gallery.mark(this.map.heads.place, this.map.relation === null ? this.map.head : this.map.relation);
-  }
-
-  showControls() {
-    const { map, state } = this, views = map.heads.views(map.relation);
-    const shown = JSON.stringify([views, map.view]);
-    if (this.viewsShown !== shown) {
-      this.viewsShown = shown;
-      get("view-choice").replaceChildren(get("view-choice").firstElementChild, ...views.map((view) => {
-        const label = document.createElement("label"), input = document.createElement("input");
-        Object.assign(input, { type: "radio", name: "view", value: view, checked: view === map.view });
-        input.addEventListener("change", () => this.set({ view }));
-        label.append(input, VIEW_NAMES[view]);
-        return label;
-      }));
-    }
-    const heads = map.heads.weights.maps, select = get("head");
-    get("head-choice").hidden = map.relation === null || map.view === "raw" || map.heads.relationOfHead;
-    if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
-    select.value = map.head;
-    get("scale").value = this.scale;
-    get("contrast").value = state.contrast;
-    get("pin").setAttribute("aria-pressed", String(state.pinned !== null));
-    const bar = get("scale-bar"), pen = bar.getContext("2d"), { look } = this, steps = 256;
-    const values = Float32Array.from({ length: steps }, (_, step) => (map.diverging ? (2 * step) / (steps - 1) - 1 : step / (steps - 1)) * (map.most / look.gain));
-    const strip = paint(values, 1, steps, map, look);
-    for (let line = 0; line < bar.height; line++) pen.putImageData(strip, 0, line);
-    get("scale-low").textContent = map.diverging ? `−${written(map.most / look.gain)}` : "0";
-    get("scale-high").textContent = `${written(map.most / look.gain)}; hatched pairs are hidden from attention`;
-    bar.setAttribute("aria-label", "Colour scale");
-  }
-
-  showMap() {
-    const { map, state, look, chosen } = this, labels = this.labelsOf(map);
-    const frame = { cell: state.cell, x: state.x, y: state.y };
-    this.view.show(map, labels, look, frame, chosen);
-    get("pinned-map").hidden = state.pinned === null;
-    if (state.pinned !== null) {
-      const other = this.mapOf({ ...state, ...stateOf(state.pinned) });
-      const fits = other && other.n === map.n && other.m === map.m;
-      get("pinned-map").hidden = !fits;
-      if (fits) this.pinnedView.show(other, this.labelsOf(other), look, frame, chosen);
-      this.pinnedMap = fits ? other : null;
-    } else {
-      this.pinnedMap = null;
-    }
-    this.showReadout(labels);
-    clearTimeout(this.linking); // while the pointer moves fast, thousands of tokens need not change colour each time
-    const links = () => this.links.show(map, labels, look, chosen);
-    if (this.links.map === undefined || map.m <= 256) links();
-    else this.linking = setTimeout(links, 40);
-  }
-
-  showReadout(labels) {
-    const { map, chosen: { i, j } } = this;
-    const parts = [];
-    if (i !== null && j !== null) {
-      const value = (one) => (one.visible(i, j) ? written(one.value(i, j)) : "hidden");
-      parts.push(`receiver ${i} ${labels.receivers[i]} ← sender ${j} ${labels.senders[j]}: ${value(map)}`);
-      if (this.pinnedMap) parts.push(`beside it ${value(this.pinnedMap)}`);
-    }
-    if (i !== null) {
-      const { relations, symbols, all } = map.heads.messages, at = map.head * map.n + i;
-      const norm = (values) => written(values[at]);
-      if (relations) parts.push(`head ${map.head} brings receiver ${i} relations of length ${norm(relations)}, symbols of ${norm(symbols)}`);
-      else parts.push(`head ${map.head} brings receiver ${i} a message of length ${norm(all)}`);
-    }
-    get("readout").textContent = parts.join(" · ");
-  }
-
-  // -- what people do ------------------------------------------------------------------------------------------------
-
-  hover(pair) {
-    if (pair.i === this.hovered.i && pair.j === this.hovered.j) return;
-    this.hovered = pair;
-    if (this.hovering) return;
-    this.hovering = true;
-    requestAnimationFrame(() => {
-      this.hovering = false;
-      if (this.map && this.page !== "symbols") this.showMap();
-    });
-  }
-
-  choose({ i, j }) {
-    const same = i === this.state.i && j === this.state.j;
-    this.set(same ? { i: null, j: null } : { i, j });
-  }
-
-  chooseMap(thumb) {
-    const { heads } = thumb.map;
-    const same = this.map && heads.receivers === this.map.heads.receivers && heads.senders === this.map.heads.senders;
-    this.set({
-      heads: heads.place, ...(this.page === "relations" ? { relation: thumb.number } : { head: thumb.number }),
-      ...(same ? {} : { i: null, j: null, cell: null, x: 0, y: 0 }),
-    });
-  }
-
-  move(di, dj) {
-    const { map, state } = this, within = (place, count) => Math.max(0, Math.min(count - 1, place));
-    const i = state.i === null ? 0 : within(state.i + di, map.n), j = state.j === null ? 0 : within(state.j + dj, map.m);
-    this.hovered = { i: null, j: null };
-    this.set({ i, j });
-    this.view.reveal(i, j);
-  }
-
-  next(list, now) {
-    return list[(list.indexOf(now) + 1) % list.length];
-  }
-
-  pin() {
-    const { page, heads, relation, head, view } = this.state;
-    this.set({ pinned: this.state.pinned === null ? fragmentOf({ ...INITIAL, page, heads, relation, head, view }).slice(1) : null });
+    const shown = this.tabs.find((tab) => tab.dataset.page === page).getAttribute("aria-controls");
+    for (const panel of document.querySelectorAll("main > section")) panel.hidden = panel.id !== shown;
+    this.pages[page].show();
   }
 
   complain(message) {
@@ -261,77 +101,51 @@ class Explorer {
     get("message").hidden = !message;
   }
 
+  // -- what people do ------------------------------------------------------------------------------------------------
+
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return false;
-    const { map, state } = this, far = event.shiftKey ? 10 : 1;
-    const pages = { 1: "relations", 2: "attention", 3: "symbols" };
-    if (event.key in pages) return this.set({ page: pages[event.key] }), true;
-    if (event.key === "d") return this.set({ theme: this.next(THEMES, state.theme) }), true;
+    const { names } = this;
+    if (/^[1-9]$/.test(event.key) && names[event.key - 1]) return this.set({ page: names[event.key - 1] }), true;
+    if (event.key === "d") return this.set({ theme: nextOf(THEMES, this.state.theme) }), true;
     if (event.key === "?") return get("help").showModal(), true;
-    if (this.page === "symbols" || !map) return false;
-    const i = state.i === null ? 0 : state.i, { first, last } = map.heads.visible;
-    const keys = {
-      ArrowUp: () => this.move(-far, 0), ArrowDown: () => this.move(far, 0),
-      ArrowLeft: () => this.move(0, -far), ArrowRight: () => this.move(0, far),
-      Home: () => this.move(0, first[i] - (state.j || 0)), End: () => this.move(0, last[i] - 1 - (state.j || 0)),
-      "[": () => this.gallery.step(-1), "]": () => this.gallery.step(1),
-      "+": () => this.view.zoom(1.5), "=": () => this.view.zoom(1.5), "-": () => this.view.zoom(1 / 1.5),
-      0: () => this.set({ cell: null, x: 0, y: 0 }),
-      v: () => this.set({ view: this.next(map.heads.views(map.relation), map.view) }),
-      h: () => map.relation !== null && this.set({ head: (map.head + 1) % map.heads.weights.maps }),
-      s: () => this.set({ scale: this.next(SCALE_NAMES, this.scale) }),
-      p: () => this.pin(),
-      Escape: () => this.set({ i: null, j: null }),
-    };
-    if (!(event.key in keys)) return false;
-    keys[event.key]();
-    return true;
+    const page = this.pages[this.page];
+    return Boolean(page.key && page.key(event));
+  }
+
+  async save(kind) {
+    try {
+      await saveAs(kind, this.pages[this.page], this);
+      this.complain("");
+    } catch (error) {
+      this.complain(error.message);
+    }
   }
 
   listen() {
     document.addEventListener("keydown", (event) => {
       if (!get("help").open && this.key(event)) event.preventDefault();
     });
-    const tabs = [...document.querySelectorAll("nav button")];
-    for (const tab of tabs) tab.addEventListener("click", () => this.set({ page: tab.dataset.page }));
+    this.tabs = [...document.querySelectorAll("nav button")];
+    for (const tab of this.tabs) tab.addEventListener("click", () => this.set({ page: tab.dataset.page }));
     document.querySelector("nav").addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], { names } = this;
       if (!step) return;
       event.preventDefault();
       event.stopPropagation();
-      const tab = tabs[(PAGES.indexOf(this.page) + step + tabs.length) % tabs.length];
-      this.set({ page: tab.dataset.page });
-      tab.focus();
+      this.set({ page: names[(names.indexOf(this.page) + step + names.length) % names.length] });
+      this.tabs.find((tab) => tab.dataset.page === this.page).focus();
     });
-    get("theme").addEventListener("click", () => this.set({ theme: this.next(THEMES, this.state.theme) }));
+    get("theme").addEventListener("click", () => this.set({ theme: nextOf(THEMES, this.state.theme) }));
     get("help-button").addEventListener("click", () => get("help").showModal());
-    get("head").addEventListener("change", (event) => this.set({ head: Number(event.target.value) }));
-    get("scale").addEventListener("change", (event) => this.set({ scale: event.target.value }));
-    get("contrast").addEventListener("input", (event) => this.set({ contrast: Number(event.target.value) }));
-    get("smaller").addEventListener("click", () => this.view.zoom(1 / 1.5));
-    get("larger").addEventListener("click", () => this.view.zoom(1.5));
-    get("whole").addEventListener("click", () => this.set({ cell: null, x: 0, y: 0 }));
-    get("pin").addEventListener("click", () => this.pin());
-    get("png").addEventListener("click", () => savePicture(this.view));
-    for (const [id, write] of [["csv", saveNumbers], ["svg", saveDrawing]]) {
-      get(id).addEventListener("click", () => {
-        try {
-          write(this.view);
-          this.complain("");
-        } catch (error) {
-          this.complain(error.message);
-        }
-      });
-    }
+    for (const kind of ["png", "svg", "csv", "html"]) get(kind).addEventListener("click", () => this.save(kind));
     addEventListener("hashchange", () => {
       this.state = stateOf(location.hash);
       this.show();
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show());
-    addEventListener("resize", () => this.page === "symbols" && this.show());
+    addEventListener("resize", () => this.pages[this.page].resize && this.pages[this.page].resize());
   }
 }
 
-const data = JSON.parse(get("data").textContent);
-const explorer = new Explorer(data.recording);
-if (data.server) serve(explorer, data.server);
+new Explorer(JSON.parse(get("data").textContent));

@@ -63,6 +63,7 @@ class Heads {
     this.relationNorms = packed.relation_norms ? unpacked(packed.relation_norms) : null;
     this.senderNorms = packed.sender_norms ? unpacked(packed.sender_norms) : null;
     this.assignment = packed.assignment ? arrays(packed.assignment) : null;
+    this.mediators = packed.mediators;
     this.error = packed.error;
   }
 

@@ -2,10 +2,11 @@
 
 const INITIAL = {
   page: "relations", heads: null, relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
-  cell: null, x: 0, y: 0, theme: "system", pinned: null, layer: null, part: 0, symbol: null,
+  cell: null, x: 0, y: 0, theme: "system", pinned: null, layer: null, part: 0, symbol: null, off: "", change: "zero", factor: 2, place: null,
+  maps: "relations", tokens: 40, temperature: 0.8, top_k: 0, seed: 0, map: 0, step: null, end: "high",
 };
-const COUNTED = ["heads", "relation", "head", "i", "j", "layer", "part", "symbol"];
-const MEASURED = { contrast: [0, 6], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
+const COUNTED = ["heads", "relation", "head", "i", "j", "layer", "part", "symbol", "place", "tokens", "top_k", "seed", "map", "step"];
+const MEASURED = { contrast: [0, 6], factor: [-100, 100], temperature: [0, 100], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
 
 function stateOf(fragment) {
   const state = { ...INITIAL };
@@ -26,7 +27,9 @@ function stateOf(fragment) {
 function fragmentOf(state) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
-    if (value !== null && value !== INITIAL[name]) found.set(name, typeof value === "number" ? +value.toPrecision(6) : value);
+    if (value !== null && value !== INITIAL[name]) found.set(name, typeof value === "number" && !Number.isInteger(value) ? +value.toPrecision(6) : value);
   }
   return `#${found}`;
 }
+
+const nextOf = (list, now) => list[(list.indexOf(now) + 1) % list.length];

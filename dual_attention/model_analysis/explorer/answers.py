@@ -1,0 +1,77 @@
+"""The answers of a session to what its pages ask, by path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..description import OPTIMISED_IN, describe, sections_of
+from .dictionaries import made_dictionary
+from .images import IMAGE_BYTES, ImageSession
+from .opening import Explored
+from .requests import Answer, Json, text_of
+from .session import Session
+from .streaming import generated
+from .switches import switch_effects
+
+MOST_CORPUS = 4 << 20
+"""Bytes of a text that a dictionary is made of."""
+
+
+def answers_of(session: Explored) -> Mapping[str, Answer]:
+    """Answers of a session, by path."""
+    found = _of_texts(session) if isinstance(session, Session) else _of_images(session)
+    return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
+
+
+def offers_of(session: Explored) -> Json:
+    """Paths that a page of a session may ask, and samples of images."""
+    offers: Json = {"paths": sorted(path.removeprefix("/") for path in answers_of(session))}
+    return offers if isinstance(session, Session) else {**offers, "samples": session.samples}
+
+
+def model_facts(session: Explored) -> Json:
+    """Sizes, configuration and costs of a session's model, as ``dat info`` gives them.
+
+    Returns:
+        ``sections``: rows of words by heading; ``parts``: name, parameters, and operations of a forward pass for each
+        token, of each part of the model.
+
+    Raises:
+        ValueError: for a session of a model that was not opened from a checkpoint.
+    """
+    if session.checkpoint is None:
+        raise ValueError("checkpoint: this model was not opened from one")
+    found = describe(session.checkpoint, OPTIMISED_IN)
+    counts, flops = found["parts"], found["part_flops_per_token"]
+    return {
+        "sections": {heading: [list(row) for row in rows] for heading, rows in sections_of(found).items()},
+        "parts": [
+            [name, counts.get(name, {"parameters": 0})["parameters"], flops.get(name, 0)]
+            for name in dict.fromkeys([*counts, *flops])
+        ],
+    }
+
+
+def _of_texts(session: Session) -> Mapping[str, Answer]:
+    found = {
+        "/record": Answer(lambda request: {"recording": session.packed(text_of(request))}),
+        "/intervene": Answer(lambda request: switch_effects(session, request)),
+        "/generate": Answer(lambda request: generated(session, request)),
+        "/make-dictionary": Answer(lambda request: made_dictionary(session, request), MOST_CORPUS),
+    }
+    if session.dictionary is None:
+        return found
+    return {**found, "/dictionary": Answer(lambda _: {"dictionary": session.dictionary})}
+
+
+def _of_images(session: ImageSession) -> Mapping[str, Answer]:
+    def sample(request: Json) -> Json:
+        name = text_of(request, "sample")
+        if name not in session.samples:  # a file of this machine, say, which no page may ask for
+            raise ValueError(f"sample: expected one of {', '.join(session.samples)}, got {name!r}")
+        return {"recording": session.packed(name)}
+
+    return {
+        "/sample": Answer(sample),
+        "/image": Answer(lambda data: {"recording": session.packed_file(data)}, IMAGE_BYTES, takes_bytes=True),
+    }

@@ -1,0 +1,82 @@
+"""Opening a checkpoint as a session: of texts or of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..._models.vision import VisionModel
+from ...checkpoints import Checkpoint, open_checkpoint
+from ...language_models import LanguageModel
+from ..sites import LayerChoice, choose_sites
+from .images import ImageSession, normalisation_of
+from .packing import Bits
+from .session import Session
+
+Explored = Session | ImageSession
+"""A session that pages ask."""
+
+
+def open_session(
+    checkpoint: str,
+    *,
+    tokenizer: str | None = None,
+    bits: Bits | None = None,
+    title: str | None = None,
+    layers: LayerChoice = None,
+) -> Explored:
+    """The session of a checkpoint.
+
+    Args:
+        tokenizer: of a language model, as of :meth:`~dual_attention.checkpoints.Checkpoint.tokenizer`.
+        bits: of factors, see :func:`~dual_attention.model_analysis.explorer.packing.pack`.
+        title: of pages; by default the name of the checkpoint.
+        layers: those that are recorded, as of :func:`~dual_attention.model_analysis.capture.capture`.
+
+    Raises:
+        ValueError: if it reads neither texts nor images by attention, or has no such layers; further errors as of
+            :func:`~dual_attention.checkpoints.open_checkpoint`.
+    """
+    found = opened(checkpoint)
+    model = found.model
+    if not isinstance(model, LanguageModel | VisionModel):
+        raise ValueError(
+            f"{checkpoint}: a {type(model).__name__}; expected a language model or an image classifier (a DAT, or a "
+            "Transformer, of which only attention is shown); explorer.recording.record takes other models"
+        )
+    choose_sites(model, layers)
+    about = {"facts": facts_of(found), "bits": bits, "layers": layers, "checkpoint": found}
+    title = title or _name(found)
+    if isinstance(model, LanguageModel):
+        return Session(model, found.tokenizer(tokenizer), title, **about)
+    if tokenizer is not None:
+        raise ValueError(f"tokenizer: {checkpoint} reads images; leave it out")
+    mean, std, digits = normalisation_of(found)
+    return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
+
+
+def opened(name: str) -> Checkpoint:
+    """The checkpoint; of a run that is trained meanwhile, the latest that is there when its weights are read."""
+    try:
+        return open_checkpoint(name)
+    except FileNotFoundError:
+        return open_checkpoint(name)  # the one that was the latest may just have made way for a later one
+
+
+def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
+    """Facts of a model for the head of its pages."""
+    model, config = checkpoint.model, checkpoint.config
+    config = getattr(config, "model", config) if not hasattr(config, "n_layers") else config
+    heads = {"sensory": getattr(config, "n_heads_sa", 0) or 0, "relational": getattr(config, "n_heads_ra", 0) or 0}
+    if not any(heads.values()):
+        heads = {"": getattr(config, "n_heads", 0) or 0}
+    facts = {
+        "": type(model).__name__,
+        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        "layers": f"{config.n_layers}",
+        "heads": " + ".join(f"{number} {kind}".strip() for kind, number in heads.items() if number),
+    }
+    return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return checkpoint.source.rstrip("/\\").rsplit("/", 1)[-1] or checkpoint.source

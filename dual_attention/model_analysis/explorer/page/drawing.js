@@ -1,0 +1,64 @@
+// Drawings in SVG, for the page, for files, and as pictures.
+
+const INKS = {
+  light: { ink: "#1d1c1a", ground: "#fbfaf8", faint: "#66635c", edge: "#d9d6cf", marks: ["#8d8a83", "#0b5fa5", "#c46a14"] },
+  dark: { ink: "#eceae5", ground: "#16171a", faint: "#a5a29b", edge: "#3a3d44", marks: ["#8b8880", "#79b8f3", "#f0a24a"] },
+};
+const FONT = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
+
+const escaped = (text) => `${text}`.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+// XML has no characters for most control codes, and none for half of a pair.
+const allowed = (text) => `${text}`.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd").replace(/\p{Cs}/gu, "\ufffd");
+
+class Drawing {
+  constructor(width, height, title, theme) {
+    Object.assign(this, { width, height, title, parts: [] }, INKS[theme]);
+  }
+
+  add(tag, attributes, content = "") {
+    const written = Object.entries(attributes).map(([name, value]) => ` ${name}="${escaped(typeof value === "number" ? +value.toFixed(2) : value)}"`);
+    this.parts.push(`<${tag}${written.join("")}>${content}</${tag}>`);
+  }
+
+  text(x, y, text, attributes = {}) {
+    this.add("text", { x, y, fill: this.ink, ...attributes }, escaped(allowed(text)));
+  }
+
+  rect(x, y, width, height, fill, attributes = {}) {
+    this.add("rect", { x, y, width: Math.max(0, width), height: Math.max(0, height), fill, ...attributes });
+  }
+
+  line(x1, y1, x2, y2, attributes = {}) {
+    this.add("line", { x1, y1, x2, y2, stroke: this.edge, ...attributes });
+  }
+
+  toString() {
+    const { width, height } = this;
+    return [
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" font-family="${escaped(FONT)}" font-size="12">`,
+      `<title>${escaped(allowed(this.title))}</title>`, `<rect width="100%" height="100%" fill="${this.ground}"/>`, ...this.parts, "</svg>\n",
+    ].join("\n");
+  }
+
+  // The drawing as an element of the page.
+  get element() {
+    const parsed = new DOMParser().parseFromString(this.toString(), "image/svg+xml");
+    return document.importNode(parsed.documentElement, true);
+  }
+}
+
+// A table as a drawing: a page that has no figure of its own is saved as the table that it shows.
+function tableDrawing({ caption, headings, rows }, theme) {
+  const size = 18, columns = headings.map((heading, place) => 24 + 7 * Math.max(...[headings, ...rows].map((row) => Math.min(60, [...`${row[place]}`].length))));
+  const width = columns.reduce((sum, wide) => sum + wide, 20), drawing = new Drawing(width, (rows.length + 2) * size + 20, caption, theme);
+  drawing.text(10, 20, caption, { "font-weight": 600 });
+  [headings, ...rows].forEach((row, line) => {
+    let x = 10;
+    row.forEach((content, place) => {
+      drawing.text(x, (line + 2) * size + 6, [...`${content}`].slice(0, 60).join(""), line ? {} : { fill: drawing.faint });
+      x += columns[place];
+    });
+    drawing.line(10, (line + 2) * size + 11, width - 10, (line + 2) * size + 11);
+  });
+  return drawing;
+}

@@ -1,0 +1,245 @@
+// The pages of relations and of attention: thumbnails, one map, and the text with links.
+
+const SCALE_NAMES = ["linear", "root", "log"];
+
+class PairPage {
+  constructor(explorer) {
+    this.explorer = explorer;
+    this.hovered = { i: null, j: null };
+    const chooses = { hover: (pair) => this.hover(pair), choose: (pair) => this.choose(pair), frame: (frame) => this.set(frame) };
+    this.view = new MapView(get("main-map"), chooses);
+    this.pinnedView = new MapView(get("pinned-map"), chooses);
+    this.links = new Links(chooses);
+    this.gallery = new Gallery(get("gallery"), { choose: (thumb) => this.chooseMap(thumb) });
+    this.listen();
+  }
+
+  load(recording) {
+    this.recording = recording;
+    this.labels = new Map(); // one object for each pair of sequences, so that views know when nothing has changed
+    this.galleryOf = null;
+  }
+
+  get state() {
+    return this.explorer.state;
+  }
+
+  get name() {
+    return this.explorer.page;
+  }
+
+  set(change) {
+    this.explorer.set(change);
+  }
+
+  // Unless one is chosen: attention is concentrated on few pairs, relations are not.
+  get look() {
+    const { scale } = this.state, fitting = this.map && this.map.view === "raw" ? "linear" : "root";
+    return { ...this.explorer.look, scale: SCALE_NAMES.includes(scale) ? scale : fitting };
+  }
+
+  // The heads of this page: with relations, or all.
+  candidates(name) {
+    const all = this.recording.heads;
+    return name === "relations" ? all.filter((heads) => heads.relations) : all;
+  }
+
+  mapOf(state, page = this.name) {
+    const candidates = this.candidates(page), heads = candidates.find((one) => one.place === state.heads) || candidates[0];
+    if (!heads) return null;
+    const relation = page === "relations" ? Math.min(state.relation || 0, heads.relations.maps - 1) : null;
+    return new PairMap(heads, relation, Math.max(0, state.head), state.view);
+  }
+
+  labelsOf(map) {
+    const { receivers, senders } = map.heads, key = JSON.stringify([receivers, senders]);
+    if (!this.labels.has(key)) {
+      const { sequences } = this.recording;
+      this.labels.set(key, { receivers: sequences[receivers], senders: sequences[senders] });
+    }
+    return this.labels.get(key);
+  }
+
+  get chosen() {
+    const within = (place, count) => (place !== null && place >= 0 && place < count ? Math.floor(place) : null);
+    const hovered = this.hovered.i !== null || this.hovered.j !== null;
+    const { i, j } = hovered ? this.hovered : this.state;
+    return { i: within(i, this.map.n), j: within(j, this.map.m) };
+  }
+
+  show() {
+    get("pair-page").setAttribute("aria-labelledby", `tab-${this.name}`);
+    this.map = this.mapOf(this.state);
+    for (const id of ["controls", "maps", "legend", "side"]) get(id).hidden = !this.map;
+    if (!this.map) {
+      get("gallery").replaceChildren();
+      this.galleryOf = null;
+      get("readout").textContent = "This model computes no relations: it has no relational heads, or they are of RCA. Its attention is on the next page.";
+      return;
+    }
+    this.showGallery();
+    this.showControls();
+    this.showMap();
+  }
+
+  showGallery() {
+    const { name: page, look } = this, key = page, colours = JSON.stringify(look);
+    if (this.galleryOf !== key) {
+      const choices = this.candidates(page).flatMap((heads) => {
+        const count = page === "relations" ? heads.relations.maps : heads.weights.maps;
+        return [...Array(count).keys()].map((number) => ({
+          number, map: new PairMap(heads, page === "relations" ? number : null, number, page === "relations" ? "raw" : "attention"),
+        }));
+      });
+      this.gallery.show(choices, look);
+      this.galleryOf = key;
+    } else if (this.galleryColours !== colours) {
+      this.gallery.recolour(look);
+    }
+    this.galleryColours = colours;
+    this.gallery.mark(this.map.heads.place, this.map.relation === null ? this.map.head : this.map.relation);
+  }
+
+  showControls() {
+    const { map, state } = this, views = map.heads.views(map.relation);
+    const shown = JSON.stringify([views, map.view]);
+    if (this.viewsShown !== shown) {
+      this.viewsShown = shown;
+      get("view-choice").replaceChildren(get("view-choice").firstElementChild, ...views.map((view) => {
+        const label = document.createElement("label"), input = document.createElement("input");
+        Object.assign(input, { type: "radio", name: "view", value: view, checked: view === map.view });
+        input.addEventListener("change", () => this.set({ view }));
+        label.append(input, VIEW_NAMES[view]);
+        return label;
+      }));
+    }
+    const heads = map.heads.weights.maps, select = get("head");
+    get("head-choice").hidden = map.relation === null || map.view === "raw" || map.heads.relationOfHead;
+    if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
+    select.value = map.head;
+    get("scale").value = this.look.scale;
+    get("contrast").value = state.contrast;
+    get("pin").setAttribute("aria-pressed", String(state.pinned !== null));
+    const bar = get("scale-bar"), pen = bar.getContext("2d"), { look } = this, steps = 256;
+    const values = Float32Array.from({ length: steps }, (_, step) => (map.diverging ? (2 * step) / (steps - 1) - 1 : step / (steps - 1)) * (map.most / look.gain));
+    const strip = paint(values, 1, steps, map, look);
+    for (let line = 0; line < bar.height; line++) pen.putImageData(strip, 0, line);
+    get("scale-low").textContent = map.diverging ? `−${written(map.most / look.gain)}` : "0";
+    get("scale-high").textContent = `${written(map.most / look.gain)}; hatched pairs are hidden from attention`;
+    bar.setAttribute("aria-label", "Colour scale");
+  }
+
+  showMap() {
+    const { map, state, look, chosen } = this, labels = this.labelsOf(map);
+    const frame = { cell: state.cell, x: state.x, y: state.y };
+    this.view.show(map, labels, look, frame, chosen);
+    get("pinned-map").hidden = state.pinned === null;
+    if (state.pinned !== null) {
+      const pinned = stateOf(state.pinned), other = this.mapOf({ ...state, ...pinned }, pinned.page === "attention" ? "attention" : "relations");
+      const fits = other && other.n === map.n && other.m === map.m;
+      get("pinned-map").hidden = !fits;
+      if (fits) this.pinnedView.show(other, this.labelsOf(other), look, frame, chosen);
+      this.pinnedMap = fits ? other : null;
+    } else {
+      this.pinnedMap = null;
+    }
+    this.showReadout(labels);
+    clearTimeout(this.linking); // while the pointer moves fast, thousands of tokens need not change colour each time
+    const links = () => this.links.show(map, labels, look, chosen);
+    if (this.links.map === undefined || map.m <= 256) links();
+    else this.linking = setTimeout(links, 40);
+  }
+
+  showReadout(labels) {
+    const { map, chosen: { i, j } } = this;
+    const parts = [];
+    if (i !== null && j !== null) {
+      const value = (one) => (one.visible(i, j) ? written(one.value(i, j)) : "hidden");
+      parts.push(`receiver ${i} ${labels.receivers[i]} ← sender ${j} ${labels.senders[j]}: ${value(map)}`);
+      if (this.pinnedMap) parts.push(`beside it ${value(this.pinnedMap)}`);
+    }
+    if (i !== null) {
+      const { relations, symbols, all } = map.heads.messages, at = map.head * map.n + i;
+      const norm = (values) => written(values[at]);
+      if (relations) parts.push(`head ${map.head} brings receiver ${i} relations of length ${norm(relations)}, symbols of ${norm(symbols)}`);
+      else parts.push(`head ${map.head} brings receiver ${i} a message of length ${norm(all)}`);
+    }
+    get("readout").textContent = parts.join(" · ");
+  }
+
+  hover(pair) {
+    if (pair.i === this.hovered.i && pair.j === this.hovered.j) return;
+    this.hovered = pair;
+    if (this.hovering) return;
+    this.hovering = true;
+    requestAnimationFrame(() => {
+      this.hovering = false;
+      if (this.map && !get("pair-page").hidden) this.showMap();
+    });
+  }
+
+  choose({ i, j }) {
+    const same = i === this.state.i && j === this.state.j;
+    this.set(same ? { i: null, j: null } : { i, j });
+  }
+
+  chooseMap(thumb) {
+    const { heads } = thumb.map;
+    const same = this.map && heads.receivers === this.map.heads.receivers && heads.senders === this.map.heads.senders;
+    this.set({
+      heads: heads.place, ...(this.name === "relations" ? { relation: thumb.number } : { head: thumb.number }),
+      ...(same ? {} : { i: null, j: null, cell: null, x: 0, y: 0 }),
+    });
+  }
+
+  move(di, dj) {
+    const { map, state } = this, within = (place, count) => Math.max(0, Math.min(count - 1, place));
+    const i = state.i === null ? 0 : within(state.i + di, map.n), j = state.j === null ? 0 : within(state.j + dj, map.m);
+    this.hovered = { i: null, j: null };
+    this.set({ i, j });
+    this.view.reveal(i, j);
+  }
+
+  pin() {
+    const { heads, relation, head, view } = this.state, page = this.name;
+    this.set({ pinned: this.state.pinned === null ? fragmentOf({ ...INITIAL, page, heads, relation, head, view }).slice(1) : null });
+  }
+
+  get exported() {
+    if (!this.map) throw new Error("There is no map to save on this page.");
+    const { view } = this;
+    return { title: this.map.title, numbers: () => pairRows(view), drawing: () => pairDrawing(view), canvas: view.canvas };
+  }
+
+  key(event) {
+    const { map, state } = this, far = event.shiftKey ? 10 : 1;
+    if (!map) return false;
+    const i = state.i === null ? 0 : state.i, { first, last } = map.heads.visible;
+    const keys = {
+      ArrowUp: () => this.move(-far, 0), ArrowDown: () => this.move(far, 0),
+      ArrowLeft: () => this.move(0, -far), ArrowRight: () => this.move(0, far),
+      Home: () => this.move(0, first[i] - (state.j || 0)), End: () => this.move(0, last[i] - 1 - (state.j || 0)),
+      "[": () => this.gallery.step(-1), "]": () => this.gallery.step(1),
+      "+": () => this.view.zoom(1.5), "=": () => this.view.zoom(1.5), "-": () => this.view.zoom(1 / 1.5),
+      0: () => this.set({ cell: null, x: 0, y: 0 }),
+      v: () => this.set({ view: nextOf(map.heads.views(map.relation), map.view) }),
+      h: () => map.relation !== null && this.set({ head: (map.head + 1) % map.heads.weights.maps }),
+      s: () => this.set({ scale: nextOf(SCALE_NAMES, this.look.scale) }),
+      p: () => this.pin(),
+      Escape: () => this.set({ i: null, j: null }),
+    };
+    if (!(event.key in keys)) return false;
+    keys[event.key]();
+    return true;
+  }
+
+  listen() {
+    get("head").addEventListener("change", (event) => this.set({ head: Number(event.target.value) }));
+    get("scale").addEventListener("change", (event) => this.set({ scale: event.target.value }));
+    get("contrast").addEventListener("input", (event) => this.set({ contrast: Number(event.target.value) }));
+    get("smaller").addEventListener("click", () => this.view.zoom(1 / 1.5));
+    get("larger").addEventListener("click", () => this.view.zoom(1.5));
+    get("whole").addEventListener("click", () => this.set({ cell: null, x: 0, y: 0 }));
+    get("pin").addEventListener("click", () => this.pin());
+  }
+}

@@ -1,0 +1,216 @@
+// Interventions: switches of heads, relations and symbols, and what they do to the predictions for the text.
+
+const SWITCH_LETTERS = { h: "head", r: "relation", s: "symbol" };
+const CHANGE_NAMES = { zero: "puts zero", mean: "puts the mean over the text", scale: "multiplies by" };
+const PATIENCE = 250; // milliseconds without another switch after which the model is asked
+
+class SwitchPage {
+  constructor(explorer) {
+    this.explorer = explorer;
+    fillOptions(get("change"), Object.entries(CHANGE_NAMES), "zero");
+    get("change").addEventListener("change", () => explorer.set({ change: get("change").value }));
+    get("factor").addEventListener("change", () => explorer.set({ factor: Number(get("factor").value) || 0 }));
+    get("all-on").addEventListener("click", () => explorer.set({ off: "" }));
+    get("switch-list").addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) this.toggle(button.dataset.codes.split("_"));
+    });
+    get("switch-text").addEventListener("click", (event) => {
+      const token = event.target.closest("bdi");
+      if (token && explorer.server) explorer.set({ place: Number(token.dataset.place) });
+    });
+  }
+
+  isPossible() {
+    const { recording, server, kept } = this.explorer;
+    return recording.reads === "text" && Boolean(server || kept.interventions);
+  }
+
+  load(recording) {
+    this.recording = recording;
+    this.listed = false;
+    if (this.asking) this.asking.abort();
+    clearTimeout(this.waiting);
+    this.asked = null;
+  }
+
+  // Codes of the switches that there are and that are off: h0.1 is head 1 of the first heads of the recording.
+  get off() {
+    return this.explorer.state.off.split("_").filter((code) => this.switchOf(code));
+  }
+
+  switchOf(code) {
+    const [, letter, place, number] = /^([hrs])(\d{1,4})\.(\d{1,4})$/.exec(code) || [];
+    const heads = this.recording.heads[place], mediator = SWITCH_LETTERS[letter];
+    if (!heads || !heads.mediators.includes(mediator) || number >= this.countOf(heads, mediator)) return null;
+    return { mediator, layer: heads.layer, kind: heads.kind, number: Number(number) };
+  }
+
+  countOf(heads, mediator) {
+    return mediator === "relation" ? heads.relations.maps : heads.weights.maps;
+  }
+
+  toggle(codes) {
+    const off = new Set(this.off), were = codes.every((code) => off.has(code));
+    for (const code of codes) were ? off.delete(code) : off.add(code);
+    this.explorer.set({ off: [...off].join("_") });
+  }
+
+  show() {
+    const { state, server, kept } = this.explorer;
+    if (!this.listed) this.list();
+    const off = new Set(this.off);
+    for (const button of get("switch-list").querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", String(button.dataset.codes.split("_").every((code) => off.has(code))));
+      button.disabled = !server;
+    }
+    const change = state.change in CHANGE_NAMES ? state.change : "zero";
+    get("change").value = change;
+    get("factor").value = state.factor;
+    get("factor").hidden = change !== "scale";
+    for (const id of ["change", "factor", "all-on"]) get(id).disabled = !server;
+    this.want({ switches: [...off].map((code) => this.switchOf(code)), change, factor: state.factor, place: state.place });
+    if (kept.interventions) this.showEffects(kept.interventions);
+    get("switch-effects").hidden = get("switch-next-box").hidden = !kept.interventions;
+  }
+
+  list() {
+    const list = document.createDocumentFragment();
+    const row = (name, codes) => {
+      const buttons = codes.map((code, number) => element("button", { text: `${number}`, "data-codes": code, "aria-label": `${name} ${number}` }));
+      if (codes.length > 1) buttons.push(element("button", { text: "all", "data-codes": codes.join("_"), "aria-label": `${name}, all` }));
+      list.append(element("div", { className: "switches", role: "group", "aria-label": name }, element("span", { text: name.replace(/^\S+ /, "") }), ...buttons));
+    };
+    let layer = null;
+    for (const heads of this.recording.heads) {
+      if (heads.layer !== layer) list.append(element("h3", { text: (layer = heads.layer) }));
+      for (const [letter, mediator] of Object.entries(SWITCH_LETTERS)) {
+        if (!heads.mediators.includes(mediator)) continue;
+        const name = { head: `${heads.kind} heads`, relation: "relations", symbol: "symbols of head" }[mediator];
+        row(`${layer} ${name}`, [...Array(this.countOf(heads, mediator)).keys()].map((number) => `${letter}${heads.place}.${number}`));
+      }
+    }
+    get("switch-list").replaceChildren(list);
+    this.listed = true;
+  }
+
+  // Ask for the effects of switches, once they have been as they are for a moment.
+  want(asked) {
+    const { server, kept } = this.explorer, key = JSON.stringify(asked);
+    if (!asked.switches.length) {
+      if (server) kept.interventions = null;
+      get("switch-note").textContent = "Switch heads, relations or symbols off: what the model then predicts stands beside what it predicts as it is.";
+    }
+    if (!server || key === this.asked) return;
+    this.asked = key;
+    clearTimeout(this.waiting);
+    if (this.asking) this.asking.abort();
+    get("switch-busy").hidden = !asked.switches.length;
+    if (asked.switches.length) this.waiting = setTimeout(() => this.ask(asked, key), PATIENCE);
+  }
+
+  async ask({ place, ...asked }, key) {
+    const { explorer } = this, { signal } = (this.asking = new AbortController());
+    try {
+      const answer = await explorer.server.ask("intervene", { text: explorer.server.text, ...asked, ...(place === null ? {} : { place }) }, signal);
+      explorer.kept.interventions = answer;
+      explorer.complain("");
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      explorer.kept.interventions = null;
+      explorer.complain(error.message);
+    }
+    if (key !== this.asked) return;
+    get("switch-busy").hidden = true;
+    if (explorer.page === "interventions") explorer.show();
+  }
+
+  showEffects(found) {
+    const { loss, divergence, tokens, place, losses } = found, { look } = this.explorer;
+    const change = (value) => (loss.before === null ? "" : signed(value - loss.before));
+    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    const range = (values, shown) => `${shown(Math.min(...values))} to ${shown(Math.max(...values))}`;
+    const rows = [["as it is", loss.before, ""], ["switched", loss.after, divergence.after]];
+    fillTable(get("switch-losses"), "Loss in nats a token, and divergence of the predictions from those of the model as it is",
+      ["", "loss", "change", "divergence"], [
+        ...rows.map(([name, value, far]) => [name, value === null ? "–" : written(value), name === "as it is" ? "" : change(value), far === "" ? "" : written(far)]),
+        [`random direction, mean of ${loss.controls.length}`, loss.before === null ? "–" : written(mean(loss.controls)), loss.before === null ? "" : change(mean(loss.controls)), written(mean(divergence.controls))],
+        ["random direction, range", loss.before === null ? "" : range(loss.controls, written), loss.before === null ? "" : range(loss.controls, change), range(divergence.controls, written)],
+      ]);
+    get("switch-note").textContent = this.said(found);
+    get("switch-figure").replaceChildren(this.drawing(found).element);
+    const changes = losses.after.map((value, token) => value - losses.before[token]);
+    const scale = { most: Math.max(1e-9, ...changes.map(Math.abs)), diverging: true };
+    get("switch-scale").textContent = `Each token is coloured by how much worse (orange) or better (blue) it is predicted, up to ${written(scale.most)} nats. Choose one to see what is predicted after it.`;
+    tokenElements(tokens, get("switch-text")).forEach((token, number) => {
+      token.classList.toggle("receiver", number === place);
+      if (!number) return;
+      const colour = colourOf(changes[number - 1], scale, { ...look, scale: "linear", gain: 1 });
+      token.style.backgroundColor = `rgb(${colour})`;
+      token.style.color = inkOn(colour);
+      token.title = `${number} ${tokens[number]}: loss ${written(losses.before[number - 1])}, switched ${signed(changes[number - 1])}, random direction ${signed(losses.control[number - 1] - losses.before[number - 1])}`;
+    });
+    const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 2 : 1)} %`;
+    fillTable(get("switch-next"), `Tokens after ${place} “${tokens[place]}”`, ["token", "as it is", "switched", "random direction"],
+      found.next.map((one) => [isolated(one.token), percent(one.before), percent(one.after), percent(one.control)]));
+  }
+
+  // The finding in a sentence.
+  said({ loss }) {
+    const note = "It is a finding on one text; measure_effects takes many.";
+    if (loss.before === null) return `A text of one token has no loss. ${note}`;
+    const size = Math.abs(loss.after - loss.before), controls = loss.controls.map((value) => Math.abs(value - loss.before));
+    const larger = controls.filter((value) => value >= size).length;
+    const how = larger ? `${larger} of ${controls.length} random directions change it as much` : `none of ${controls.length} random directions changes it as much`;
+    return `The loss changes by ${signed(loss.after - loss.before)} nats a token; of changes as large, ${how}. ${note}`;
+  }
+
+  // Changes of the loss on a line, and bars of the likeliest next tokens.
+  drawing({ loss, next, tokens, place }) {
+    const { theme } = this.explorer.look, wide = 460, left = 104, right = 44, bar = 8, row = 3 * bar + 8, top = loss.before === null ? 40 : 130;
+    const drawing = new Drawing(wide, top + next.length * row + 14, "Effect of the switches", theme), { marks } = drawing;
+    const room = wide - left - right;
+    if (loss.before !== null) {
+      const changes = [loss.after, ...loss.controls].map((value) => value - loss.before);
+      const most = Math.max(1e-9, ...changes.map(Math.abs)) * 1.1, x = (value) => left + (room * (value / most + 1)) / 2;
+      drawing.text(10, 20, "Change of the loss, nats a token", { "font-weight": 600 });
+      drawing.line(left, 46, wide - right, 46);
+      drawing.line(x(0), 34, x(0), 58, { stroke: drawing.faint });
+      for (const value of [-most, 0, most]) drawing.text(x(value), 74, value ? signed(value) : "0", { "text-anchor": "middle", fill: drawing.faint, "font-size": 11 });
+      changes.slice(1).forEach((value) => drawing.add("circle", { cx: x(value), cy: 46, r: 5, fill: "none", stroke: marks[2], "stroke-width": 1.6 }));
+      drawing.add("path", { d: `M${x(changes[0])},38 l7,8 l-7,8 l-7,-8 z`, fill: marks[1] });
+      this.legend(drawing, left, 20 + 74, loss.controls.length);
+    }
+    drawing.text(10, top - 6, `Probability of the token after ${place} “${tokens[place]}”`, { "font-weight": 600 });
+    const largest = Math.max(...next.flatMap((one) => [one.before, one.after, one.control]));
+    next.forEach((one, number) => {
+      const y = top + 6 + number * row;
+      drawing.text(left - 8, y + 1.5 * bar + 4, one.token, { "text-anchor": "end" });
+      [one.before, one.after, one.control].forEach((share, which) => {
+        const length = (room * share) / largest;
+        drawing.rect(left, y + which * bar, length, bar - 1, marks[which]);
+        if (which < 2) drawing.text(left + length + 4, y + which * bar + 7, share.toFixed(3), { "font-size": 9, fill: drawing.faint });
+      });
+    });
+    return drawing;
+  }
+
+  legend(drawing, x, y, controls) {
+    const { marks } = drawing;
+    [["as it is", marks[0]], ["switched ◆", marks[1]], [`same change, random direction ○ (${controls})`, marks[2]]].forEach(([name, fill], number) => {
+      const at = x + [0, 70, 160][number] - 70;
+      drawing.rect(at, y - 9, 10, 10, fill);
+      drawing.text(at + 14, y, name, { "font-size": 11 });
+    });
+  }
+
+  get exported() {
+    const found = this.explorer.kept.interventions;
+    if (!found) throw new Error("There are no effects to save: nothing is switched.");
+    const { losses, tokens } = found, rows = losses.before.map((value, place) => [place + 1, tokens[place + 1], value, losses.after[place], losses.control[place]]);
+    return {
+      title: "interventions", drawing: () => this.drawing(found),
+      numbers: () => ({ headings: ["place", "token", "loss", "loss_switched", "loss_random_direction"], rows }),
+    };
+  }
+}

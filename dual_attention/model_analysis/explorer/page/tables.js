@@ -1,0 +1,47 @@
+// Tables, and texts as elements. What comes from a text or a model is text and never markup.
+
+const get = (id) => document.getElementById(id);
+
+function element(tag, { text, ...properties } = {}, ...children) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made) made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const isolated = (text) => element("bdi", { text });
+
+function cellOf(tag, content) {
+  const cell = document.createElement(tag);
+  if (tag === "th") cell.scope = "col";
+  cell.append(content);
+  return cell;
+}
+
+function fillTable(table, caption, headings, rows) {
+  const head = element("thead", {}, element("tr", {}, ...headings.map((heading) => cellOf("th", heading))));
+  const body = element("tbody");
+  for (const row of rows) {
+    const line = element("tr", {}, ...row.map((content, place) => cellOf(place ? "td" : "th", content)));
+    if (row.length) line.firstElementChild.scope = "row";
+    body.append(line);
+  }
+  table.replaceChildren(element("caption", { text: caption }), head, body);
+}
+
+const written = (value) => (value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(2) : value.toPrecision(4));
+const signed = (value) => `${value < 0 ? "−" : "+"}${written(Math.abs(value))}`;
+
+// Options of a select: values and names; it is left alone if it has them already.
+function fillOptions(select, options, chosen) {
+  const key = JSON.stringify(options);
+  if (select.dataset.key !== key) {
+    select.dataset.key = key;
+    select.replaceChildren(...options.map(([value, name]) => new Option(name, value)));
+  }
+  select.value = chosen;
+}

@@ -1,0 +1,243 @@
+// Vision: an image, and from a patch of it the maps to all other patches.
+
+const PICTURE_SIDE = 320; // pixels of the longer side of the image
+const MAP_SIDE = 132; // and of a map
+const LIKELIEST = 12;
+
+// Draw pixels on a canvas, each as a square; returns the pen.
+function enlarged(canvas, data, side) {
+  const small = document.createElement("canvas"), pen = canvas.getContext("2d");
+  [small.width, small.height] = [data.width, data.height];
+  small.getContext("2d").putImageData(data, 0, 0);
+  [canvas.width, canvas.height] = [data.width * side, data.height * side];
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(small, 0, 0, canvas.width, canvas.height);
+  return pen;
+}
+
+class VisionPage {
+  constructor(explorer) {
+    this.explorer = explorer;
+    this.canvas = get("picture");
+    fillOptions(get("vision-what"), [["relations", "relations"], ["attention", "attention"]], "relations");
+    get("vision-what").addEventListener("change", () => explorer.set({ maps: get("vision-what").value, heads: null }));
+    get("vision-view").addEventListener("change", () => explorer.set({ view: get("vision-view").value }));
+    get("vision-head").addEventListener("change", () => explorer.set({ head: Number(get("vision-head").value) }));
+    get("class-token").addEventListener("click", () => explorer.set({ i: 0 }));
+    this.canvas.addEventListener("click", (event) => {
+      const box = this.canvas.getBoundingClientRect(), { grid: [rows, columns], first } = this.image;
+      const row = Math.floor(((event.clientY - box.top) / box.height) * rows), column = Math.floor(((event.clientX - box.left) / box.width) * columns);
+      explorer.set({ i: first + Math.min(rows - 1, row) * columns + Math.min(columns - 1, column) });
+    });
+    get("vision-maps").addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) this.choose(this.maps[button.dataset.place]);
+    });
+  }
+
+  isPossible() {
+    return Boolean(this.explorer.recording.image);
+  }
+
+  load(recording) {
+    this.recording = recording;
+    this.image = recording.image;
+    if (!this.image) return;
+    this.pixels = unpacked(this.image.pixels);
+    this.built = null;
+    const classes = this.image.classes.map(([number, share]) => `${number} (${(100 * share).toFixed(1)} %)`);
+    get("picture-about").textContent = `${this.image.about}. Taken for class ${classes.join(", ")}.`;
+  }
+
+  choose(map) {
+    const { heads, relation, head } = map;
+    this.explorer.set(relation === null ? { heads: heads.place, head } : { heads: heads.place, relation });
+  }
+
+  // The receiver: a patch, or the class token; at first the patch in the middle.
+  get receiver() {
+    const { grid: [rows, columns], first } = this.image, { i } = this.explorer.state;
+    return i !== null && i < first + rows * columns ? i : first + Math.floor(rows / 2) * columns + Math.floor(columns / 2);
+  }
+
+  get what() {
+    const some = this.recording.heads.some((heads) => heads.relations);
+    return some && this.explorer.state.maps !== "attention" ? "relations" : "attention";
+  }
+
+  build() {
+    const { state } = this.explorer, key = JSON.stringify([this.what, state.view, this.what === "relations" ? state.head : null]);
+    if (this.built === key) return;
+    this.built = key;
+    const relations = this.what === "relations", list = document.createDocumentFragment();
+    this.maps = [];
+    for (const heads of this.recording.heads) {
+      if (relations && !heads.relations) continue;
+      const figures = element("div", { className: "maps", role: "group", "aria-label": heads.title });
+      for (let number = 0; number < (relations ? heads.relations : heads.weights).maps; number++) {
+        const map = new PairMap(heads, relations ? number : null, relations ? state.head : number, state.view);
+        const canvas = element("canvas"), caption = element("span");
+        figures.append(element("button", { className: "patch-map", "data-place": `${this.maps.length}`, "aria-label": map.title }, canvas, caption));
+        this.maps.push(Object.assign(map, { canvas, caption }));
+      }
+      list.append(element("h3", { text: heads.title }), figures);
+    }
+    get("vision-maps").replaceChildren(list);
+  }
+
+  get chosen() {
+    const { state } = this.explorer, number = this.what === "relations" ? state.relation || 0 : state.head;
+    const of = this.maps.filter((map) => state.heads === null || map.heads.place === state.heads);
+    return of.find((map) => (map.relation === null ? map.head : map.relation) === number) || of[0] || this.maps[0];
+  }
+
+  // Values of the patches of a map; its scale ends at the largest of another patch, beside which that of the patch itself may be far larger.
+  valuesOf(map) {
+    const { first } = this.image, values = map.row(this.receiver).subarray(first);
+    let most = 0;
+    values.forEach((value, patch) => (patch + first !== this.receiver && value === value ? (most = Math.max(most, Math.abs(value))) : 0));
+    return { values, scale: { most, diverging: map.diverging } };
+  }
+
+  show() {
+    const { state, look } = this.explorer, { grid: [rows, columns], first } = this.image;
+    this.build();
+    const { chosen, receiver } = this, views = chosen.heads.views(chosen.relation);
+    fillOptions(get("vision-view"), views.map((view) => [view, VIEW_NAMES[view]]), chosen.view);
+    fillOptions(get("vision-head"), [...Array(chosen.heads.weights.maps).keys()].map((head) => [head, head]), chosen.head);
+    get("vision-what").value = this.what;
+    get("vision-what").parentElement.hidden = !this.recording.heads.some((heads) => heads.relations);
+    get("vision-head").parentElement.hidden = chosen.relation === null || chosen.view === "raw";
+    get("class-token").setAttribute("aria-pressed", String(receiver < first));
+    const label = this.recording.sequences[chosen.heads.receivers][receiver];
+    this.canvas.setAttribute("aria-label", `The image in ${rows} rows and ${columns} columns of patches; ${label} is chosen. Arrow keys choose another.`);
+    this.drawPicture();
+    const plain = { ...look, scale: "linear" };
+    this.maps.forEach((map) => {
+      const { values, scale } = this.valuesOf(map), side = Math.max(2, Math.round(MAP_SIDE / Math.max(rows, columns)));
+      const pen = enlarged(map.canvas, paint(values, rows, columns, scale, plain), side);
+      this.drawOutline(pen, side, side, 1);
+      map.caption.textContent = `${map.name}, ${scale.diverging ? "±" : "≤ "}${written(scale.most)}`;
+      map.canvas.parentElement.setAttribute("aria-pressed", String(map === chosen));
+    });
+    this.showTable(chosen, label);
+  }
+
+  showTable(map, label) {
+    const { values } = this.valuesOf(map), { first } = this.image, labels = this.recording.sequences[map.heads.senders];
+    const order = [...values.keys()].filter((patch) => values[patch] === values[patch]).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]));
+    fillTable(get("vision-table"), `${map.title}, of ${label}: the largest values`, ["patch", "value"],
+      order.slice(0, LIKELIEST).map((patch) => [labels[first + patch], written(values[patch])]));
+  }
+
+  // The image at a size in which its patches can be told, with the chosen one outlined.
+  drawPicture() {
+    const { grid: [rows, columns] } = this.image, [height, width, channels] = this.pixels.shape;
+    const factor = Math.max(1, Math.round(PICTURE_SIDE / Math.max(width, height)));
+    const data = new ImageData(width, height);
+    for (let place = 0; place < width * height; place++) {
+      for (let part = 0; part < 3; part++) data.data[4 * place + part] = this.pixels[place * channels + (channels === 3 ? part : 0)];
+      data.data[4 * place + 3] = 255;
+    }
+    this.drawOutline(enlarged(this.canvas, data, factor), (width * factor) / columns, (height * factor) / rows, 2);
+  }
+
+  // A frame that is seen on dark and on light ground.
+  drawOutline(pen, wide, high, line) {
+    const { x, y, wide: some } = this.outline(wide, high);
+    if (!some) return;
+    for (const [style, width] of [["#ffffff", 2.5 * line], ["#000000", line]]) {
+      pen.strokeStyle = style;
+      pen.lineWidth = width;
+      pen.strokeRect(x + line, y + line, wide - 2 * line, high - 2 * line);
+    }
+  }
+
+  // Where the chosen patch lies, if patches have a size; nowhere for the class token.
+  outline(wide, high) {
+    const { grid: [, columns], first } = this.image, patch = this.receiver - first;
+    return patch < 0 ? { wide: 0 } : { x: (patch % columns) * wide, y: Math.floor(patch / columns) * high, wide, high };
+  }
+
+  get exported() {
+    const { chosen, receiver } = this, labels = this.recording.sequences[chosen.heads.receivers], { first } = this.image;
+    const title = `${chosen.heads.layer} ${this.what} of ${labels[receiver]}`;
+    const rows = () => this.maps.flatMap((map) => [...this.valuesOf(map).values].flatMap((value, patch) => (
+      value === value ? [[map.title, labels[receiver], labels[first + patch], value]] : [])));
+    return { title, numbers: () => ({ headings: ["map", "receiver", "sender", "value"], rows: rows() }), drawing: () => this.drawing(title) };
+  }
+
+  drawing(title) {
+    const { grid: [rows, columns] } = this.image, { look } = this.explorer, side = 120 / Math.max(rows, columns), across = 6;
+    const gap = 14, step = [columns * side + gap, rows * side + gap + 16], lines = Math.ceil((this.maps.length + 1) / across);
+    const drawing = new Drawing(20 + across * step[0], 40 + lines * step[1], title, look.theme);
+    drawing.text(10, 20, title, { "font-weight": 600 });
+    [null, ...this.maps].forEach((map, number) => {
+      const left = 10 + (number % across) * step[0], top = 36 + Math.floor(number / across) * step[1];
+      if (!map) {
+        drawing.add("image", { x: left, y: top, width: columns * side, height: rows * side, href: this.canvas.toDataURL(), preserveAspectRatio: "none" });
+        drawing.text(left, top + rows * side + 12, "image", { "font-size": 9 });
+        return;
+      }
+      const { values, scale } = this.valuesOf(map);
+      values.forEach((value, patch) => {
+        if (value !== value) return;
+        const fill = `rgb(${colourOf(value, scale, { ...look, scale: "linear" })})`;
+        drawing.rect(left + (patch % columns) * side, top + Math.floor(patch / columns) * side, side, side, fill, { "shape-rendering": "crispEdges" });
+      });
+      const { x, y, wide, high } = this.outline(side, side);
+      if (wide) drawing.rect(left + x, top + y, wide, high, "none", { stroke: drawing.ink });
+      drawing.text(left, top + rows * side + 12, `${map.heads.layer} ${map.name} ±${written(scale.most)}`, { "font-size": 9 });
+    });
+    return drawing;
+  }
+
+  key(event) {
+    const { grid: [rows, columns], first } = this.image, patch = this.receiver - first;
+    const row = Math.max(0, Math.floor(patch / columns)), column = patch < 0 ? 0 : patch % columns;
+    const to = (r, c) => this.explorer.set({ i: first + Math.max(0, Math.min(rows - 1, r)) * columns + Math.max(0, Math.min(columns - 1, c)) });
+    const keys = {
+      ArrowUp: () => to(row - 1, column), ArrowDown: () => to(row + 1, column), ArrowLeft: () => to(row, column - 1), ArrowRight: () => to(row, column + 1),
+      "[": () => this.step(-1), "]": () => this.step(1),
+      v: () => this.explorer.set({ view: nextOf(this.chosen.heads.views(this.chosen.relation), this.chosen.view) }),
+      h: () => this.explorer.set({ head: (this.chosen.head + 1) % this.chosen.heads.weights.maps }),
+    };
+    if (!(event.key in keys)) return false;
+    keys[event.key]();
+    return true;
+  }
+
+  step(by) {
+    this.choose(this.maps[Math.max(0, Math.min(this.maps.length - 1, this.maps.indexOf(this.chosen) + by))]);
+  }
+}
+
+// The form of the image: a sample, or a file of this machine, which goes to the server on it and no further.
+function listenForImages(explorer) {
+  const form = get("ask-image"), file = get("image-file"), sample = get("sample");
+  form.hidden = false;
+  fillOptions(sample, [["", "–"], ...explorer.server.samples.map((name) => [name, name])], explorer.server.samples.includes(explorer.server.text) ? explorer.server.text : "");
+  const show = async (path, body) => {
+    get("image-busy").hidden = false;
+    file.disabled = sample.disabled = true;
+    try {
+      explorer.replace((await explorer.server.ask(path, body)).recording);
+      explorer.complain("");
+    } catch (error) {
+      explorer.complain(error.message);
+    } finally {
+      get("image-busy").hidden = true;
+      file.disabled = sample.disabled = false;
+    }
+  };
+  file.addEventListener("change", () => {
+    if (!file.files.length) return;
+    sample.value = "";
+    show("image", file.files[0]);
+  });
+  sample.addEventListener("change", () => {
+    if (!sample.value) return;
+    file.value = "";
+    show("sample", { sample: sample.value });
+  });
+}
