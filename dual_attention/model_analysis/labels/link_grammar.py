@@ -14,6 +14,9 @@ from typing import Any
 from .texts import LabelledText, Span, find_words, unordered
 
 _SENTENCE = re.compile(r"[^.!?]+[.!?]*")
+_LINKAGES = 1000
+"""Parses of a sentence among which the parser finds the best. With few it draws some, which may all be ones that it then
+refuses, so that a sentence seems to have none."""
 
 
 class LinkGrammar:
@@ -39,7 +42,7 @@ class LinkGrammar:
             ) from error
         self._longest = longest
         self._options = self._library.ParseOptions(
-            linkage_limit=1, max_parse_time=seconds, spell_guess=False, max_null_count=0, verbosity=0
+            linkage_limit=_LINKAGES, max_parse_time=seconds, spell_guess=False, max_null_count=0, verbosity=0
         )
         self._dictionary = self._library.Dictionary(language)
 
