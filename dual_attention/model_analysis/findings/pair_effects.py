@@ -92,7 +92,7 @@ class Mediators:
         """The component of resampling in a direction ``(R,)`` of the relations, made longer or shorter."""
         unit = direction / direction.norm()
         whole = self.resampled(layer)
-        return lambda rows, x: scale * (whole(rows, x) @ unit)[..., None] * unit
+        return lambda rows, x: scale * (whole(rows, x) @ unit.to(x))[..., None] * unit.to(x)
 
     def size(self, layer: int, direction: Tensor) -> float:
         """Root mean square of what resampling changes along a direction."""
@@ -102,14 +102,14 @@ class Mediators:
     def noise(self, layer: int, *, seed: int = 0) -> Change:
         """Normal numbers with the second moments of what resampling changes, the same ones for a passage each time."""
         values, vectors = torch.linalg.eigh(self.moments[layer])
-        factor = (vectors * values.clamp_min(0).sqrt()).float()
+        factor = vectors * values.clamp_min(0).sqrt()
 
         def added(rows: Tensor, x: Tensor) -> Tensor:
             drawn = []
             for row in rows.tolist():
                 generator = torch.Generator().manual_seed((seed * len(self.sites) + layer) * 1_000_003 + row)
                 drawn.append(torch.randn(x.shape[1:], generator=generator))
-            return torch.stack(drawn) @ factor.T
+            return torch.stack(drawn).to(x) @ factor.T.to(x)
 
         return added
 
@@ -163,7 +163,7 @@ def total_effects(model: nn.Module, passages: Passages, pairs: Tensor, changes: 
     found = {name: Totals(*(torch.zeros(size, dtype=torch.float64) for _ in range(2))) for name in changes}
     rows = pairs.flatten(1).any(1).nonzero().flatten()
     with evaluating(model), torch.no_grad():
-        for part in rows.split(BATCH):
+        for part in rows.split(BATCH) if len(rows) else ():
             tokens = passages.tokens[part]
             before = predict_next_tokens(model, tokens)
             for name, given in changes.items():
