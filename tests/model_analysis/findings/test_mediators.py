@@ -10,7 +10,7 @@ from dual_attention.data.text.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.findings import mediators
 from dual_attention.model_analysis.findings.language_report import mediator, verdict
 from dual_attention.model_analysis.findings.language_results import AtPairs, LanguageFound
-from dual_attention.model_analysis.findings.mediators import ALL, Mediation, agreement, repeated_text
+from dual_attention.model_analysis.findings.mediators import ALL, MEDIATORS, Mediation, agreement, repeated_text
 from dual_attention.model_analysis.measures import Selectivity
 
 from .planted import passages
@@ -20,16 +20,8 @@ from .test_language import planted_model
 def test_repeated_text():
     found = repeated_text(planted_model(), passages(None))
     shares = {one.mediator: one.share for one in found.restored}
-    assert (
-        found.units == 8
-        and found.right is None
-        and set(found.p)
-        == {
-            "relation - selection",
-            "relation - symbol",
-            "selection - symbol",
-        }
-    )
+    assert (found.units, found.right) == (8, None)
+    assert set(found.p) == {"relation - selection", "relation - symbol", "selection - symbol"}
     assert all(one.low <= one.high for one in found.restored)
     assert set(shares) == {*MEDIATORS, ALL, mediators.SENSORY}
     assert shares["relation"] not in (0.0, shares["selection"], shares["symbol"])  # they are patched apart
