@@ -113,7 +113,8 @@ def _at_pairs(models: Sequence[LanguageFound]) -> Iterator[str]:
                 f"| {found.seed} | {what} | {kinds} | {_interval(d)} | {d.p:.2g} | {d.documents} | "
                 f"{_interval(one.loss)} |"
             )
-        yield f"| {found.seed} | all less noise | | | {_interval(found.beyond_noise)} | {found.beyond_noise.p:.2g} | | |"
+        beyond = found.beyond_noise
+        yield f"| {found.seed} | all less noise | | | {_interval(beyond)} | {beyond.p:.2g} | {beyond.documents} | |"
         if found.synonyms is not None:
             own = found.synonyms
             what = f"| {found.seed} | all relations, common synset"

@@ -38,7 +38,7 @@ def test_agreement_of_a_model_that_knows_nothing():
     found = agreement(planted_model(), Words())
     assert found is not None and found.units == len(mediators.NOUNS)
     assert found.clean == pytest.approx(-found.corrupt)  # the corrupt prompt is the other clean one
-    assert 0.2 < found.right < 0.8 and not found.readable
+    assert found.right is not None and 0.2 < found.right < 0.8 and not found.readable
     assert agreement(planted_model(), ByteTokenizer()) is None  # no word is a token
 
 
