@@ -9,6 +9,8 @@ from typing import Any
 from ...training.plots import house_style, matplotlib_figure, save_figure
 from .language_report import of_kind
 from .language_results import ALL, LABELS, NOISE, LanguageFound
+from .mediators import ALL as ALL_THREE
+from .mediators import MEDIATORS, SENSORY
 
 COLOURS = {"semantic": "#1f6fb4", "syntactic": "#c0632f"}
 GREY = "#8c8c8c"
@@ -39,7 +41,7 @@ def _reading(axis: Any, models: Sequence[LanguageFound]) -> None:
     axis.invert_yaxis()
     axis.set_xlabel("AUC of the best, on other documents")
     axis.set_title("Which label can be read")
-    axis.legend()
+    axis.legend(loc="lower left")
 
 
 def _selectivity(axis: Any, models: Sequence[LanguageFound]) -> None:
@@ -64,10 +66,10 @@ def _selectivity(axis: Any, models: Sequence[LanguageFound]) -> None:
 
 def _single(axis: Any, models: Sequence[LanguageFound]) -> None:
     for number, found in enumerate(models):
-        for shift, kind, colour in ((-0.15, "relation", "#303030"), (0.15, "direction", GREY)):
+        for shift, kind, colour in ((-0.1, "relation", "#303030"), (0.4, "direction", GREY)):
             for place, one in enumerate(of_kind(found, kind)):
                 d = one.difference
-                x = number + shift + 0.012 * (place - 8)
+                x = number + shift + 0.02 * (place - 8)
                 axis.errorbar(x, 1e3 * d.difference, yerr=1e3 * d.half, color=colour, marker=".", linewidth=0.8)
     for kind, colour in (("a relation", "#303030"), ("a random direction", GREY)):
         axis.plot([], [], ".", color=colour, label=kind)
@@ -75,23 +77,24 @@ def _single(axis: Any, models: Sequence[LanguageFound]) -> None:
     axis.set_xticks(range(len(models)), [f"seed {found.seed}" for found in models])
     axis.set_ylabel("D, 10⁻³ nats a pair")
     axis.set_title("Semantic less syntactic, one at a time")
-    axis.legend()
+    axis.margins(y=0.25)
+    axis.legend(loc="upper right", ncols=2, fontsize=8)
 
 
 def _mediators(axis: Any, models: Sequence[LanguageFound]) -> None:
-    tasks = list(dict.fromkeys(one.task for found in models for one in found.mediation))
-    names = list(dict.fromkeys(part.mediator for found in models for one in found.mediation for part in one.restored))
-    for task, marker in zip(tasks, "os", strict=False):
-        for number, found in enumerate(models):
-            for one in found.mediation:
-                for part in one.restored if one.task == task and one.readable else ():
-                    x = names.index(part.mediator) + 0.12 * (number - 1) + (0.05 if marker == "s" else 0)
-                    between = [[part.share - part.low], [part.high - part.share]]
-                    colour = "#303030" if marker == "o" else GREY
-                    axis.errorbar(x, part.share, yerr=between, color=colour, marker=marker, markersize=4)
-        axis.plot([], [], marker, color="#303030" if marker == "o" else GREY, label=task)
+    names = [*MEDIATORS, ALL_THREE, SENSORY]
+    for task, marker, colour in zip(("repeated text", "agreement"), "os", ("#303030", GREY), strict=True):
+        shown = [one for found in models for one in found.mediation if one.task == task and one.readable]
+        for number, one in enumerate(shown):
+            for part in one.restored:
+                x = names.index(part.mediator) + 0.12 * (number - 1) + (0.05 if marker == "s" else 0)
+                between = [[100 * (part.share - part.low)], [100 * (part.high - part.share)]]
+                axis.errorbar(x, 100 * part.share, yerr=between, color=colour, marker=marker, markersize=4)
+        if shown:
+            axis.plot([], [], marker, color=colour, label=task)
     axis.axhline(0, color="#606060", linewidth=1, linestyle=":")
-    axis.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names])
-    axis.set_ylabel("share restored")
-    axis.set_title("What carries a copy, and agreement")
-    axis.legend()
+    axis.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names], fontsize=8)
+    axis.set_ylabel("restored (%)")
+    axis.set_title("What carries what is copied")
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="upper left")
