@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +30,7 @@ from ..interventions import Ablate, Intervention, Target, intervene
 from ..measures import attention_scores, compare, cosine_scores, random_relations, untrained_twin
 from ..measures.controls import Compared
 from ..sites import Site, choose_sites
+from .entering import what_enters
 from .games_report import draw, report
 
 BATCH = 500
@@ -233,25 +233,12 @@ def captured(model: nn.Module, sites: Sequence[Site], images: Tensor) -> tuple[T
         ``(B, C, C, S)``, ``(B, C, C, heads of all layers)``, and ``(B, C, d)`` for each layer. The class token, which
         comes first, is left out.
     """
-    entered: dict[str, Tensor] = {}
-
-    def remember(layer: str) -> Callable[..., None]:
-        def hook(_module: nn.Module, args: tuple[Any, ...]) -> None:
-            entered[layer] = args[0][:, 1:]
-
-        return hook
-
-    handles = [site.module.register_forward_pre_hook(remember(site.layer)) for site in sites]
-    try:
-        with capture(model, ["relations", "weights"], heads="relational") as maps:
-            model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with what_enters(sites) as entered, capture(model, ["relations", "weights"], heads="relational") as maps:
+        model(images)
     records = [maps[site.layer].relational for site in sites]
     relations = torch.cat([record.get("relations")[:, 1:, 1:] for record in records if record is not None], -1)
     weights = [attention_scores(record.get("weights"))[:, 1:, 1:] for record in records if record is not None]
-    return relations, torch.cat(weights, -1), [entered[site.layer] for site in sites]
+    return relations, torch.cat(weights, -1), [entered[site.layer][:, 1:] for site in sites]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,8 +11,8 @@ Labels of objects in Relational Games are :func:`..grid_relations.object_pairs`.
 """
 
 from .link_grammar import LinkGrammar
-from .texts import LabelledText, find_words, label_same_words, merge_labels, read_labels, write_labels
-from .tokens import TokenPairs, label_tokens, near, same_token
+from .texts import LabelledText, find_sentences, find_words, label_same_words, merge_labels, read_labels, write_labels
+from .tokens import TokenPairs, label_tokens, last_tokens, near, same_token
 from .wordnet import WordNet
 
 __all__ = [
@@ -20,9 +20,11 @@ __all__ = [
     "LinkGrammar",
     "TokenPairs",
     "WordNet",
+    "find_sentences",
     "find_words",
     "label_same_words",
     "label_tokens",
+    "last_tokens",
     "merge_labels",
     "near",
     "read_labels",

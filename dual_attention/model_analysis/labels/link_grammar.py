@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import bisect
 import importlib
-import re
 from typing import Any
 
-from .texts import LabelledText, Span, find_words, unordered
+from .texts import LabelledText, Span, find_sentences, find_words, unordered
 
-_SENTENCE = re.compile(r"[^.!?]+[.!?]*")
+_LINKAGES = 1000
+"""Parses of a sentence among which the parser finds the best. With few it draws some, which may all be ones that it
+then refuses, so that a sentence seems to have none."""
 
 
 class LinkGrammar:
@@ -39,7 +40,7 @@ class LinkGrammar:
             ) from error
         self._longest = longest
         self._options = self._library.ParseOptions(
-            linkage_limit=1, max_parse_time=seconds, spell_guess=False, max_null_count=0, verbosity=0
+            linkage_limit=_LINKAGES, max_parse_time=seconds, spell_guess=False, max_null_count=0, verbosity=0
         )
         self._dictionary = self._library.Dictionary(language)
 
@@ -51,15 +52,14 @@ class LinkGrammar:
         words = find_words(text)
         starts = [start for start, _ in words]
         groups, pairs = [-1] * len(words), set()
-        for number, match in enumerate(_SENTENCE.finditer(text)):
-            inside = range(bisect.bisect_left(starts, match.start()), bisect.bisect_left(starts, match.end()))
+        for number, (begin, end) in enumerate(find_sentences(text)):
+            inside = range(bisect.bisect_left(starts, begin), bisect.bisect_left(starts, end))
             if not 1 < len(inside) <= self._longest:
                 continue
-            links = self._links(match.group())
+            links = self._links(text[begin:end])
             if links is not None:
                 for word in inside:
                     groups[word] = number
-                begin = match.start()
                 ends = [[_word_at(words, inside, begin + a, begin + b) for a, b in link] for link in links]
                 pairs.update((i, j) for i, j in ends if i is not None and j is not None)
         return LabelledText(text, words, {"link": unordered(pairs)}, {"link": tuple(groups)})

@@ -24,6 +24,7 @@ from ..._files import json_text, replaced_atomically
 
 Span = tuple[int, int]
 _WORD = re.compile(r"[^\W\d_]+")
+_SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class LabelledText:
 def find_words(text: str) -> tuple[Span, ...]:
     """Spans of what is written in letters."""
     return tuple(match.span() for match in _WORD.finditer(text))
+
+
+def find_sentences(text: str) -> tuple[Span, ...]:
+    """Spans that end with full stops, question or exclamation marks; an abbreviation ends one, too."""
+    return tuple(match.span() for match in _SENTENCE.finditer(text))
 
 
 def unordered(pairs: Iterable[Sequence[int]]) -> frozenset[tuple[int, int]]:

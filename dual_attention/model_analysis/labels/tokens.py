@@ -57,9 +57,8 @@ def label_tokens(
     lengths = torch.zeros(len(texts), dtype=torch.long)
     for b, text in enumerate(texts):
         groups = torch.tensor(text.groups_of(label))
-        ids = tokenizer.encode(text.text)
-        places = _last_tokens(text, [len(tokenizer.token_bytes(token)) for token in ids])
-        ids = ids[:length]
+        ids = tokenizer.encode(text.text)[:length]
+        places = last_tokens(text, tokenizer)
         lengths[b] = len(ids)
         tokens[b, : len(ids)] = torch.tensor(ids, dtype=torch.long)
         words = [word for word, place in enumerate(places) if place is not None and place < len(ids)]
@@ -75,9 +74,9 @@ def label_tokens(
     return TokenPairs(tokens, labels & mask, mask, lengths)
 
 
-def _last_tokens(text: LabelledText, lengths: Sequence[int]) -> list[int | None]:
+def last_tokens(text: LabelledText, tokenizer: Tokenizer) -> list[int | None]:
     """The token that holds the last byte of each word; None if an earlier word's last is the same."""
-    ends = list(accumulate(lengths))
+    ends = list(accumulate(len(tokenizer.token_bytes(token)) for token in tokenizer.encode(text.text)))
     found: list[int | None] = []
     taken: set[int] = set()
     place = characters = 0  # bytes before a character, and its number

@@ -25,6 +25,9 @@ _ENDINGS = {
 }
 """WordNet's rules of detachment (morphy(7WN)): an ending, and what the base form has in its place."""
 
+_SENSES = {"noun": "1", "verb": "2", "adj": "35", "adv": "4"}
+"""Kinds of sense keys (senseidx(5WN)) of each part of speech."""
+
 
 class WordNet:
     """Synsets of words.
@@ -66,6 +69,18 @@ class WordNet:
         part, _, synset = found[0].partition(".")
         return self._parts[part].lexnames[synset]
 
+    def base_forms(self, word: str) -> frozenset[str]:
+        """Base forms of a word that WordNet knows: *dogs* has *dog*, *saw* has *saw* and, of verbs, *see*."""
+        return frozenset(form for one in self._parts.values() for form in one.base_forms(word.lower()))
+
+    def counts(self, word: str) -> dict[str, int]:
+        """Occurrences of a word's base forms as each part of speech that is looked up, in the texts that WordNet's
+        authors tagged (``cntlist.rev``); 0 for a word that is not in them."""
+        return {
+            part: sum(one.counts.get(form, 0) for form in one.base_forms(word.lower()))
+            for part, one in self._parts.items()
+        }
+
     def label(self, text: str, *, shortest: int = 3) -> LabelledText:
         """A text with the labels ``synset`` and ``lexname``: words that share a sense, or the kind of their first one.
 
@@ -102,9 +117,13 @@ class _Part:
         exceptions = folder / f"{part}.exc"
         lines = exceptions.read_text(encoding="utf-8").splitlines() if exceptions.is_file() else []
         self._exceptions = {form: bases for form, *bases in map(str.split, lines) if bases}
+        self.counts = _counts(folder / "cntlist.rev", _SENSES[part])
 
     def synsets(self, word: str) -> list[str]:
-        return list(dict.fromkeys(synset for form in self._forms(word) for synset in self._synsets.get(form, ())))
+        return list(dict.fromkeys(synset for form in self.base_forms(word) for synset in self._synsets[form]))
+
+    def base_forms(self, word: str) -> list[str]:
+        return [form for form in dict.fromkeys(self._forms(word)) if form in self._synsets]
 
     def _forms(self, word: str) -> list[str]:
         """The word, its irregular base forms, or else those that the rules make of it."""
@@ -114,6 +133,17 @@ class _Part:
             word[: -len(old)] + new for old, new in self._endings if word.endswith(old) and len(word) > len(old)
         ]
         return [word, *detached]
+
+
+def _counts(path: Path, senses: str) -> dict[str, int]:
+    """How often each lemma was tagged with a sense of some kinds; nothing without the file."""
+    found: dict[str, int] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        sense, _, count = line.split()  # lemma%kind:file:number:head:number, number of the sense, tags
+        lemma, _, kind = sense.partition("%")
+        if kind[0] in senses:
+            found[lemma] = found.get(lemma, 0) + int(count)
+    return found
 
 
 def _lines(path: Path) -> list[str]:

@@ -160,33 +160,37 @@ def compare(
     permutations: int = 100,
     shuffle: Shuffle = "objects",
     seed: int = 0,
+    chosen_on: Tensor | None = None,
 ) -> list[Compared]:
     """Detection of a label by several kinds of scores, for instance relations and their controls.
 
     The best of eight relations is better than the best of two even if all are noise. So each kind's best score is
-    chosen on the examples of even number and measured on those of odd number, and p-values are of the maximum.
+    chosen on one half of the examples and measured on the other, and p-values are of the maximum.
 
     Args:
         scores: ``(B, N, N, S)`` by name; S may differ.
         labels, mask, strata, permutations, shuffle, seed: as :func:`.detection.detect`.
+        chosen_on: examples on which the best score is chosen, boolean ``(B,)``; by default those of even number. Where
+            several are of one document, they belong into the same half.
 
     Raises:
-        ValueError: if one half has nothing to compare.
+        ValueError: if one half has nothing to compare, or ``chosen_on`` is of another shape.
     """
     found = []
     for name, values in scores.items():
         whole = detect(values, labels, mask, strata, permutations=permutations, shuffle=shuffle, seed=seed)
-        chosen, other = (
-            _detect_in(part, values, labels, mask, strata) for part in (slice(0, None, 2), slice(1, None, 2))
-        )
+        half = torch.arange(len(values)) % 2 == 0 if chosen_on is None else chosen_on
+        if half.shape != (len(values),) or half.dtype != torch.bool:
+            raise ValueError(f"chosen_on: expected booleans ({len(values)},), got {half.dtype} {tuple(half.shape)}")
+        chosen, other = (_detect_in(part, values, labels, mask, strata) for part in (half, ~half))
         best = chosen.best
         sign = 1 if chosen.auc[best] >= 0.5 else -1
-        held_out, seen = (0.5 + sign * (float(half.auc[best]) - 0.5) for half in (other, chosen))
+        held_out, seen = (0.5 + sign * (float(part.auc[best]) - 0.5) for part in (other, chosen))
         found.append(Compared(name, best, sign, held_out, seen, whole))
     return found
 
 
-def _detect_in(part: slice, scores: Tensor, labels: Tensor, mask: Tensor | None, strata: Tensor | None) -> Detection:
+def _detect_in(part: Tensor, scores: Tensor, labels: Tensor, mask: Tensor | None, strata: Tensor | None) -> Detection:
     """Detection in some of the examples."""
     pairs = scores.shape[:3]
     mask, strata = (None if tensor is None else tensor.expand(pairs)[part] for tensor in (mask, strata))

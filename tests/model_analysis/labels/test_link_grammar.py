@@ -86,3 +86,10 @@ def test_the_real_one():
     text = LinkGrammar().label("Naïve: a test. The old dog chased the cat.")
     assert {("old", "dog"), ("dog", "chased"), ("chased", "cat")} <= written(text, "link")
     assert ("old", "cat") not in written(text, "link")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgrammar") is None, reason="link-grammar is not installed")
+def test_a_sentence_of_many_parses_has_one():
+    """With a limit of one parse the parser draws one of many, finds it wrong, and says that there is none."""
+    text = LinkGrammar().label("However, as will become very clear, nothing could be further from the truth.")
+    assert {("could", "be"), ("the", "truth")} <= written(text, "link")

@@ -8,6 +8,7 @@ import pytest
 
 from dual_attention.model_analysis.labels import (
     LabelledText,
+    find_sentences,
     find_words,
     label_same_words,
     merge_labels,
@@ -24,6 +25,11 @@ def written(text: LabelledText, label: str) -> set[tuple[str, str]]:
 def test_words_are_what_is_written_in_letters():
     text = "Zoë's 3 cats—snow_white, naïve: 猫."
     assert [text[a:b] for a, b in find_words(text)] == ["Zoë", "s", "cats", "snow", "white", "naïve", "猫"]
+
+
+def test_sentences_end_with_their_marks():
+    text = "One! Two, e.g. three? four"
+    assert [text[a:b] for a, b in find_sentences(text)] == ["One!", " Two, e.", "g.", " three?", " four"]
 
 
 def test_same_words():

@@ -28,7 +28,9 @@ DATA = """00000003 05 n 02 cat 0 feline 0 001 @ 00000001 n 0000 | an animal
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in (("index.noun", LICENCE + INDEX), ("data.noun", LICENCE + DATA), ("noun.exc", "mice mouse\n")):
+    counts = "cat%1:05:00:: 1 20\ncat%1:18:00:: 2 3\ncat%2:35:00:: 1 5\nmouse%5:00:00:small:00 1 4\n"
+    files = {"index.noun": LICENCE + INDEX, "data.noun": LICENCE + DATA, "noun.exc": "mice mouse\n"}
+    for name, text in {**files, "cntlist.rev": counts}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -39,6 +41,15 @@ def test_synsets_of_any_form(folder):
     assert wordnet.synsets("mice") == ["noun.00000005"]
     assert wordnet.synsets("mices") == wordnet.synsets("s") == []
     assert (wordnet.lexname("cat"), wordnet.lexname("stones"), wordnet.lexname("unicorn")) == ("05", "17", None)
+
+
+def test_base_forms_and_counts(folder):
+    wordnet = WordNet(folder)
+    assert wordnet.base_forms("Mice") == {"mouse"} and wordnet.base_forms("unicorns") == frozenset()
+    assert wordnet.counts("cats") == {"noun": 23}  # not those of the verb
+    assert wordnet.counts("mice") == wordnet.counts("unicorn") == {"noun": 0}
+    (folder / "cntlist.rev").unlink()
+    assert WordNet(folder).counts("cat") == {"noun": 0}
 
 
 def test_labels_of_a_text(folder):
@@ -64,3 +75,4 @@ def test_the_real_one():
     assert (wordnet.lexname("wolves"), wordnet.lexname("hammers"), wordnet.lexname("hears")) == ("05", "06", "39")
     text = wordnet.label("The car hit an automobile and a wolf")
     assert written(text, "synset") == {("car", "automobile")}
+    assert wordnet.base_forms("saw") >= {"saw", "see"} and wordnet.counts("governments")["noun"] > 10

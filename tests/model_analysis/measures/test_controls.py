@@ -13,6 +13,7 @@ from dual_attention.model_analysis.measures import (
     compare,
     comparison_table,
     cosine_scores,
+    detect,
     random_relations,
     untrained_twin,
 )
@@ -162,3 +163,13 @@ def test_the_best_of_many_is_measured_on_other_examples():
     low, high = relations.detection.interval(2)
     assert f"| {1 - high:.3f} to {1 - low:.3f} | 0.025 |" in table[2]
     assert len(table) == 4 and table[2].startswith("| relations | 4 | 2 (low) | 0.")
+
+
+def test_examples_on_which_the_best_is_chosen_can_be_named():
+    values, labels, mask = planted(1.5, examples=8)
+    first = torch.arange(8) < 4
+    (found,) = compare({"relations": values}, labels, mask, permutations=0, chosen_on=first)
+    on, other = (float(detect(values[part], labels[part], mask).auc[found.score]) for part in (first, ~first))
+    assert found.sign == -1 and (found.chosen_auc, found.auc) == (pytest.approx(1 - on), pytest.approx(1 - other))
+    with pytest.raises(ValueError, match=r"chosen_on: expected booleans \(8,\), got torch.int64 \(8,\)"):
+        compare({"relations": values}, labels, mask, chosen_on=torch.arange(8))
