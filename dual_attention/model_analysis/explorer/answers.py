@@ -41,7 +41,8 @@ def model_facts(session: Explored) -> Json:
     """
     if session.checkpoint is None:
         raise ValueError("checkpoint: this model was not opened from one")
-    found = describe(session.checkpoint, OPTIMISED_IN)
+    with session.reserved():
+        found = describe(session.checkpoint, OPTIMISED_IN)
     counts, flops = found["parts"], found["part_flops_per_token"]
     return {
         "sections": {heading: [list(row) for row in rows] for heading, rows in sections_of(found).items()},

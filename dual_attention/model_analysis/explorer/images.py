@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,12 @@ class ImageSession:
         if self.model.image_channels not in (1, 3):
             raise ValueError(f"model: expected one of images with 1 or 3 channels, got {self.model.image_channels}")
 
+    @contextmanager
+    def reserved(self) -> Iterator[VisionModel]:
+        """The model, which nobody else calls within this context."""
+        with self._lock:
+            yield self.model
+
     @property
     def size(self) -> tuple[int, int]:
         """Height and width of an image in pixels."""
@@ -186,7 +193,7 @@ class ImageSession:
         rows, columns = self.model.grid_size
         labels = ["class token", *(f"row {r} col {c}" for r in range(1, rows + 1) for c in range(1, columns + 1))]
         scores: list[Tensor] = []
-        with self._lock:
+        with self.reserved():
             facts = {"title": self.title, "facts": self.facts, "reads": "image", "layers": self.layers}
             found = record(self.model, lambda: scores.append(self.model(x)), {"patches": labels}, **facts)
         shares = scores[0][0].float().softmax(-1).topk(min(CLASSES_SHOWN, scores[0].shape[-1]))

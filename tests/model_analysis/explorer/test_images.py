@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from dual_attention.checkpoints import Checkpoint
+from dual_attention.data.images import IMAGE_SETS
+from dual_attention.experiments.images.config import ImageConfig
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.explorer import images
-from dual_attention.model_analysis.explorer.images import GAMES, ImageSession, decoded
+from dual_attention.model_analysis.explorer.images import GAMES, ImageSession, decoded, normalisation_of
 from tests.model_analysis.explorer.conftest import vision
 from tests.model_analysis.explorer.test_server import ask
 
@@ -160,3 +163,13 @@ def test_a_file_of_this_machine(session, tmp_path):
     assert found["image"]["about"] == "your image of 72 × 36 pixels, cut and resized"
     with pytest.raises(FileNotFoundError, match=r"image: expected a file or one of game same, .*got 'none.png'"):
         session.check("none.png")
+
+
+def test_pixels_are_normalised_as_in_training():
+    """Runs of images say which set they were trained on; of other models nothing is known."""
+    config = ImageConfig()
+    found = Checkpoint("digits", "images run", config, vision(), (), torch.float32)
+    about = IMAGE_SETS[config.data.dataset]
+    assert normalisation_of(found) == (about.mean, about.std, config.data.dataset)
+    other = Checkpoint("hub", "transformers format", config, vision(), (), torch.float32)
+    assert normalisation_of(other) == ((0.0,), (1.0,), None)

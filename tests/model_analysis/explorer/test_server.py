@@ -6,10 +6,13 @@ import http.client
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
+import torch
 
+from dual_attention.checkpoints import Checkpoint
 from dual_attention.data.text.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.explorer.requests import TEXT_BYTES
 from dual_attention.model_analysis.explorer.server import ExplorerServer
@@ -138,3 +141,22 @@ def test_requests_at_the_same_time_and_two_models(serve):
     for server in servers:
         modules = list(server.session.model.modules())
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+
+
+def test_facts_of_the_model_while_texts_are_recorded(serve):
+    model = dat()
+    about = Checkpoint("a-model", "hub format", Config(), model, (), torch.float32)
+    server = serve(session=Session(model, ByteTokenizer(), "a model", checkpoint=about))
+    expected = server.session.packed("some text")
+    with ThreadPoolExecutor(4) as pool:
+        facts = pool.submit(ask, server, "{}", path="/model")
+        texts = [pool.submit(ask, server, text("some text")) for _ in range(6)]
+    assert all(json.loads(answer.result()[1])["recording"] == expected for answer in texts)
+    found = json.loads(facts.result()[1])
+    assert sum(count for _, count, _ in found["parts"]) == sum(parameter.numel() for parameter in model.parameters())
+    assert ask(serve(), "{}", path="/model")[0] == 404
+
+
+@dataclass
+class Config:
+    d_model: int = 32
