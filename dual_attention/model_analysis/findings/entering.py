@@ -1,4 +1,4 @@
-"""What enters attention heads while a model is called, of which controls are made."""
+"""Inputs of attention heads while a model is called, of which controls are made."""
 
 from __future__ import annotations
 

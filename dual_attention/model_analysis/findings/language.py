@@ -38,7 +38,7 @@ LONGEST, SECONDS = 60, 30
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured; the defaults are the announced numbers.
+    """Amount of what is measured; the defaults are the announced numbers.
 
     Attributes:
         permutations: shuffles of words for p of the reading.

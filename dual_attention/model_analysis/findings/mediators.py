@@ -52,7 +52,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class Mediation:
-    """What carries something from clean to corrupt inputs.
+    """Shares of the mediators in what patching brings from clean into corrupt inputs.
 
     Attributes:
         task: ``"repeated text"`` (log-probabilities a token) or ``"agreement"`` (differences of logits).
@@ -88,7 +88,7 @@ def targets_at(pairs: Sequence[tuple[int, int]]) -> dict[str, list[Target]]:
 
 
 def repeated_text(model: nn.Module, passages: Passages, *, batch: int = 16) -> Mediation:
-    """What carries the gain of a text that is there for the second time."""
+    """Mediation of the gain of a text that is there for the second time."""
     first, other = passages.tokens[:, :COPIED], passages.tokens[passages.partners][:, :COPIED]
     clean, corrupt = torch.cat([first, first], 1), torch.cat([other, first], 1)
     pairs = [(i, j) for i in range(COPIED, 2 * COPIED - 1) for j in (i - COPIED, i - COPIED + 1)]
@@ -115,7 +115,7 @@ def _log_probability(model: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def agreement(model: nn.Module, tokenizer: Tokenizer) -> Mediation | None:
-    """What carries the number of a noun to the verb; None if too few nouns and verbs are single tokens."""
+    """Mediation of the number of a noun to the verb; None if too few nouns and verbs are single tokens."""
     nouns = [pair for pair in map(_numbers, NOUNS) if _single(tokenizer, pair)]
     verbs = [pair for pair in VERBS if _single(tokenizer, pair)]
     if len(nouns) < 2 or not verbs:

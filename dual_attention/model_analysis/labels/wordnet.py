@@ -136,7 +136,7 @@ class _Part:
 
 
 def _counts(path: Path, senses: str) -> dict[str, int]:
-    """How often each lemma was tagged with a sense of some kinds; nothing without the file."""
+    """Tags of each lemma with a sense of some kinds; nothing without the file."""
     found: dict[str, int] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         sense, _, count = line.split()  # lemma%kind:file:number:head:number, number of the sense, tags
