@@ -22,13 +22,14 @@ from .problem import Batch, Examples, LossFunction, Problem
 from .progress import Progress
 from .saved_state import check_state, optimizer_state
 from .seeding import derive_seed
+from .sharding import local
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
 
 
 class Diverged(RuntimeError):
-    """The loss is no longer a finite number."""
+    """The loss is no longer a finite number, or a weight."""
 
 
 class RunningMeans:
@@ -313,16 +314,25 @@ class Trainer:
     def _check_loss(self) -> None:
         loss = self._running.means().get("loss", 0.0)
         if not math.isfinite(loss):
-            by_epochs = self.plan.unit == "epoch"
-            place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
-            lr = self.config.optim.lr
-            raise Diverged(f"the loss became {loss} in {place}: try a smaller optim.lr (now {lr}) or optim.grad_clip")
+            raise self._diverged(f"the loss became {loss}")
+
+    def _check_weights(self) -> None:
+        """Those of this process; a step whose loss was finite may have spoilt them."""
+        parameters = (local(parameter.detach()) for parameter in self.problem.model.parameters())
+        if self.workers.any(not all(bool(parameter.isfinite().all()) for parameter in parameters)):
+            raise self._diverged("weights became infinite or NaN")
+
+    def _diverged(self, what: str) -> Diverged:
+        by_epochs = self.plan.unit == "epoch"
+        place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
+        return Diverged(f"{what} in {place}: try a smaller optim.lr (now {self.config.optim.lr}) or optim.grad_clip")
 
     def _save(self) -> None:
         """Write a checkpoint, in the first process; all put together what they have parts of."""
         if self.checkpoints is None:
             return
         self._check_loss()
+        self._check_weights()
         weights, optimizer = self.placement.weights(), self.placement.values(self.optimizer.state_dict())
         state = {
             "epoch": self.epoch,

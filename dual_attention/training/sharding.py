@@ -22,6 +22,11 @@ def whole(tensor: Any) -> Tensor:
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
+def local(tensor: Any) -> Tensor:
+    """What this process has of a tensor."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
 def placed(value: Tensor, like: Any) -> Any:
     """A tensor that every process has whole, as its part if ``like`` is one; nothing is sent for that."""
     if not is_sharded(like):
