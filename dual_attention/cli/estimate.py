@@ -14,6 +14,7 @@ from .._files import json_text, read_json
 from .._words import printable, suggestion
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping
+from ..estimate.parallel import ParallelEstimate, Sharding, parallel_estimate
 from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
@@ -38,11 +39,29 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError("--tokens: needs --rate, the operations a second of a device")
     if options.mfu > 1:
         raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
+    check_sharding(options)
     name, model = find_model(options.model)
-    found = estimate_costs(
+    found = costs_of(model, name, options.batch, options)
+    shared = None if options.shard is None else sharded_costs(model, name, found, options)
+    times = {} if options.rate is None else seconds(found, options)
+    if options.json:
+        parallel = {} if shared is None else {"parallel": shared.to_dict()}
+        print(json_text({**found.to_dict(), **times, **parallel}, indent=2))
+        return 0
+    print(printable(str(found)))
+    if shared is not None:
+        print(f"\n{shared}")
+    if times:
+        print("\n".join(["", *aligned(times_in_words(times, options))]))
+    return 0
+
+
+def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespace) -> Estimate:
+    """The estimate of a pass of so many sequences."""
+    return estimate_costs(
         model,
         name=name,
-        batch=options.batch,
+        batch=batch,
         length=options.length,
         context_length=options.context_length,
         dtype=options.dtype,
@@ -53,14 +72,30 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
         checkpointing=options.checkpointing,
         fused_loss=False if options.all_logits else None,
     )
-    times = {} if options.rate is None else seconds(found, options)
-    if options.json:
-        print(json_text({**found.to_dict(), **times}, indent=2))
-        return 0
-    print(printable(str(found)))
-    if times:
-        print("\n".join(["", *aligned(times_in_words(times, options))]))
-    return 0
+
+
+def check_sharding(options: argparse.Namespace) -> None:
+    """Check the options about several devices together; ``ValueError`` naming one of them."""
+    if options.shard is None:
+        for name in ("shard_size", "micro_batch"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name}: needs --shard")
+        return
+    if options.inference:
+        raise ValueError("--shard: expected training, got --inference")
+    if options.batch % options.devices:
+        raise ValueError(f"--batch: expected a multiple of the {options.devices} devices, got {options.batch}")
+    if options.shard == "hsdp" and options.shard_size is None:
+        raise ValueError("--shard hsdp: needs --shard_size, the devices that share one model")
+
+
+def sharded_costs(model: nn.Module, name: str, found: Estimate, options: argparse.Namespace) -> ParallelEstimate:
+    """Costs of a device; its batch is its part of the whole one, in passes of ``--micro_batch``."""
+    own = options.batch // options.devices
+    micro = min(options.micro_batch or own, own)
+    costs = found if micro == options.batch else costs_of(model, name, micro, options)
+    options_of = {"shard": options.shard, "devices": options.devices, "shard_size": options.shard_size}
+    return parallel_estimate(model, costs, passes=-(-own // micro), **options_of)
 
 
 def find_model(name: str) -> tuple[str, nn.Module]:
@@ -154,6 +189,10 @@ def parser(prog: str) -> argparse.ArgumentParser:
     add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
     add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
     add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
+    ways = "ddp copies it, fsdp shares it among all, hsdp among some; adds memory and traffic of a device"
+    add("--shard", choices=get_args(Sharding), metavar="WAY", help=f"the model on several devices: {ways}")
+    add("--shard_size", type=integer, metavar="S", help="devices that share one model, with hsdp")
+    add("--micro_batch", type=integer, metavar="B", help="sequences in one pass of a device, with --shard (its part)")
     add("--json", action="store_true", help="print JSON")
     return made
 

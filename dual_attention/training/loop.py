@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from .._files import temporary_path
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
+from .device import peak_memory
 from .distributed import Workers
 from .interrupt import Interrupted
 from .metrics import MetricsLog, MetricsMark, Row
@@ -23,6 +26,9 @@ from .progress import Progress
 from .saved_state import check_state, optimizer_state
 from .seeding import derive_seed
 from .sharding import local
+
+if TYPE_CHECKING:
+    from .sharded_checkpoint import Saving
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
@@ -164,6 +170,7 @@ class Trainer:
         self.watched: list[dict[str, float]] = []
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
+        self._saving: tuple[Path | None, Saving, dict[str, Any]] | None = None
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint; False when there is none.
@@ -175,7 +182,10 @@ class Trainer:
         if self.checkpoints is None:
             return False
         state = self.checkpoints.load(
-            self.problem.model, lambda state: check_state(state, self.plan, self.optimizer, self.device)
+            self.problem.model,
+            lambda state: check_state(state, self.plan, self.optimizer, self.device),
+            optimizer=self.optimizer,
+            workers=self.workers,
         )
         if state is None:
             return False
@@ -201,9 +211,14 @@ class Trainer:
                 self._train_epoch()
                 self._end_epoch()
             self.progress.close()
+            self._finish_saving()
             return self.evaluate(tuple(self.problem.evaluation))
         except Interrupted:
             self._save()
+            self._finish_saving()
+            raise
+        except Diverged:
+            self._finish_saving()  # what was right when it was begun
             raise
         finally:
             self.progress.close()
@@ -229,6 +244,8 @@ class Trainer:
             self.train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
+            if self._saving is not None and not self.workers.any(not self._saving[1].written):
+                self._finish_saving()
             if self.step % CHECK_LOSS_EVERY == 0:
                 self._check_loss()
 
@@ -302,7 +319,8 @@ class Trainer:
             self.watched.append({plan.unit: span + 1, "step": self.step, **means})
             row.update(means)
         row["seconds"] = self.seconds
-        row.update(self.problem.derive(row))
+        row["peak_memory_bytes"] = max(self.workers.gather(peak_memory(self.device) or 0)) or None
+        row.update(self.problem.derive({**row, "processes": self.workers.size}))
         if self._log is not None:
             self._log.log(row)
         self.progress.row(row)
@@ -333,8 +351,47 @@ class Trainer:
             return
         self._check_loss()
         self._check_weights()
+        if self.placement.saves_parts:
+            self._begin_saving()
+            return
         weights, optimizer = self.placement.weights(), self.placement.values(self.optimizer.state_dict())
-        state = {
+        if self.workers.first:
+            state = self._state(optimizer)
+            self.checkpoints.save(self.epoch, self.step, weights, state, unit=self.plan.unit)
+        self.workers.barrier()
+
+    def _begin_saving(self) -> None:
+        """Begin to write a checkpoint in parts, beside training; the one before it is finished then."""
+        from .sharded_checkpoint import Saving, parts_of
+
+        self._finish_saving()
+        assert self.checkpoints is not None
+        first = self.workers.first
+        target = self.checkpoints.begin(self.epoch, self.step, self.plan.unit) if first else None
+        shared = self.workers.from_first(None if target is None else str(temporary_path(target)))
+        if shared is None:
+            return
+        tensors, optimizer = parts_of(self.problem.model, self.optimizer)
+        saving = Saving(Path(shared), tensors, self.workers)
+        self._saving = target, saving, self._state(optimizer) if first else {}
+
+    def _finish_saving(self) -> None:
+        """Wait until a checkpoint that was begun is written, and give it its name."""
+        if self._saving is None:
+            return
+        (target, saving, state), self._saving = self._saving, None
+        try:
+            digests = saving.digests()
+            if target is not None and self.checkpoints is not None:
+                self.checkpoints.finish(target, digests, state)
+        finally:
+            if self.workers.first:
+                saving.abandon()
+        self.workers.barrier()
+
+    def _state(self, optimizer: dict[str, Any]) -> dict[str, Any]:
+        """What a checkpoint holds beside weights."""
+        return {
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,
@@ -343,12 +400,9 @@ class Trainer:
             "optimizer": optimizer,
             "random": random_state(self.device),
             "metrics": None if self._log is None else self._log.mark(),
-            "measured": self.measured,
-            "watched": self.watched,
+            "measured": list(self.measured),
+            "watched": list(self.watched),
         }
-        if self.workers.first:
-            self.checkpoints.save(self.epoch, self.step, weights, state, unit=self.plan.unit)
-        self.workers.barrier()
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..transformer_blocks import Block, RMSNorm
+from .._models.sharding_groups import blocks_of, sharding_groups
 from .configs import LoopConfig, MachineConfig, ParallelMachineConfig, StepLoopConfig, check
 from .distributed import ALONE, Workers
 from .problem import Problem
@@ -45,6 +45,11 @@ class Placement:
     def __init__(self, model: nn.Module, workers: Workers = ALONE) -> None:
         self.model, self.workers = model, workers
         self.called = model
+
+    @property
+    def saves_parts(self) -> bool:
+        """Whether each process writes its part of a checkpoint, rather than the first one all of it."""
+        return False
 
     def parts(self, indices: Tensor, micro_batch_size: int | None) -> list[Part]:
         """Of a step's examples, those of each forward and backward pass of this process.
@@ -97,9 +102,6 @@ class Replicated(Placement):
 class Sharded(Placement):
     """A model of whose parameters every process has a part, gathered block by block (FSDP2).
 
-    Everything outside of blocks is one more group: embeddings and the output layer, which may be tied, and symbol
-    retrievers, which may be shared by blocks and have tied libraries.
-
     Args:
         shard_size: processes among which it is sharded; there is a copy for each so many.
         gathered_as: dtype in which the weights of blocks are gathered; None: their own, in which gradients are added
@@ -127,18 +129,15 @@ class Sharded(Placement):
             if copies == 1
             else init_device_mesh(device.type, (copies, size), mesh_dim_names=names)
         )
-        for block in blocks_of(model):
-            if gathered_as is None:
-                fully_shard(block, mesh=mesh)
-                continue
-            norms: list[nn.Module] = [
-                module for module in block.modules() if isinstance(module, nn.LayerNorm | RMSNorm)
-            ]
-            if norms:  # which autocast does not round
-                fully_shard(norms, mesh=mesh)
-            policy = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
-            fully_shard(block, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh)
+        for group in sharding_groups(model, lowered=gathered_as is not None):
+            policy = {}
+            if group.lowered:
+                policy["mp_policy"] = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
+            fully_shard(group.modules[0] if len(group.modules) == 1 else list(group.modules), mesh=mesh, **policy)
+
+    @property
+    def saves_parts(self) -> bool:
+        return _writes_safetensors_in_parts()
 
     @contextmanager
     def passing(self, *, last: bool) -> Iterator[None]:
@@ -153,11 +152,6 @@ class Sharded(Placement):
         with torch.no_grad():  # what inference mode gathers cannot be trained on
             yield
         model.reshard()
-
-
-def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model, in their order."""
-    return [module for module in model.modules() if isinstance(module, Block)]
 
 
 def place(problem: Problem, device: torch.device, machine: MachineConfig, workers: Workers = ALONE) -> Placement:
@@ -197,6 +191,14 @@ def check_sizes(loop: LoopConfig | StepLoopConfig, machine: MachineConfig, worke
         check(fits, "machine.shard_size", f"null or a divisor of {processes}", shard_size)
         can = parallel == "replicate" or _has_fully_shard()
         check(can, "machine.parallel", "replicate with PyTorch before 2.6", parallel)
+
+
+def _writes_safetensors_in_parts() -> bool:
+    """Whether PyTorch is new enough for that."""
+    from torch.distributed import checkpoint
+
+    writer = getattr(checkpoint, "HuggingFaceStorageWriter", None)
+    return writer is not None and "save_distributed" in inspect.signature(writer).parameters
 
 
 def _has_fully_shard() -> bool:

@@ -1,4 +1,4 @@
-"""What goes wrong in the midst of a training in several processes: one line from one, the others end, nothing is lost."""
+"""What goes wrong in several processes that train: one line from one of them, the others end, nothing is lost."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ CLOSE = 1e-6
 TAKEN = "TAKEN_EXAMPLES"
 """Variable of the environment with the file in which processes note their examples."""
 AGENT_WAITS, GIVEN_UP = 20, 60
-"""Seconds after which processes that have not ended get SIGTERM, as from torchrun, and after which that is a finding."""
+"""Seconds after a death until the others get SIGTERM, as from torchrun, and until it is a finding if they live."""
 
 
 @dataclass

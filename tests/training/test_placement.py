@@ -19,7 +19,7 @@ from dual_attention.training.configs import LoopConfig, OptimConfig, ParallelMac
 from dual_attention.training.distributed import ALONE, Workers
 from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Trainer
-from dual_attention.training.metrics import MetricsLog, read_rows
+from dual_attention.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
 from dual_attention.training.placement import Placement, Replicated, Sharded, check_sizes, place
 from dual_attention.training.problem import Problem
 from dual_attention.training.seeding import derive_seed
@@ -213,7 +213,8 @@ def stopped_and_resumed(folder: Path, *stages: tuple[int, ParallelMachineConfig,
         found = together(size, stage)
         taken.append([each["taken"] for each in found])
         result = found[0]
-    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in read_rows(folder / "log.jsonl")]
+    rows = read_rows(folder / "log.jsonl")
+    rows = [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
     return {**result, "rows": rows, "taken": taken}
 
 
