@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from math import inf
@@ -240,7 +239,7 @@ class ParallelMachineConfig(PrecisionMachineConfig):
         super().__post_init__()
         check_integers(self, "machine", "shard_size")
         peak = self.peak_flops
-        positive = isinstance(peak, str) or peak is None or 0 < peak < math.inf
+        positive = isinstance(peak, str) or peak is None or 0 < peak < inf
         check(positive, "machine.peak_flops", "a positive number, measured or null", peak)
         expected = "null with machine.parallel=replicate"
         check(self.shard_size is None or self.parallel == "shard", "machine.shard_size", expected, self.shard_size)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import warnings
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from .._extras import require
 from .._files import sync_folder
 from .checkpoint import SHARDS
 from .distributed import Workers
-from .sharding import is_sharded, local
+from .sharding import local
 from .weights_file import misfits, tied_names
 
 library: Any = checkpoint  # whose stubs export less than its page describes
@@ -63,8 +64,14 @@ class _Writer(library.HuggingFaceStorageWriter):
 
 
 def same(found: Tensor, written: Tensor) -> bool:
-    """Whether two tensors have the same shape, dtype and numbers."""
-    return found.dtype == written.dtype and torch.equal(found, written.detach().cpu())
+    """Whether two tensors have the same shape, dtype and bytes."""
+    written = written.detach().cpu()
+    alike = (found.dtype, found.shape) == (written.dtype, written.shape)
+    return alike and torch.equal(_bytes(found), _bytes(written))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)
 
 
 class Saving:
@@ -131,7 +138,7 @@ def parts_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[s
     saved = optimizer.state_dict()
     state: dict[int, dict[str, Any]] = {}
     for index, entry in saved["state"].items():
-        state[index] = {key: value if key == "step" else None for key, value in entry.items()}
+        state[index] = {key: value.clone() if key == "step" else None for key, value in entry.items()}
         tensors.update({_name(index, key): value for key, value in entry.items() if key != "step"})
     return tensors, {**saved, "state": state}
 
@@ -172,7 +179,9 @@ def read_parts(
         raise ValueError(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
     tensors = {name: torch.empty_like(tensor.detach()) for name, tensor in wanted.items()}
     group = {"process_group": workers.other_group()} if workers.connected else {"no_dist": True}
-    library.load(tensors, storage_reader=reader, **group)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process is right
+        library.load(tensors, storage_reader=reader, **group)
     weights = {name: tensors[f"model.{name}"] for name in kept}
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not bool(local(tensor).isfinite().all()):
@@ -190,11 +199,6 @@ def use_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in weights.items():
             local(own[name]).copy_(local(value))
-
-
-def is_shared(model: nn.Module) -> bool:
-    """Whether processes have parts of a model."""
-    return any(is_sharded(parameter) for parameter in model.parameters())
 
 
 def _name(index: int, key: str) -> str:

@@ -38,7 +38,7 @@ def checkpoints(run: Path) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-@pytest.mark.parametrize(("parallel", "name"), [("replicate", "state.pt"), ("shard", "model.safetensors")])
+@pytest.mark.parametrize(("parallel", "name"), [("replicate", "model.safetensors"), ("shard", "state.pt")])
 def test_a_full_disk(folder, expected, monkeypatch, parallel, name):
     """At the second checkpoint; the first stays, and training goes on from it when there is room."""
     temporary_path, link = files.temporary_path, folder / "full"

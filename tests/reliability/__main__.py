@@ -6,6 +6,7 @@ With ``--kills 200``, trainings in several processes are killed so many times in
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import sys
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn")
     parser.add_argument("--kills", type=int, help="deaths of trainings in 1, 2 and 4 processes, in place of the parts")
     options = parser.parse_args()
+    faulthandler.enable()  # in forked processes, too
     rng = random.Random(options.seed)
     page = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
     with tempfile.TemporaryDirectory() as folder:
