@@ -44,7 +44,12 @@ def export(prog: str, arguments: Sequence[str]) -> int:
     options = parse_options(parser, arguments)
     if options.max_shard_size is not None:
         check(options.to == "transformers", "--max_shard_size", "--to transformers", f"--to {options.to}")
-        check(bool(SIZE.fullmatch(options.max_shard_size)), "--max_shard_size", "a size such as 5GB", options.max_shard_size)
+        check(
+            bool(SIZE.fullmatch(options.max_shard_size)),
+            "--max_shard_size",
+            "a size such as 5GB",
+            options.max_shard_size,
+        )
     out = Path(options.out)
     if out.exists():
         raise FileExistsError(f"--out: {out} exists already and is not overwritten")

@@ -272,7 +272,7 @@ class Trainer:
         problem, placement = self.problem, self.placement
         parts = placement.parts(indices, self.plan.micro_batch_size)
         batches: Iterable[Batch] = (problem.train.batch(part.indices) for part in parts)
-        shares: list[Any] = [part.examples / len(indices) for part in parts]
+        shares: list[Any] = [part.examples / len(indices) / placement.sharing for part in parts]
         if problem.weigh is not None and len(parts) * self.workers.size > 1:
             batches = list(batches)
             weights = [problem.weigh(batch) * bool(part.examples) for batch, part in zip(batches, parts, strict=True)]

@@ -9,13 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 
 from .._models.sharding_groups import blocks_of, sharding_groups
 from .configs import LoopConfig, MachineConfig, ParallelMachineConfig, StepLoopConfig, check
+from .context_parallel import ContextParallel
 from .distributed import ALONE, Workers
 from .problem import Problem
 from .sharding import whole_values, whole_weights
@@ -40,11 +42,13 @@ class Placement:
         model: with the parameters that train.
         called: the module that computes the loss, which exchanges gradients if there are other processes.
         workers: the processes.
+        sharing: how many of them, neighbours by rank, have parts of the same sequences.
     """
 
     def __init__(self, model: nn.Module, workers: Workers = ALONE) -> None:
         self.model, self.workers = model, workers
-        self.called = model
+        self.called: Any = model
+        self.sharing = 1
 
     @property
     def saves_parts(self) -> bool:
@@ -56,9 +60,10 @@ class Placement:
 
         Every process has the same number of passes, at least one.
         """
-        most = -(-len(indices) // self.workers.size)
+        groups = self.workers.size // self.sharing
+        most = -(-len(indices) // groups)
         size = min(micro_batch_size or most, most)
-        own = indices.tensor_split(self.workers.size)[self.workers.rank]
+        own = indices.tensor_split(groups)[self.workers.rank // self.sharing]
         parts = [Part(part, len(part)) for part in own.split(size) if len(part)]
         idle = Part(indices[:1], 0)
         return parts + [idle] * (-(-most // size) - len(parts))
@@ -67,6 +72,12 @@ class Placement:
         """Add the gradients of a part's loss, which has this share of the loss of the step."""
         factor = share * self.workers.size
         (loss if isinstance(factor, float) and factor == 1.0 else loss * factor).backward()
+
+    def share_sequences(self, size: int) -> None:
+        """Let so many neighbours by rank have parts of the same sequences; all processes do so at once."""
+        group, _ = dist.new_subgroups(size)
+        self.sharing = size
+        self.called = ContextParallel(cast(Any, self.model), self.called, group=group)
 
     def passing(self, *, last: bool) -> AbstractContextManager[Any]:
         """Context of a forward and backward pass, the last of a step or not."""
@@ -93,10 +104,10 @@ class Replicated(Placement):
         kind: Any = nn.parallel.DistributedDataParallel
         known = inspect.signature(kind).parameters
         sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # in older versions
-        self.called = kind(model, gradient_as_bucket_view=True, **{sync: False})
+        self._copied = self.called = kind(model, gradient_as_bucket_view=True, **{sync: False})
 
     def passing(self, *, last: bool) -> AbstractContextManager[Any]:
-        return nullcontext() if last else self.called.no_sync()
+        return nullcontext() if last else self._copied.no_sync()
 
 
 class Sharded(Placement):
@@ -174,6 +185,8 @@ def place(problem: Problem, device: torch.device, machine: MachineConfig, worker
         problem.draw()
     if workers.connected and options.parallel == "replicate":
         placement = Replicated(model, workers)
+    if workers.connected and options.context_parallel > 1:
+        placement.share_sequences(options.context_parallel)
     return placement
 
 
@@ -184,7 +197,10 @@ def check_sizes(loop: LoopConfig | StepLoopConfig, machine: MachineConfig, worke
         ValueError: naming the key, and the number of processes.
     """
     size, processes = workers.size, f"the {workers.size} processes"
-    check(loop.batch_size % size == 0, "loop.batch_size", f"a multiple of {processes}", loop.batch_size)
+    sharing = machine.context_parallel if isinstance(machine, ParallelMachineConfig) else 1
+    check(size % sharing == 0, "machine.context_parallel", f"a divisor of {processes}", sharing)
+    by = processes if sharing == 1 else f"the {size // sharing} groups of {sharing} processes"
+    check(loop.batch_size % (size // sharing) == 0, "loop.batch_size", f"a multiple of {by}", loop.batch_size)
     if isinstance(machine, ParallelMachineConfig):
         shard_size, parallel = machine.shard_size, machine.parallel
         fits = shard_size is None or size % shard_size == 0

@@ -104,13 +104,9 @@ class Saving:
             self._future.result()
         except CheckpointException as error:
             raise _first_cause(error, self.folder) from error
-        found = {
-            f"{SHARDS}/{name}": digest
-            for each in self.workers.gather(self._writer.digests)
-            for name, digest in each.items()
-        }
-        sync_folder(self.folder / SHARDS)
-        return found
+        sync_folder(self.folder / SHARDS)  # before the first process, when it knows of all, gives the folder its name
+        found = self.workers.gather(self._writer.digests)
+        return {f"{SHARDS}/{name}": digest for each in found for name, digest in each.items()}
 
     def abandon(self) -> None:
         """Remove what was written so far, if that can be done."""
