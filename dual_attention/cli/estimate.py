@@ -14,7 +14,7 @@ from .._files import json_text, read_json
 from .._words import printable, suggestion
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping
-from ..estimate.parallel import ParallelEstimate, Sharding, parallel_estimate
+from ..estimate.parallel import Sharding, parallel_estimate
 from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
@@ -41,8 +41,13 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
     check_sharding(options)
     name, model = find_model(options.model)
-    found = costs_of(model, name, options.batch, options)
-    shared = None if options.shard is None else sharded_costs(model, name, found, options)
+    own = options.batch if options.shard is None else options.batch // options.devices
+    at_once = min(options.micro_batch or own, own)
+    found = costs_of(model, name, at_once, options)
+    shared = None
+    if options.shard is not None:
+        how = {"shard": options.shard, "devices": options.devices, "shard_size": options.shard_size}
+        shared = parallel_estimate(model, found, passes=-(-own // at_once), **how)
     times = {} if options.rate is None else seconds(found, options)
     if options.json:
         parallel = {} if shared is None else {"parallel": shared.to_dict()}
@@ -87,15 +92,6 @@ def check_sharding(options: argparse.Namespace) -> None:
         raise ValueError(f"--batch: expected a multiple of the {options.devices} devices, got {options.batch}")
     if options.shard == "hsdp" and options.shard_size is None:
         raise ValueError("--shard hsdp: needs --shard_size, the devices that share one model")
-
-
-def sharded_costs(model: nn.Module, name: str, found: Estimate, options: argparse.Namespace) -> ParallelEstimate:
-    """Costs of a device; its batch is its part of the whole one, in passes of ``--micro_batch``."""
-    own = options.batch // options.devices
-    micro = min(options.micro_batch or own, own)
-    costs = found if micro == options.batch else costs_of(model, name, micro, options)
-    options_of = {"shard": options.shard, "devices": options.devices, "shard_size": options.shard_size}
-    return parallel_estimate(model, costs, passes=-(-own // micro), **options_of)
 
 
 def find_model(name: str) -> tuple[str, nn.Module]:
@@ -148,9 +144,10 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:
-    """Times at the rate asked for."""
-    times = {"step_seconds": found.time(options.rate, options.mfu, devices=options.devices)}
-    times["tokens_per_second"] = found.tokens / times["step_seconds"]
+    """Times at the rate asked for, of the whole batch."""
+    tokens = options.batch * found.length
+    times = {"step_seconds": found.time(options.rate, options.mfu, tokens=tokens, devices=options.devices)}
+    times["tokens_per_second"] = tokens / times["step_seconds"]
     if options.tokens is not None:
         times["seconds"] = found.time(options.rate, options.mfu, tokens=options.tokens, devices=options.devices)
     return times
@@ -190,7 +187,12 @@ def parser(prog: str) -> argparse.ArgumentParser:
     add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
     add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
     ways = "ddp copies it, fsdp shares it among all, hsdp among some; adds memory and traffic of a device"
-    add("--shard", choices=get_args(Sharding), metavar="WAY", help=f"the model on several devices: {ways}")
+    add(
+        "--shard",
+        choices=get_args(Sharding),
+        metavar="WAY",
+        help=f"the model on several devices: {ways}; the rest is of one pass of a device",
+    )
     add("--shard_size", type=integer, metavar="S", help="devices that share one model, with hsdp")
     add("--micro_batch", type=integer, metavar="B", help="sequences in one pass of a device, with --shard (its part)")
     add("--json", action="store_true", help="print JSON")

@@ -73,12 +73,23 @@ def test_table_and_times(capsys):
 
 def test_costs_on_several_devices(capsys):
     """Of a device's own part of the batch, in passes."""
-    words = ("T-tiny", "--batch=16", "--devices=4", "--shard=hsdp", "--shard_size=2", "--micro_batch=2", "--device=cpu")
+    words = (
+        "T-tiny",
+        "--rate=1e12",
+        "--batch=16",
+        "--devices=4",
+        "--shard=hsdp",
+        "--shard_size=2",
+        "--micro_batch=2",
+        "--device=cpu",
+    )
     found = figures(capsys, *words)
     model = LANGUAGE_PRESETS["T-tiny"].build(device="meta")
     options = {"shard": "hsdp", "devices": 4, "shard_size": 2, "passes": 2}
     expected = parallel_estimate(model, estimate("T-tiny", batch=2, device="cpu"), **options)
-    assert found["parallel"] == json.loads(json.dumps(expected.to_dict())) and found["batch"] == 16
+    assert found["parallel"] == json.loads(json.dumps(expected.to_dict())) and found["batch"] == 2
+    alone = figures(capsys, "T-tiny", "--rate=1e12", "--batch=16", "--devices=4", "--device=cpu")
+    assert found["step_seconds"] == pytest.approx(alone["step_seconds"], rel=1e-9)
     assert dat(*words) == 0
     out = capsys.readouterr().out
     assert "on 4 devices, shared by 2, and copies" in out and "2 passes of 2 a step of a device" in out

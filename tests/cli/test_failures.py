@@ -12,9 +12,15 @@ from dual_attention import _files as files
 from dual_attention.training.loop import Trainer
 from tests.support.processes import Ended, dat_together
 
-from .test_torchrun import OPTIONS, TEXT, losses, one_line, words
+from . import test_torchrun
+from .test_torchrun import OPTIONS, TEXT, losses, one_line
 
 RESUME = ["train", "language", "--resume", "runs/run"]
+
+
+def words(**changes: object) -> list[str]:
+    """The command of a training that shows no progress, however slow it is."""
+    return test_torchrun.words(output__progress="false", **changes)
 
 
 @pytest.fixture

@@ -38,7 +38,6 @@ CASES = {
     "sharded": (2, SHARDED, "fsdp", {}),
     "sharded, in passes": (2, SHARDED, "fsdp", {"micro": 2}),
     "sharded, recomputed": (2, SHARDED, "fsdp", {"recompute": True}),
-    "sharded in four": (4, SHARDED, "fsdp", {}),
     "sharded in bfloat16": (2, replace(SHARDED, precision="bfloat16"), "fsdp", {}),
     "sharded in twos, in passes": (4, replace(SHARDED, shard_size=2), "hsdp", {"micro": 1}),
 }
