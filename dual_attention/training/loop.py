@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .._files import temporary_path
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
 from .device import peak_memory
@@ -28,7 +26,7 @@ from .seeding import derive_seed
 from .sharding import local
 
 if TYPE_CHECKING:
-    from .sharded_checkpoint import Saving
+    from .sharded_checkpoint import PartsWriter
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
@@ -170,7 +168,7 @@ class Trainer:
         self.watched: list[dict[str, float]] = []
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
-        self._saving: tuple[Path | None, Saving, dict[str, Any]] | None = None
+        self._parts: PartsWriter | None = None
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint; False when there is none.
@@ -244,8 +242,8 @@ class Trainer:
             self.train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
-            if self._saving is not None and not self.workers.any(not self._saving[1].written):
-                self._finish_saving()
+            if self._parts is not None:
+                self._parts.look()
             if self.step % CHECK_LOSS_EVERY == 0:
                 self._check_loss()
 
@@ -352,7 +350,12 @@ class Trainer:
         self._check_loss()
         self._check_weights()
         if self.placement.saves_parts:
-            self._begin_saving()
+            if self._parts is None:
+                from .sharded_checkpoint import PartsWriter
+
+                self._parts = PartsWriter(self.checkpoints, self.workers)
+            position = (self.epoch, self.step, self.plan.unit)
+            self._parts.begin(position, self.problem.model, self.optimizer, self._state)
             return
         weights, optimizer = self.placement.weights(), self.placement.values(self.optimizer.state_dict())
         if self.workers.first:
@@ -360,34 +363,10 @@ class Trainer:
             self.checkpoints.save(self.epoch, self.step, weights, state, unit=self.plan.unit)
         self.workers.barrier()
 
-    def _begin_saving(self) -> None:
-        """Begin to write a checkpoint in parts, beside training; the one before it is finished then."""
-        from .sharded_checkpoint import Saving, parts_of
-
-        self._finish_saving()
-        assert self.checkpoints is not None
-        first = self.workers.first
-        target = self.checkpoints.begin(self.epoch, self.step, self.plan.unit) if first else None
-        shared = self.workers.from_first(None if target is None else str(temporary_path(target)))
-        if shared is None:
-            return
-        tensors, optimizer = parts_of(self.problem.model, self.optimizer)
-        saving = Saving(Path(shared), tensors, self.workers)
-        self._saving = target, saving, self._state(optimizer) if first else {}
-
     def _finish_saving(self) -> None:
-        """Wait until a checkpoint that was begun is written, and give it its name."""
-        if self._saving is None:
-            return
-        (target, saving, state), self._saving = self._saving, None
-        try:
-            digests = saving.digests()
-            if target is not None and self.checkpoints is not None:
-                self.checkpoints.finish(target, digests, state)
-        finally:
-            if self.workers.first:
-                saving.abandon()
-        self.workers.barrier()
+        """Wait until a checkpoint that was begun is there."""
+        if self._parts is not None:
+            self._parts.finish()
 
     def _state(self, optimizer: dict[str, Any]) -> dict[str, Any]:
         """What a checkpoint holds beside weights."""

@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from .._checksums import sha256_of
 from .._extras import require
-from .._files import sync_folder
-from .checkpoint import SHARDS
+from .._files import sync_folder, temporary_path
+from .checkpoint import SHARDS, Checkpoints
 from .distributed import Workers
 from .sharding import local
 from .weights_file import misfits, tied_names
@@ -111,6 +112,61 @@ class Saving:
     def abandon(self) -> None:
         """Remove what was written so far, if that can be done."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class PartsWriter:
+    """Writes the checkpoints of a training, one at a time; all processes call each method at once.
+
+    Args:
+        checkpoints: where they go; only the first process makes and names folders.
+        workers: the processes.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, workers: Workers) -> None:
+        self._checkpoints, self._workers = checkpoints, workers
+        self._saving: tuple[Path | None, Saving, dict[str, Any]] | None = None
+
+    def begin(
+        self,
+        position: tuple[int, int, str],
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        state: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        """Begin to write the checkpoint of a position, unless it is there already; the one before is finished first.
+
+        Args:
+            position: arguments of :meth:`.Checkpoints.begin`.
+            state: the state of training from that of the optimiser; called in the first process.
+        """
+        self.finish()
+        first = self._workers.first
+        target = self._checkpoints.begin(*position) if first else None
+        folder = self._workers.from_first(None if target is None else str(temporary_path(target)))
+        if folder is None:
+            return
+        tensors, of_optimizer = parts_of(model, optimizer)
+        saving = Saving(Path(folder), tensors, self._workers)
+        self._saving = target, saving, state(of_optimizer) if first else {}
+
+    def look(self) -> None:
+        """Finish what was begun if all processes have written their parts."""
+        if self._saving is not None and not self._workers.any(not self._saving[1].written):
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until what was begun is written, and give it its name."""
+        if self._saving is None:
+            return
+        (target, saving, state), self._saving = self._saving, None
+        try:
+            digests = saving.digests()
+            if target is not None:
+                self._checkpoints.finish(target, digests, state)
+        finally:
+            if target is not None:
+                saving.abandon()
+        self._workers.barrier()
 
 
 def _first_cause(error: CheckpointException, folder: Path) -> BaseException:
