@@ -12,12 +12,14 @@ import yaml
 
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.cli import main as cli
+from dual_attention.cli.estimate import find_model
 from dual_attention.estimate import estimate, parallel_estimate
 from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig
 from dual_attention.experiments.relational_games.config import RelationalGamesConfig
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.training.config_io import commented_yaml
+from tests.support.documents import PAGES, ROOT
 
 MODEL = {
     "model": "TransformerLM",
@@ -95,6 +97,13 @@ def test_costs_on_several_devices(capsys):
     assert "on 4 devices, shared by 2, and copies" in out and "2 passes of 2 a step of a device" in out
     for name in ("memory, a device", "sent a step, a device", "gradients, shared out", "checkpoint"):
         assert name in out
+
+
+def test_the_planned_model():
+    """The file of the page on clusters, with the number of parameters that stands there."""
+    name, model = find_model(str(ROOT / "experiments" / "language" / "DAT-7B.yaml"))
+    assert sum(parameter.numel() for parameter in model.parameters()) == 6_435_778_560
+    assert name == "DualAttnTransformerLM" and "6.44 B" in PAGES["docs/clusters.md"]
 
 
 @pytest.mark.parametrize(
