@@ -54,7 +54,7 @@ gallery: $(READY) ## Draw the pictures of the pages under docs/
 configs: $(READY) ## Write the configurations under experiments/ from the library's presets
 	$(BIN)/python -m dual_attention.experiments experiments
 
-reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--seconds 3600 --seed 5"
+reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--kills 200": trainings in several processes
 	env OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay

@@ -212,7 +212,7 @@ class DualAttention(TypedModule):
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""
         check_sequence("x", x, self.d_model, layer=next(iter(self._heads().values())).wv)
         if cache is not None:
-            masks.check_continued()
+            masks.check_continued(cache)
         earlier = 0 if cache is None else cache.length
         (batch, n), heads = x.shape[:2], self.n_heads_sa or self.n_heads_ra
         everything = Past(earlier, earlier, earlier)

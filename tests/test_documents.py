@@ -133,6 +133,16 @@ def test_ci_runs_the_test_command():
     assert re.search(r"^(exec )?make test$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def test_the_container_copies_what_is_there():
+    """And installs extras that exist."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = [name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]]
+    assert "dual_attention" in copied and all((ROOT / name).exists() for name in copied)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    (asked,) = (found[1] for line in lines if (found := re.search(r'"\.\[(.*)\]"', line)))
+    assert set(asked.split(",")) <= extras.keys()
+
+
 def test_scripts_exist():
     for line, words in calls("python").items():
         assert words[0].startswith("-") or (ROOT / words[0]).is_file(), line

@@ -79,7 +79,7 @@ APART = {
     ),
     "training": ("hf", "estimate"),
     "sweeps": ("hf",),  # arms are matched in operations, which estimate counts
-    "experiments": ("hf", "estimate"),
+    "experiments": ("hf",),  # the arithmetic of a step, of which MFU is a share, is counted by estimate
     "checkpoints": ("estimate",),
 }
 

@@ -16,6 +16,7 @@ from ..functional import MaskPattern, mask_pattern
 from ..functional.mask_patterns import last_columns
 from ..functional.masks import Segments, check_bias
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
+from .gathered import gathers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,13 +39,15 @@ class Masks(NamedTuple):
         """Whether the places of receivers and senders matter."""
         return self.is_causal or (isinstance(self.attn_mask, MaskPattern) and self.attn_mask.ordered)
 
-    def check_continued(self) -> None:
-        """Raise ``ValueError`` if with these masks the receivers cannot continue from a cache."""
+    def check_continued(self, cache: Cache) -> None:
+        """Raise ``ValueError`` if with these masks the receivers cannot continue from the cache."""
         given = self.attn_mask if isinstance(self.attn_mask, MaskPattern) else None
         if not (self.is_causal or (given is not None and given.causal)):
             raise ValueError(
                 "cache: needs is_causal=True, since earlier tokens are not computed again; got is_causal=False"
             )
+        if gathers(cache):  # which has the segments of the earlier tokens, too
+            return
         if self.segments is not None or (given is not None and given.receiver_segments is not None):
             raise ValueError(
                 "segments: sequences packed into one cannot be continued from a cache; give one or the other"
@@ -98,7 +101,7 @@ def continue_from(
             f"got one that keeps {cache.shapes} with window={cache.window}"
         )
     if masks is not None:
-        masks.check_continued()
+        masks.check_continued(cache)
     return Past(cache.length, cache.length, cache.held, cache)
 
 

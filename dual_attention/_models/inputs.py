@@ -29,10 +29,12 @@ def place_tokens(
     context: int,
     is_causal: bool,
     cached: int | None = None,
+    gathered: bool = False,
 ) -> tuple[Tensor | None, MaskPattern]:
     """Check what comes with the tokens ``x`` ``(B, N, ...)``, and place them in their sequences.
 
-    None of these may be longer than ``context``. ``cached``: t, if there is a cache; others as
+    None of these may be longer than ``context``. ``cached``: t, if there is a cache; ``gathered``: whether it gathers
+    the tokens of other processes, and segments are then ``(B or 1, t + N)``; others as
     :meth:`LanguageModel.forward <dual_attention.language_models.LanguageModel.forward>`.
 
     Returns:
@@ -41,18 +43,21 @@ def place_tokens(
     """
     (batch, n), earlier = x.shape[:2], cached or 0
     check_padding("padding_mask", padding_mask, batch, n, earlier)
-    if segments is not None and cached is not None:
+    if segments is not None and cached is not None and not gathered:
         raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
+    own = segments
     if segments is not None:
-        check_places("segments", segments, batch, n)
+        check_places("segments", segments, batch, earlier + n)
+        own = segments[:, earlier:]
     if positions is None and segments is None and earlier + n > context:
         raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than the context, max_block_size={context}")
     may_exceed = positions is not None or n > context
     if positions is None:
         positions = count_positions(padding_mask, segments, earlier=earlier)
+        positions = positions[:, earlier:] if positions is not None and segments is not None else positions
     if may_exceed and positions is not None:
         check_positions(positions, batch, n, context - 1, f"the context, max_block_size={context}")
-    return positions, MaskPattern(n, earlier + n, None, padding_mask, segments, segments, is_causal, offset=earlier)
+    return positions, MaskPattern(n, earlier + n, None, padding_mask, own, segments, is_causal, offset=earlier)
 
 
 def count_positions(

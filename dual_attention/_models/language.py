@@ -17,6 +17,7 @@ from .._layers.calls import takes
 from .._layers.config import arguments_for
 from .._layers.continuation import cache_parts, transactional
 from .._layers.dropout import Dropout
+from .._layers.gathered import gathers
 from .._layers.inputs import is_offloaded
 from .._layers.linear import call_linear
 from .._layers.options import checked_options, options_dict
@@ -151,7 +152,8 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
                 shifted here. Padding is not scored.
             padding_mask: boolean, ``(B, t + N)``; True = a real token. Padding may be on either side.
             segments: integers ``(B or 1, N)``: sequences packed into one, end to end, do not see each other, and
-                positions begin again with each. A row may be longer than the context then, its sequences may not.
+                positions begin again with each. A row may be longer than the context then, its sequences may not. Of
+                rows that processes share (:mod:`dual_attention.training.context_parallel`), ``(B or 1, t + N)``.
             positions: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each sequence.
             cache: of t earlier tokens; these are appended.
             embeddings: vectors ``(B, N, d)`` in the place of those that the token ids are embedded as, such as learned
@@ -206,7 +208,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         caches = self._caches(cache)
         seen = None if cache is None else cache.length
         embedded = self._embed(self.layers.token_embedder, x, embeddings)
-        positions, arguments = self._place(embedded, padding_mask, segments, positions, seen)
+        positions, arguments = self._place(embedded, padding_mask, segments, positions, seen, gathers(cache))
         if self.pos_enc_type == "pos_emb":
             here = torch.arange(embedded.shape[1], device=embedded.device)
             places = here + (seen or 0) if positions is None else positions

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .._layers.cache import Cache
 from .._layers.calls import TypedModule
+from .._layers.gathered import gathers
 from .._layers.symbols import Symbols
 from ..dual_attention import DualAttentionOutput
 
@@ -82,7 +83,8 @@ class StackModel(TypedModule):
 
     def _pass(self, x: Tensor, inputs: BlockInputs) -> Tensor:
         """Tokens ``(B, N, d)`` after all blocks."""
-        recompute = self.gradient_checkpointing and not inputs.caches
+        may_repeat = all(gathers(cache) for caches in inputs.caches for cache in caches.values())
+        recompute = self.gradient_checkpointing and may_repeat
 
         def step(number: int, x: Tensor, symbols: Symbols | None) -> tuple[Any, Symbols | None]:
             return self._block(number, x, symbols, inputs)

@@ -62,9 +62,10 @@ class TokenModel(StackModel):
         segments: Tensor | None,
         positions: Tensor | None = None,
         cached: int | None = None,
+        gathered: bool = False,
     ) -> tuple[Tensor | None, dict[str, Any]]:
         """Positions of tokens ``(B, N, ...)``, and the arguments of every block, see :func:`.inputs.place_tokens`."""
-        order: dict[str, Any] = {"is_causal": are_causal(self._stack()), "cached": cached}
+        order: dict[str, Any] = {"is_causal": are_causal(self._stack()), "cached": cached, "gathered": gathered}
         positions, pattern = place_tokens(x, padding_mask, segments, positions, context=self.block_size, **order)
         rope, earlier = self.rope, cached or 0
         if rope is None:

@@ -14,6 +14,7 @@ from .._files import json_text, read_json
 from .._words import printable, suggestion
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping
+from ..estimate.parallel import Sharding, parallel_estimate
 from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
@@ -38,11 +39,34 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
         raise ValueError("--tokens: needs --rate, the operations a second of a device")
     if options.mfu > 1:
         raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
+    check_sharding(options)
     name, model = find_model(options.model)
-    found = estimate_costs(
+    own = options.batch if options.shard is None else options.batch // options.devices
+    at_once = min(options.micro_batch or own, own)
+    found = costs_of(model, name, at_once, options)
+    shared = None
+    if options.shard is not None:
+        how = {"shard": options.shard, "devices": options.devices, "shard_size": options.shard_size}
+        shared = parallel_estimate(model, found, passes=-(-own // at_once), **how)
+    times = {} if options.rate is None else seconds(found, options)
+    if options.json:
+        parallel = {} if shared is None else {"parallel": shared.to_dict()}
+        print(json_text({**found.to_dict(), **times, **parallel}, indent=2))
+        return 0
+    print(printable(str(found)))
+    if shared is not None:
+        print(f"\n{shared}")
+    if times:
+        print("\n".join(["", *aligned(times_in_words(times, options))]))
+    return 0
+
+
+def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespace) -> Estimate:
+    """The estimate of a pass of so many sequences."""
+    return estimate_costs(
         model,
         name=name,
-        batch=options.batch,
+        batch=batch,
         length=options.length,
         context_length=options.context_length,
         dtype=options.dtype,
@@ -53,14 +77,21 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
         checkpointing=options.checkpointing,
         fused_loss=False if options.all_logits else None,
     )
-    times = {} if options.rate is None else seconds(found, options)
-    if options.json:
-        print(json_text({**found.to_dict(), **times}, indent=2))
-        return 0
-    print(printable(str(found)))
-    if times:
-        print("\n".join(["", *aligned(times_in_words(times, options))]))
-    return 0
+
+
+def check_sharding(options: argparse.Namespace) -> None:
+    """Check the options about several devices together; ``ValueError`` naming one of them."""
+    if options.shard is None:
+        for name in ("shard_size", "micro_batch"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name}: needs --shard")
+        return
+    if options.inference:
+        raise ValueError("--shard: expected training, got --inference")
+    if options.batch % options.devices:
+        raise ValueError(f"--batch: expected a multiple of the {options.devices} devices, got {options.batch}")
+    if options.shard == "hsdp" and options.shard_size is None:
+        raise ValueError("--shard hsdp: needs --shard_size, the devices that share one model")
 
 
 def find_model(name: str) -> tuple[str, nn.Module]:
@@ -113,9 +144,10 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:
-    """Times at the rate asked for."""
-    times = {"step_seconds": found.time(options.rate, options.mfu, devices=options.devices)}
-    times["tokens_per_second"] = found.tokens / times["step_seconds"]
+    """Times at the rate asked for, of the whole batch."""
+    tokens = options.batch * found.length
+    times = {"step_seconds": found.time(options.rate, options.mfu, tokens=tokens, devices=options.devices)}
+    times["tokens_per_second"] = tokens / times["step_seconds"]
     if options.tokens is not None:
         times["seconds"] = found.time(options.rate, options.mfu, tokens=options.tokens, devices=options.devices)
     return times
@@ -154,6 +186,15 @@ def parser(prog: str) -> argparse.ArgumentParser:
     add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
     add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
     add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
+    ways = "ddp copies it, fsdp shares it among all, hsdp among some; adds memory and traffic of a device"
+    add(
+        "--shard",
+        choices=get_args(Sharding),
+        metavar="WAY",
+        help=f"the model on several devices: {ways}; the rest is of one pass of a device",
+    )
+    add("--shard_size", type=integer, metavar="S", help="devices that share one model, with hsdp")
+    add("--micro_batch", type=integer, metavar="B", help="sequences in one pass of a device, with --shard (its part)")
     add("--json", action="store_true", help="print JSON")
     return made
 

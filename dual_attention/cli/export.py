@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,10 @@ from ..data.text.tokenizer_json import write_tokenizer_json
 from ..estimate.units import DTYPES
 from ..language_models import LanguageModel
 from ..training.config_io import option_parser, parse_options
+from ..training.configs import check
+
+SIZE = re.compile(r"[1-9]\d*[KMGT]i?B")
+"""Sizes of files, as transformers reads them."""
 
 
 def export(prog: str, arguments: Sequence[str]) -> int:
@@ -29,23 +34,44 @@ def export(prog: str, arguments: Sequence[str]) -> int:
     parser.add_argument("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
     dtypes = Literal["float32", "bfloat16", "float16"]
     parser.add_argument("--dtype", type=dtypes, default="float32", help="Of the weights.")
+    parser.add_argument(
+        "--max_shard_size",
+        type=str,
+        metavar="SIZE",
+        help="Most bytes of a file of weights, such as 5GB: larger models have several and an index. By default that "
+        "of transformers; the format of the hub has one file.",
+    )
     options = parse_options(parser, arguments)
+    if options.max_shard_size is not None:
+        check(options.to == "transformers", "--max_shard_size", "--to transformers", f"--to {options.to}")
+        check(
+            bool(SIZE.fullmatch(options.max_shard_size)),
+            "--max_shard_size",
+            "a size such as 5GB",
+            options.max_shard_size,
+        )
     out = Path(options.out)
     if out.exists():
         raise FileExistsError(f"--out: {out} exists already and is not overwritten")
     checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype])
-    write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer)
+    write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer, max_shard_size=options.max_shard_size)
     print(printable(str(out)))
     return 0
 
 
 def write_export(
-    checkpoint: Checkpoint, out: Path, *, to: Literal["transformers", "hub"], tokenizer: str | None = None
+    checkpoint: Checkpoint,
+    out: Path,
+    *,
+    to: Literal["transformers", "hub"],
+    tokenizer: str | None = None,
+    max_shard_size: str | None = None,
 ) -> None:
     """Write a language model and its tokenizer into a folder.
 
     Args:
         tokenizer: see :meth:`~dual_attention.checkpoints.Checkpoint.tokenizer`.
+        max_shard_size: most bytes of a file of weights for transformers, ``"5GB"``; None: what that does by itself.
 
     Raises:
         ValueError: if it is no language model, or its tokenizer is not known.
@@ -61,5 +87,6 @@ def write_export(
         to_hub(model, checkpoint.config).save_pretrained(out)
     else:
         tokens = {"bos_token_id": found.end, "eos_token_id": found.end, "pad_token_id": found.end}
-        to_transformers(model, checkpoint.config, **tokens).save_pretrained(out)
+        sizes = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+        to_transformers(model, checkpoint.config, **tokens).save_pretrained(out, **sizes)
     write_tokenizer_json(found, out, context=model.block_size)

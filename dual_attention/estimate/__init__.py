@@ -18,6 +18,15 @@ with ``device="cuda"`` and no GPU       a CPU is traced; :attr:`Estimate.notes` 
 
 from .counter import counter_formulas, register_flop_formulas
 from .estimation import estimate
+from .parallel import ParallelEstimate, parallel_estimate
 from .result import Estimate, Part
 
-__all__ = ["Estimate", "Part", "counter_formulas", "estimate", "register_flop_formulas"]
+__all__ = [
+    "Estimate",
+    "ParallelEstimate",
+    "Part",
+    "counter_formulas",
+    "estimate",
+    "parallel_estimate",
+    "register_flop_formulas",
+]

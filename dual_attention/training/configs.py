@@ -229,13 +229,23 @@ class ParallelMachineConfig(PrecisionMachineConfig):
     shard_size: int | None = None
     """Processes that share one model, with parallel=shard; the next ones share a copy of it (HSDP). null shares one
     among all."""
+    context_parallel: int = 1
+    """Processes that share each sequence, neighbours by rank, so that its length is bounded by the memory of all: each
+    computes its part of the tokens, and keys and symbols are gathered. A divisor of their number and of the length."""
+    peak_flops: float | Literal["measured"] | None = None
+    """Operations a second that a device can do at most, in its precision, of which the metric mfu is a share; measured
+    times products of matrices before training. null takes those of a known GPU; elsewhere mfu is null."""
     compile: bool = False
     """Compile each block with torch.compile, which needs a C++ compiler on CPUs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integers(self, "machine", "shard_size")
+        check_integers(self, "machine", "shard_size", "context_parallel")
+        peak = self.peak_flops
+        positive = isinstance(peak, str) or peak is None or 0 < peak < inf
+        check(positive, "machine.peak_flops", "a positive number, measured or null", peak)
         expected = "null with machine.parallel=replicate"
+        check(not (self.compile and self.context_parallel > 1), "machine.compile", "false with context_parallel", True)
         check(self.shard_size is None or self.parallel == "shard", "machine.shard_size", expected, self.shard_size)
 
 

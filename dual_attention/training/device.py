@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 
@@ -33,6 +34,17 @@ def check_memory(argument: str, what: str, size: int, device: torch.device | str
             f"{argument}: {what} take {size / gib:,.1f} GiB, more than the {held / gib:,.1f} GiB of this "
             f"{'GPU' if torch.device(device).type == 'cuda' else 'machine'}"
         )
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Most bytes that this process has held: in tensors on a GPU, otherwise resident; None where that is not known."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:
+        return None
+    return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def memory_of(device: torch.device) -> int | None:

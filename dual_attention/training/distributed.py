@@ -46,6 +46,7 @@ class Workers:
         self.rank, self.size = rank, size
         self._store = store
         self._waits = 0
+        self._other_group: Any = None
 
     @property
     def connected(self) -> bool:
@@ -94,6 +95,12 @@ class Workers:
     def from_first(self, value: Value) -> Value:
         """The value that the first process has; that of the others does not count."""
         return self.gather(value)[0]
+
+    def other_group(self) -> Any:
+        """A process group of other connections, for what is said beside training; all ask for it at the same time."""
+        if self._other_group is None:
+            self._other_group = dist.new_group(backend="gloo")
+        return self._other_group
 
     def gather(self, value: Value) -> list[Value]:
         """The values of all processes, by rank; anything that can be pickled."""

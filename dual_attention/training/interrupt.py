@@ -1,4 +1,4 @@
-"""Ctrl-C, and the notice of a scheduler: the first one is obeyed between two steps, the second one stops at once."""
+"""Ctrl-C, and the notice of a scheduler: the first one is obeyed between two steps; a second Ctrl-C stops at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Terminated(Interrupted):
 
 
 class StopOnSignal:
-    """Context in which the first SIGINT or SIGTERM sets :attr:`stopped` instead of raising.
+    """Context in which the first SIGINT, and every SIGTERM, sets :attr:`stopped` instead of raising.
+
+    A scheduler may give notice to a process that torchrun tells, too, so a second SIGTERM is no sign of impatience.
 
     :attr:`terminated` tells whether it was SIGTERM.
 
@@ -52,10 +54,10 @@ class StopOnSignal:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.stopped:
+        if self.stopped and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.stopped = True
-        self.terminated = number == signal.SIGTERM
+        self.terminated = self.terminated or number == signal.SIGTERM
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():

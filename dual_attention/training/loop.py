@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .checkpoint import Checkpoints, random_state, restore_random_state
 from .configs import RunConfig
+from .device import peak_memory
 from .distributed import Workers
 from .interrupt import Interrupted
 from .metrics import MetricsLog, MetricsMark, Row
@@ -22,13 +23,17 @@ from .problem import Batch, Examples, LossFunction, Problem
 from .progress import Progress
 from .saved_state import check_state, optimizer_state
 from .seeding import derive_seed
+from .sharding import local
+
+if TYPE_CHECKING:
+    from .sharded_checkpoint import PartsWriter
 
 CHECK_LOSS_EVERY = 16
 """Steps between looks at the running loss; each look waits for the device."""
 
 
 class Diverged(RuntimeError):
-    """The loss is no longer a finite number."""
+    """The loss is no longer a finite number, or a weight."""
 
 
 class RunningMeans:
@@ -163,6 +168,7 @@ class Trainer:
         self.watched: list[dict[str, float]] = []
         self._running = RunningMeans()
         self._log: MetricsLog | None = None
+        self._parts: PartsWriter | None = None
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint; False when there is none.
@@ -174,7 +180,10 @@ class Trainer:
         if self.checkpoints is None:
             return False
         state = self.checkpoints.load(
-            self.problem.model, lambda state: check_state(state, self.plan, self.optimizer, self.device)
+            self.problem.model,
+            lambda state: check_state(state, self.plan, self.optimizer, self.device),
+            optimizer=self.optimizer,
+            workers=self.workers,
         )
         if state is None:
             return False
@@ -200,9 +209,14 @@ class Trainer:
                 self._train_epoch()
                 self._end_epoch()
             self.progress.close()
+            self._finish_saving()
             return self.evaluate(tuple(self.problem.evaluation))
         except Interrupted:
             self._save()
+            self._finish_saving()
+            raise
+        except Diverged:
+            self._finish_saving()  # what was right when it was begun
             raise
         finally:
             self.progress.close()
@@ -228,6 +242,8 @@ class Trainer:
             self.train_step(indices)
             self.seconds += time.perf_counter() - started
             self.progress.step(epoch=self.epoch, numbers=self._running.means)
+            if self._parts is not None:
+                self._parts.look()
             if self.step % CHECK_LOSS_EVERY == 0:
                 self._check_loss()
 
@@ -254,7 +270,7 @@ class Trainer:
         problem, placement = self.problem, self.placement
         parts = placement.parts(indices, self.plan.micro_batch_size)
         batches: Iterable[Batch] = (problem.train.batch(part.indices) for part in parts)
-        shares: list[Any] = [part.examples / len(indices) for part in parts]
+        shares: list[Any] = [part.examples / len(indices) / placement.sharing for part in parts]
         if problem.weigh is not None and len(parts) * self.workers.size > 1:
             batches = list(batches)
             weights = [problem.weigh(batch) * bool(part.examples) for batch, part in zip(batches, parts, strict=True)]
@@ -301,7 +317,8 @@ class Trainer:
             self.watched.append({plan.unit: span + 1, "step": self.step, **means})
             row.update(means)
         row["seconds"] = self.seconds
-        row.update(self.problem.derive(row))
+        row["peak_memory_bytes"] = max(self.workers.gather(peak_memory(self.device) or 0)) or None
+        row.update(self.problem.derive({**row, "processes": self.workers.size}))
         if self._log is not None:
             self._log.log(row)
         self.progress.row(row)
@@ -313,18 +330,47 @@ class Trainer:
     def _check_loss(self) -> None:
         loss = self._running.means().get("loss", 0.0)
         if not math.isfinite(loss):
-            by_epochs = self.plan.unit == "epoch"
-            place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
-            lr = self.config.optim.lr
-            raise Diverged(f"the loss became {loss} in {place}: try a smaller optim.lr (now {lr}) or optim.grad_clip")
+            raise self._diverged(f"the loss became {loss}")
+
+    def _check_weights(self) -> None:
+        """Those of this process; a step whose loss was finite may have spoilt them."""
+        parameters = (local(parameter.detach()) for parameter in self.problem.model.parameters())
+        if self.workers.any(not all(bool(parameter.isfinite().all()) for parameter in parameters)):
+            raise self._diverged("weights became infinite or NaN")
+
+    def _diverged(self, what: str) -> Diverged:
+        by_epochs = self.plan.unit == "epoch"
+        place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
+        return Diverged(f"{what} in {place}: try a smaller optim.lr (now {self.config.optim.lr}) or optim.grad_clip")
 
     def _save(self) -> None:
         """Write a checkpoint, in the first process; all put together what they have parts of."""
         if self.checkpoints is None:
             return
         self._check_loss()
+        self._check_weights()
+        if self.placement.saves_parts:
+            if self._parts is None:
+                from .sharded_checkpoint import PartsWriter
+
+                self._parts = PartsWriter(self.checkpoints, self.workers)
+            position = (self.epoch, self.step, self.plan.unit)
+            self._parts.begin(position, self.problem.model, self.optimizer, self._state)
+            return
         weights, optimizer = self.placement.weights(), self.placement.values(self.optimizer.state_dict())
-        state = {
+        if self.workers.first:
+            state = self._state(optimizer)
+            self.checkpoints.save(self.epoch, self.step, weights, state, unit=self.plan.unit)
+        self.workers.barrier()
+
+    def _finish_saving(self) -> None:
+        """Wait until a checkpoint that was begun is there."""
+        if self._parts is not None:
+            self._parts.finish()
+
+    def _state(self, optimizer: dict[str, Any]) -> dict[str, Any]:
+        """What a checkpoint holds beside weights."""
+        return {
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,
@@ -333,12 +379,9 @@ class Trainer:
             "optimizer": optimizer,
             "random": random_state(self.device),
             "metrics": None if self._log is None else self._log.mark(),
-            "measured": self.measured,
-            "watched": self.watched,
+            "measured": list(self.measured),
+            "watched": list(self.watched),
         }
-        if self.workers.first:
-            self.checkpoints.save(self.epoch, self.step, weights, state, unit=self.plan.unit)
-        self.workers.barrier()
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]

@@ -20,6 +20,10 @@ class MetricsMark(TypedDict):
     sha256: str
 
 
+OF_THE_MACHINE = ("seconds", "examples_per_second", "tokens_per_second", "mfu", "peak_memory_bytes")
+"""Numbers of a row that differ between equal runs."""
+
+
 def read_rows(path: Path) -> list[Row]:
     """Rows of a metrics file, oldest first. A last line cut short by a crash is left out.
 

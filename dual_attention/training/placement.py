@@ -9,13 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 
-from ..transformer_blocks import Block, RMSNorm
+from .._models.sharding_groups import blocks_of, sharding_groups
 from .configs import LoopConfig, MachineConfig, ParallelMachineConfig, StepLoopConfig, check
+from .context_parallel import ContextParallel
 from .distributed import ALONE, Workers
 from .problem import Problem
 from .sharding import whole_values, whole_weights
@@ -40,20 +42,28 @@ class Placement:
         model: with the parameters that train.
         called: the module that computes the loss, which exchanges gradients if there are other processes.
         workers: the processes.
+        sharing: how many of them, neighbours by rank, have parts of the same sequences.
     """
 
     def __init__(self, model: nn.Module, workers: Workers = ALONE) -> None:
         self.model, self.workers = model, workers
-        self.called = model
+        self.called: Any = model
+        self.sharing = 1
+
+    @property
+    def saves_parts(self) -> bool:
+        """Whether each process writes its part of a checkpoint, rather than the first one all of it."""
+        return False
 
     def parts(self, indices: Tensor, micro_batch_size: int | None) -> list[Part]:
         """Of a step's examples, those of each forward and backward pass of this process.
 
         Every process has the same number of passes, at least one.
         """
-        most = -(-len(indices) // self.workers.size)
+        groups = self.workers.size // self.sharing
+        most = -(-len(indices) // groups)
         size = min(micro_batch_size or most, most)
-        own = indices.tensor_split(self.workers.size)[self.workers.rank]
+        own = indices.tensor_split(groups)[self.workers.rank // self.sharing]
         parts = [Part(part, len(part)) for part in own.split(size) if len(part)]
         idle = Part(indices[:1], 0)
         return parts + [idle] * (-(-most // size) - len(parts))
@@ -62,6 +72,12 @@ class Placement:
         """Add the gradients of a part's loss, which has this share of the loss of the step."""
         factor = share * self.workers.size
         (loss if isinstance(factor, float) and factor == 1.0 else loss * factor).backward()
+
+    def share_sequences(self, size: int) -> None:
+        """Let so many neighbours by rank have parts of the same sequences; all processes do so at once."""
+        group, _ = dist.new_subgroups(size)
+        self.sharing = size
+        self.called = ContextParallel(cast(Any, self.model), self.called, group=group)
 
     def passing(self, *, last: bool) -> AbstractContextManager[Any]:
         """Context of a forward and backward pass, the last of a step or not."""
@@ -88,17 +104,14 @@ class Replicated(Placement):
         kind: Any = nn.parallel.DistributedDataParallel
         known = inspect.signature(kind).parameters
         sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # in older versions
-        self.called = kind(model, gradient_as_bucket_view=True, **{sync: False})
+        self._copied = self.called = kind(model, gradient_as_bucket_view=True, **{sync: False})
 
     def passing(self, *, last: bool) -> AbstractContextManager[Any]:
-        return nullcontext() if last else self.called.no_sync()
+        return nullcontext() if last else self._copied.no_sync()
 
 
 class Sharded(Placement):
     """A model of whose parameters every process has a part, gathered block by block (FSDP2).
-
-    Everything outside of blocks is one more group: embeddings and the output layer, which may be tied, and symbol
-    retrievers, which may be shared by blocks and have tied libraries.
 
     Args:
         shard_size: processes among which it is sharded; there is a copy for each so many.
@@ -127,18 +140,15 @@ class Sharded(Placement):
             if copies == 1
             else init_device_mesh(device.type, (copies, size), mesh_dim_names=names)
         )
-        for block in blocks_of(model):
-            if gathered_as is None:
-                fully_shard(block, mesh=mesh)
-                continue
-            norms: list[nn.Module] = [
-                module for module in block.modules() if isinstance(module, nn.LayerNorm | RMSNorm)
-            ]
-            if norms:  # which autocast does not round
-                fully_shard(norms, mesh=mesh)
-            policy = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
-            fully_shard(block, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh)
+        for group in sharding_groups(model, lowered=gathered_as is not None):
+            policy = {}
+            if group.lowered:
+                policy["mp_policy"] = MixedPrecisionPolicy(gathered_as, torch.float32, cast_forward_inputs=False)
+            fully_shard(group.modules[0] if len(group.modules) == 1 else list(group.modules), mesh=mesh, **policy)
+
+    @property
+    def saves_parts(self) -> bool:
+        return _writes_safetensors_in_parts()
 
     @contextmanager
     def passing(self, *, last: bool) -> Iterator[None]:
@@ -153,11 +163,6 @@ class Sharded(Placement):
         with torch.no_grad():  # what inference mode gathers cannot be trained on
             yield
         model.reshard()
-
-
-def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model, in their order."""
-    return [module for module in model.modules() if isinstance(module, Block)]
 
 
 def place(problem: Problem, device: torch.device, machine: MachineConfig, workers: Workers = ALONE) -> Placement:
@@ -180,6 +185,8 @@ def place(problem: Problem, device: torch.device, machine: MachineConfig, worker
         problem.draw()
     if workers.connected and options.parallel == "replicate":
         placement = Replicated(model, workers)
+    if workers.connected and options.context_parallel > 1:
+        placement.share_sequences(options.context_parallel)
     return placement
 
 
@@ -190,13 +197,24 @@ def check_sizes(loop: LoopConfig | StepLoopConfig, machine: MachineConfig, worke
         ValueError: naming the key, and the number of processes.
     """
     size, processes = workers.size, f"the {workers.size} processes"
-    check(loop.batch_size % size == 0, "loop.batch_size", f"a multiple of {processes}", loop.batch_size)
+    sharing = machine.context_parallel if isinstance(machine, ParallelMachineConfig) else 1
+    check(size % sharing == 0, "machine.context_parallel", f"a divisor of {processes}", sharing)
+    by = processes if sharing == 1 else f"the {size // sharing} groups of {sharing} processes"
+    check(loop.batch_size % (size // sharing) == 0, "loop.batch_size", f"a multiple of {by}", loop.batch_size)
     if isinstance(machine, ParallelMachineConfig):
         shard_size, parallel = machine.shard_size, machine.parallel
         fits = shard_size is None or size % shard_size == 0
         check(fits, "machine.shard_size", f"null or a divisor of {processes}", shard_size)
         can = parallel == "replicate" or _has_fully_shard()
         check(can, "machine.parallel", "replicate with PyTorch before 2.6", parallel)
+
+
+def _writes_safetensors_in_parts() -> bool:
+    """Whether PyTorch is new enough for that."""
+    from torch.distributed import checkpoint
+
+    writer = getattr(checkpoint, "HuggingFaceStorageWriter", None)
+    return writer is not None and "save_distributed" in inspect.signature(writer).parameters
 
 
 def _has_fully_shard() -> bool:

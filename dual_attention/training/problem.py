@@ -14,13 +14,14 @@ from .optim import Factors
 Batch = tuple[Tensor, ...]
 LossFunction = Callable[[nn.Module, Batch], tuple[Tensor, dict[str, Tensor]]]
 """``loss(model, batch)`` returns the mean loss, a scalar with its graph, and further scalar means over the batch."""
-Derive = Callable[[Mapping[str, Any]], dict[str, float]]
-"""``derive(row)`` returns further numbers that follow from those of a row, as a perplexity from a mean loss."""
+Derive = Callable[[Mapping[str, Any]], Mapping[str, float | None]]
+"""``derive(row)`` returns further numbers that follow from those of a row and how many ``processes`` there are, as a
+perplexity follows from a mean loss; None where one is not known."""
 Weigh = Callable[[Batch], Tensor]
 """``weigh(batch)`` returns how many things the loss of a batch is a mean over, a scalar on the device of the batch."""
 
 
-def nothing(row: Mapping[str, Any]) -> dict[str, float]:
+def nothing(row: Mapping[str, Any]) -> dict[str, float | None]:
     """No further numbers."""
     return {}
 

@@ -229,7 +229,7 @@ def evaluate_run(
     config = read_config(experiment.Config, folder.config)
     changes: dict[str, Any] = {} if machine is None else vars(machine)
     if isinstance(config.machine, ParallelMachineConfig):
-        changes = {**changes, "parallel": "replicate", "shard_size": None}
+        changes = {**changes, "parallel": "replicate", "shard_size": None, "context_parallel": 1}
     config = replace(config, machine=replace(config.machine, **changes))
     numbers = {}
     with shared_for_reading(experiment, folder) as cache:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .configs import check
 from .plan import Plan
-from .sharding import is_sharded, placed
+from .sharding import is_sharded, local, placed
 
 KEYS = ("epoch", "step", "seconds", "sums", "count", "optimizer", "random")
 """Keys of every state."""
@@ -124,7 +124,7 @@ def _check_moments(entry: Any, parameter: Tensor, name: str, step: int) -> None:
     check(taken == taken // 1 and 1 <= taken <= step, f"{name}.step", f"an integer from 1 to {step}", taken)
     for key in ("exp_avg", "exp_avg_sq"):
         _check_mean(entry[key], parameter, f"{name}.{key}")
-    squares = entry["exp_avg_sq"]
+    squares = local(entry["exp_avg_sq"])
     check(bool((squares >= 0).all()), f"{name}.exp_avg_sq", "numbers of at least 0", "negative ones")
 
 
@@ -141,8 +141,8 @@ def _check_names(entry: Any, expected: set[str], name: str) -> None:
 
 def _check_mean(value: Any, parameter: Tensor, name: str) -> None:
     shape, dtype = tuple(parameter.shape), parameter.dtype
-    check(_is_plain(value, shape, dtype), name, f"{dtype} {shape}", _described(value))
-    check(bool(value.isfinite().all()), name, "finite numbers", "NaN or infinity")
+    check(_is_plain(value, shape, dtype) or _is_part(value, parameter), name, f"{dtype} {shape}", _described(value))
+    check(bool(local(value).isfinite().all()), name, "finite numbers", "NaN or infinity")
 
 
 def _check_random(saved: Any, device: torch.device) -> None:
@@ -193,6 +193,19 @@ def _is_plain(value: object, shape: tuple[int, ...], dtype: torch.dtype) -> bool
         and value.device.type == "cpu"
         and value.dtype == dtype
         and tuple(value.shape) == shape
+    )
+
+
+def _is_part(value: object, parameter: Tensor) -> bool:
+    """Whether a value was read in parts, as the parameter has them."""
+    return (
+        isinstance(value, Tensor)
+        and is_sharded(value)
+        and is_sharded(parameter)
+        and (
+            (value.shape, value.dtype, value.placements) == (parameter.shape, parameter.dtype, parameter.placements)  # pyright: ignore[reportAttributeAccessIssue]
+            and value.device_mesh is parameter.device_mesh  # pyright: ignore[reportAttributeAccessIssue]
+        )
     )
 
 

@@ -38,6 +38,11 @@ def whole(tensor: Any) -> Tensor:
     return torch.cat(parts)[: tensor.shape[0]]
 
 
+def local(tensor: Any) -> Tensor:
+    """What this process has of a tensor."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
 def placed(value: Tensor, like: Any) -> Any:
     """A tensor that every process has whole, as its part if ``like`` is one; nothing is sent for that."""
     if not is_sharded(like):

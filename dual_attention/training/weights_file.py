@@ -89,7 +89,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         found = next((name for name in names if name in tensors), None)
         if found is not None:
             tensors.update({name: tensors[found] for name in names if name not in tensors})
-    problems = _misfits(tensors, wanted)
+    problems = misfits(tensors, wanted)
     if problems:
         raise ValueError(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
     model.load_state_dict({name: placed(tensor, wanted[name]) for name, tensor in tensors.items()})
@@ -109,7 +109,7 @@ def tied_names(state: Mapping[str, Tensor]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
+def misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
     """Sentences about each tensor that is missing, unexpected, or of another shape, dtype or range."""
     problems = [f"{name} is missing" for name in wanted if name not in tensors]
     for name, tensor in tensors.items():
@@ -119,6 +119,6 @@ def _misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> lis
             problems.append(f"{name}: expected shape {tuple(wanted[name].shape)}, got {tuple(tensor.shape)}")
         elif tensor.dtype != wanted[name].dtype:
             problems.append(f"{name}: expected {wanted[name].dtype}, got {tensor.dtype}")
-        elif tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        elif tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
             problems.append(f"{name}: expected finite numbers, got NaN or infinity")
     return problems

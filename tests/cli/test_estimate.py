@@ -12,12 +12,14 @@ import yaml
 
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.cli import main as cli
-from dual_attention.estimate import estimate
+from dual_attention.cli.estimate import find_model
+from dual_attention.estimate import estimate, parallel_estimate
 from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig
 from dual_attention.experiments.relational_games.config import RelationalGamesConfig
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
 from dual_attention.training.config_io import commented_yaml
+from tests.support.documents import PAGES, ROOT
 
 MODEL = {
     "model": "TransformerLM",
@@ -69,6 +71,55 @@ def test_table_and_times(capsys):
     expected = estimate("T-tiny")
     assert step is not None and float(step[1]) == pytest.approx(1000 * expected.time(1e12, 0.5, devices=2), rel=0.01)
     assert re.search(r"time of 1\.00 B tokens +\d", out)
+
+
+def test_costs_on_several_devices(capsys):
+    """Of a device's own part of the batch, in passes."""
+    words = (
+        "T-tiny",
+        "--rate=1e12",
+        "--batch=16",
+        "--devices=4",
+        "--shard=hsdp",
+        "--shard_size=2",
+        "--micro_batch=2",
+        "--device=cpu",
+    )
+    found = figures(capsys, *words)
+    model = LANGUAGE_PRESETS["T-tiny"].build(device="meta")
+    options = {"shard": "hsdp", "devices": 4, "shard_size": 2, "passes": 2}
+    expected = parallel_estimate(model, estimate("T-tiny", batch=2, device="cpu"), **options)
+    assert found["parallel"] == json.loads(json.dumps(expected.to_dict())) and found["batch"] == 2
+    alone = figures(capsys, "T-tiny", "--rate=1e12", "--batch=16", "--devices=4", "--device=cpu")
+    assert found["step_seconds"] == pytest.approx(alone["step_seconds"], rel=1e-9)
+    assert dat(*words) == 0
+    out = capsys.readouterr().out
+    assert "on 4 devices, shared by 2, and copies" in out and "2 passes of 2 a step of a device" in out
+    for name in ("memory, a device", "sent a step, a device", "gradients, shared out", "checkpoint"):
+        assert name in out
+
+
+def test_the_planned_model():
+    """The file of the page on clusters, with the number of parameters that stands there."""
+    name, model = find_model(str(ROOT / "experiments" / "language" / "DAT-7B.yaml"))
+    assert sum(parameter.numel() for parameter in model.parameters()) == 6_435_778_560
+    assert name == "DualAttnTransformerLM" and "6.44 B" in PAGES["docs/clusters.md"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--shard=ddp", "--devices=3", "--batch=4"], "--batch: expected a multiple of the 3 devices, got 4"),
+        (["--shard=hsdp", "--devices=4", "--batch=4"], "--shard hsdp: needs --shard_size"),
+        (["--shard=hsdp", "--devices=4", "--batch=4", "--shard_size=3"], "shard_size: expected a divisor of 4 devices"),
+        (["--shard=fsdp", "--inference"], "--shard: expected training, got --inference"),
+        (["--micro_batch=2"], "--micro_batch: needs --shard"),
+        (["--shard=some"], "argument --shard"),
+    ],
+)
+def test_wrong_ways_to_share(words, message, capsys):
+    assert dat("T-tiny", *words) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_options_change_the_estimate(capsys):

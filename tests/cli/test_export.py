@@ -53,6 +53,33 @@ def test_transformers_takes_model_and_tokenizer(run, capsys):
     assert written == ours.tokenizer().decode(expected.tolist())
 
 
+def test_large_weights_in_several_files(run, capsys):
+    """With an index, as transformers and this library read them."""
+    transformers = pytest.importorskip("transformers")
+    printed(capsys, "export", run, "--out=one")
+    printed(capsys, "export", run, "--out=several", "--max_shard_size=20KB")
+    index = json.loads(Path("several/model.safetensors.index.json").read_text())
+    files = sorted(Path("several").glob("*.safetensors"))
+    assert len(files) > 1 and {path.name for path in files} == set(index["weight_map"].values())
+    expected = transformers.AutoModelForCausalLM.from_pretrained("one").state_dict()
+    found = transformers.AutoModelForCausalLM.from_pretrained("several").state_dict()
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+    words = ("1 ü", "--seed=3", "--max_new_tokens=9", "--device=cpu")
+    assert printed(capsys, "generate", "several", *words) == printed(capsys, "generate", run, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--max_shard_size=many"], "--max_shard_size: expected a size such as 5GB, got 'many'"),
+        (["--max_shard_size=5GB", "--to=hub"], "--max_shard_size: expected --to transformers, got '--to hub'"),
+    ],
+)
+def test_wrong_sizes_of_files(run, words, message, capsys):
+    assert main(["export", str(run), "--out=folder", *words]) == 2
+    assert message in capsys.readouterr().err and not Path("folder").exists()
+
+
 def test_a_learned_tokenizer_goes_from_text_to_folder(capsys, tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"body": f"one two three {n} four"}) for n in range(200)))
     words = ["--data.path=t.jsonl", "--data.field=body", "--data.tokenizer=bpe", "--data.bpe_vocab_size=280"]

@@ -15,9 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from dual_attention.checkpoints import open_checkpoint
+from dual_attention.cli import train
 from dual_attention.training import runs
 from dual_attention.training.interrupt import StopOnSignal
-from dual_attention.training.metrics import read_rows
+from dual_attention.training.metrics import OF_THE_MACHINE, read_rows
 from dual_attention.training.run_folder import RunFolder
 from tests.support.documents import ROOT
 from tests.support.processes import Ended, dat_together
@@ -194,15 +195,36 @@ def test_a_run_that_is_there_is_not_overwritten(folder, alone):
     assert "the run is finished; there is nothing to resume" in one_line(dat_together(resume, resume, folder=folder))
 
 
-def test_a_checkpoint_of_another_model(folder, monkeypatch):
+def test_processes_with_different_code(folder, monkeypatch):
+    """A file of the package that is another one on the machine of the second process."""
+    installed = train.installed
+
+    def changed() -> str:
+        own = "0" if os.environ["RANK"] == "0" else "1"
+        return "\n".join(
+            f"{line[:-1]}{own}" if line.startswith("attention.py") else line for line in installed().splitlines()
+        )
+
+    monkeypatch.setattr(train, "installed", changed)
+    message = one_line(dat_together(words(), words(), folder=folder))
+    assert "code: expected the same in all 2 processes, got 'attention.py " in message and "in process 1 on " in message
+    assert not (folder / "runs" / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("size", "parallel", "expected"),
+    [(1, "replicate", "state.pt: optimizer"), (2, "shard", "shards: the weights do not fit DualAttnTransformerLM")],
+)
+def test_a_checkpoint_of_another_model(folder, monkeypatch, size, parallel, expected):
     stop_after(2, monkeypatch)
     for name, width in (("run", 16), ("other", 32)):
-        dat_together(words(output__name=name, model__d_model=width), folder=folder)
+        command = words(output__name=name, model__d_model=width, machine__parallel=parallel)
+        dat_together(*[command] * size, folder=folder)
     shutil.rmtree(folder / "runs" / "run" / "checkpoints")
     shutil.copytree(folder / "runs" / "other" / "checkpoints", folder / "runs" / "run" / "checkpoints")
     resume = ["train", "language", "--resume", "runs/run"]
     message = one_line(dat_together(resume, resume, folder=folder))
-    assert "state.pt: optimizer" in message and "remove the folder" in message
+    assert expected in message and "remove the folder" in message
 
 
 def test_one_writer_at_a_time(folder, monkeypatch):
@@ -242,7 +264,6 @@ def test_other_experiments(folder, name):
         assert {process.status for process in ended} == {0}, ended
     one, two = (read_rows(folder / "runs" / str(size) / "metrics.jsonl") for size in (1, 2))
     for found, expected in zip(two, one, strict=True):
-        changing = ("seconds", "examples_per_second")
-        assert {k: v for k, v in found.items() if k not in changing} == pytest.approx(
-            {k: v for k, v in expected.items() if k not in changing}, rel=1e-5, abs=1e-6
+        assert {k: v for k, v in found.items() if k not in OF_THE_MACHINE} == pytest.approx(
+            {k: v for k, v in expected.items() if k not in OF_THE_MACHINE}, rel=1e-5, abs=1e-6
         )

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dual_attention.training.metrics import OF_THE_MACHINE
+
 from .trials import Tally, Trial, dat, in_a_process
 
 TEXT = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
@@ -54,7 +56,7 @@ def numbers(run: Path) -> tuple[bytes, list, dict]:
     """Weights, metrics and result of a run, without what depends on the clock."""
     rows = [json.loads(row) for row in (run / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((run / "result.json").read_text())
-    timeless = [{key: row[key] for key in row if "second" not in key} for row in (*rows, result)]
+    timeless = [{key: row[key] for key in row if key not in OF_THE_MACHINE} for row in (*rows, result)]
     return (run / "model.safetensors").read_bytes(), timeless[:-1], timeless[-1]
 
 

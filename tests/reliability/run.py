@@ -11,6 +11,7 @@ from .draws import calls, configurations
 from .kills import TEXT, kills
 from .mutations import mutations
 from .trials import Tally, run_trials
+from .workers import Figures, try_workers
 
 
 def run(folder: Path, seconds: float, rng: random.Random) -> dict[str, Tally]:
@@ -27,3 +28,10 @@ def run(folder: Path, seconds: float, rng: random.Random) -> dict[str, Tally]:
     run_trials(configurations(folder / "c", rng), tallies["configurations"], 0.15 * seconds)
     run_trials(calls(rng), tallies["calls"], 0.1 * seconds)
     return tallies
+
+
+def run_workers(folder: Path, kills: int, rng: random.Random) -> tuple[dict[str, Tally], Figures]:
+    """Tallies of trainings in several processes, and what was measured; the working directory must be ``folder``."""
+    torch.set_num_threads(1)
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    return try_workers(folder, kills, rng)

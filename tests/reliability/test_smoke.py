@@ -8,9 +8,13 @@ import signal
 
 import pytest
 
+from tests.support.processes import Ended
+
 from .draws import calls, clear
-from .page import last_run
+from .kills import TEXT
+from .page import BEGIN, OF_WORKERS, last_run, last_run_of_workers, write_section
 from .trials import Called, Tally, broken, dat, in_a_process, run_trials
+from .workers import BATCH, CHANGES, Cluster, Figures, how_it_ended, noted_examples, notes
 
 
 def test_a_trial_that_dies_is_a_finding():
@@ -45,3 +49,59 @@ def test_findings_stand_on_the_page():
     assert tallies["calls"].total == 20
     page = last_run(tallies, 0, 1)
     assert "2 kills in 0 runs" in page and "`traceback` | 1 | `dat info` of run" in page
+
+
+def test_each_run_writes_its_own_section(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"by hand\n\n{OF_WORKERS}\n\nold\n\n{BEGIN}\n\nkept\n")
+    tally = Tally({"kills": 3, "as promised": 1})
+    tally.add("seed 5", "finding: losses that differ by 2.0e-03")
+    figures = Figures(deaths={"kill -9 of one": 3}, seconds=[0.5, 4.0, 1.0], difference=2e-3)
+    write_section(page, last_run_of_workers({"another number": tally}, figures, 5, 3))
+    text = page.read_text()
+    assert text.startswith(f"by hand\n\n{OF_WORKERS}") and text.endswith(f"\n{BEGIN}\n\nkept\n") and "old" not in text
+    assert "| another number of processes | 3 | 2 | 1 | 1 |" in text and "at most 2.0e-03" in text
+    assert "1.0 s in the middle, at most 4.0 s" in text and "| seed 5 |" in text
+    with pytest.raises(ValueError, match="expected a line"):
+        write_section(page, "## Unknown\n")
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [
+        ([Ended(-9, "", ""), Ended(2, "", "dat: error: another process of the 2 ended")], None),
+        ([Ended(75, "", "dat: interrupted; continue with"), Ended(75, "", "")], None),
+        ([Ended(-9, "", ""), Ended(-6, "", "Aborted")], "finding: a process ended with another status"),
+        ([Ended(2, "", "dat: error: damaged"), Ended(2, "", "")], "finding: more than one line, or another one"),
+        ([Ended(2, "", "Traceback (most recent"), Ended(-9, "", "")], "finding: traceback"),
+    ],
+)
+def test_how_processes_may_end(ended, found):
+    said = how_it_ended(ended, signal.SIGKILL)
+    assert said == found if found is None else str(said).startswith(found)
+
+
+def test_examples_and_losses_are_compared(tmp_path, monkeypatch):
+    """One death of two processes; then notes and losses that something else has changed are findings."""
+    monkeypatch.setitem(CHANGES, "loop.steps", 6)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    cluster = Cluster(tmp_path, random.Random(1))
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    with noted_examples():
+        words = cluster.words(killed, "replicate", 0.0)
+        assert cluster.killed(killed, 2, words, 0.1) is None
+        ended = cluster.start(killed, 1, cluster.words(killed, "replicate", 0.0), lambda _: None)
+        whole = cluster.whole(1, "replicate", 0.0)[0]
+    assert [process.status for process in ended] == [0] and sum(cluster.figures.deaths.values()) == 1
+    assert cluster.other_examples(killed) is None and cluster.other_losses(killed, whole) is None
+    assert all(len(taken) == BATCH // size for _, _, size, taken in notes(killed))
+    metrics, taken = killed / "run" / "metrics.jsonl", killed / "taken.jsonl"
+    metrics.write_text(metrics.read_text().replace('"train_loss": 5', '"train_loss": 6', 1))
+    assert "losses that differ" in str(cluster.other_losses(killed, whole))
+    *lines, last = taken.read_text().splitlines(keepends=True)
+    taken.write_text("".join(line for line in lines if not line.startswith("[3,")) + last)
+    assert cluster.other_examples(killed) == "finding: steps without all of their examples: 1"
+    taken.write_text("".join(lines).replace("[[0,", "[[1,") + last)
+    assert "other examples" in str(cluster.other_examples(killed))

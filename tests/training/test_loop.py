@@ -16,7 +16,7 @@ from dual_attention.training.checkpoint import Checkpoints
 from dual_attention.training.configs import LoopConfig, OptimConfig
 from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Diverged, Trainer, evaluate
-from dual_attention.training.metrics import MetricsLog, read_rows
+from dual_attention.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
 from dual_attention.training.optim import learning_rate
 from dual_attention.training.problem import Problem
 from dual_attention.training.seeding import derive_seed, epoch_order
@@ -65,7 +65,7 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
 
 
 def without_time(rows):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
 
 
 def test_training_lowers_the_loss(tmp_path):

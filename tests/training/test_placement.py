@@ -19,7 +19,7 @@ from dual_attention.training.configs import LoopConfig, OptimConfig, ParallelMac
 from dual_attention.training.distributed import ALONE, Workers
 from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Trainer
-from dual_attention.training.metrics import MetricsLog, read_rows
+from dual_attention.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
 from dual_attention.training.placement import Placement, Replicated, Sharded, check_sizes, place
 from dual_attention.training.problem import Problem
 from dual_attention.training.seeding import derive_seed
@@ -49,6 +49,8 @@ OPTIM = OptimConfig(optimizer="adamw", lr=0.01, weight_decay=0.1, grad_clip=0.1)
 SHARDED = ParallelMachineConfig(parallel="shard")
 HYBRID = ParallelMachineConfig(parallel="shard", shard_size=2)
 COPIED = ParallelMachineConfig()
+SHARING = ParallelMachineConfig(context_parallel=2)
+SHARED_TWICE = ParallelMachineConfig(parallel="shard", context_parallel=2)
 
 
 class Texts:
@@ -132,6 +134,13 @@ CASES = {
         SHARDED,
         {"recompute": True, "model": replace(MODEL, shared_symbol_retriever=True, weight_tie_symbol_library=False)},
     ),
+    "sequences shared by two": (2, SHARING, {}),
+    "sequences shared by two of four, sharded, in parts, recomputed": (
+        4,
+        replace(SHARED_TWICE, shard_size=2),
+        {"loop": StepLoopConfig(steps=4, batch_size=8, micro_batch_size=3), "recompute": True},
+    ),
+    "sequences shared by two, sharded": (2, SHARED_TWICE, {"loop": replace(LOOP, batch_size=5)}),
     "copies, uneven": (2, COPIED, {"uneven": True}),
     "sharded, uneven": (2, SHARDED, {"uneven": True}),
     "sharded, uneven, in parts": (
@@ -213,7 +222,8 @@ def stopped_and_resumed(folder: Path, *stages: tuple[int, ParallelMachineConfig,
         found = together(size, stage)
         taken.append([each["taken"] for each in found])
         result = found[0]
-    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in read_rows(folder / "log.jsonl")]
+    rows = read_rows(folder / "log.jsonl")
+    rows = [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
     return {**result, "rows": rows, "taken": taken}
 
 
@@ -354,11 +364,19 @@ def test_a_process_holds_its_part_only():
     [
         (3, LOOP, COPIED, "loop.batch_size: expected a multiple of the 3 processes, got 8"),
         (4, LOOP, replace(SHARDED, shard_size=3), "machine.shard_size: expected null or a divisor of the 4 processes"),
+        (3, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 3 processes, got 2"),
+        (1, LOOP, SHARING, "machine.context_parallel: expected a divisor of the 1 processes, got 2"),
+        (6, LOOP, SHARING, "loop.batch_size: expected a multiple of the 3 groups of 2 processes, got 8"),
     ],
 )
 def test_sizes_that_do_not_divide(size, loop, machine, message):
     with pytest.raises(ValueError, match=message):
         check_sizes(loop, machine, Workers(0, size))
+
+
+def test_blocks_are_not_compiled_where_they_gather():
+    with pytest.raises(ValueError, match=r"machine\.compile: expected false with context_parallel, got True"):
+        replace(SHARING, compile=True)
 
 
 def test_sharding_options_need_sharding():

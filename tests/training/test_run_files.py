@@ -25,7 +25,7 @@ from dual_attention.experiments import EXPERIMENTS, Entry
 from dual_attention.training.configs import LoopConfig, MachineConfig, OutputConfig
 from dual_attention.training.interrupt import Interrupted, StopOnSignal
 from dual_attention.training.lock import InUse
-from dual_attention.training.metrics import read_rows
+from dual_attention.training.metrics import OF_THE_MACHINE, read_rows
 from dual_attention.training.run_folder import RunFolder
 from dual_attention.training.runs import evaluate_run, resume_run, start_run
 from dual_attention.training.weights_file import load_weights, save_weights
@@ -64,7 +64,7 @@ def stopped(tmp_path, monkeypatch) -> RunFolder:
 def without_time(run: Path) -> list[dict]:
     """Rows of metrics, without what differs between equal runs."""
     rows = read_rows(run / "metrics.jsonl")
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
 
 
 def flip(path: Path, place: int = -5) -> None:

@@ -22,6 +22,7 @@ from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters, without_values
 from ...training.mup import scale_initial
 from ...training.optim import Factors
+from ...training.peak import known_peak, measured_peak
 from ...training.problem import Batch, Derive, LossFunction, Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
@@ -106,7 +107,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         train=data.train,
         loss=language_loss(config.machine.autocast),
         evaluation={"val": data.val},
-        derive=derived_numbers(config.tokens_per_step, data),
+        derive=derived_numbers(config.tokens_per_step, data, share_of_peak(config, model, device)),
         factors=factors,
         draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
     )
@@ -149,16 +150,48 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < 700 else math.inf
 
 
-def derived_numbers(tokens_per_step: int, data: LanguageData) -> Derive:
-    """Perplexity, bits per byte of the validation text, tokens so far and how many a second."""
+def share_of_peak(config: LanguageConfig, model: nn.Module, device: torch.device) -> float | None:
+    """Share of a device's most operations a second that training takes for each token a second; None if unknown.
 
-    def derive(row: Mapping[str, Any]) -> dict[str, float]:
+    Operations are those of a forward and a backward pass, by :func:`dual_attention.estimate.estimate`; what
+    ``machine.gradient_checkpointing`` computes again does not count. That takes seconds, so it is done only where the
+    peak is known.
+    """
+    machine = config.machine
+    peak: float | str | None = machine.peak_flops
+    if peak == "measured":
+        peak = measured_peak(device, machine.autocast or torch.float32)
+    elif peak is None and device.type == "cuda":
+        tf32 = "tf32" if machine.tf32 else "float32"
+        peak = known_peak(torch.cuda.get_device_name(device), tf32 if machine.autocast is None else machine.precision)
+    if not isinstance(peak, float):
+        return None
+    from ...estimate import estimate
+
+    lowered: dict[str, Any] = (
+        {} if machine.autocast is None else {"dtype": machine.autocast, "param_dtype": torch.float32}
+    )
+    kernels: Any = device.type
+    costs = estimate(model, length=config.model.context, device=kernels, checkpointing=False, **lowered)
+    return costs.step_flops / costs.tokens / peak
+
+
+def derived_numbers(tokens_per_step: int, data: LanguageData, share: float | None = None) -> Derive:
+    """Perplexity, bits per byte of the validation text, tokens so far, how many a second, and MFU.
+
+    Args:
+        share: see :func:`share_of_peak`.
+    """
+
+    def derive(row: Mapping[str, Any]) -> dict[str, float | None]:
         losses = {split: row[f"{split}_loss"] for split in ("train", "val") if f"{split}_loss" in row}
-        numbers = {f"{split}_perplexity": perplexity(loss) for split, loss in losses.items()}
+        numbers: dict[str, float | None] = {f"{split}_perplexity": perplexity(loss) for split, loss in losses.items()}
         if "val" in losses and (bits := bits_per_byte(losses["val"], data)) is not None:
             numbers["val_bits_per_byte"] = bits
-        numbers["tokens"] = row["step"] * tokens_per_step
-        numbers["tokens_per_second"] = numbers["tokens"] / max(row["seconds"], 1e-9)
+        tokens = row["step"] * tokens_per_step
+        rate = tokens / max(row["seconds"], 1e-9)
+        numbers.update(tokens=tokens, tokens_per_second=rate)
+        numbers["mfu"] = None if share is None else share * rate / row["processes"]
         return numbers
 
     return derive

@@ -22,7 +22,7 @@ from dual_attention.experiments.language.problem import build_language_model, la
 from dual_attention.training.config_io import read_config
 from dual_attention.training.configs import StepLoopConfig
 from dual_attention.training.interrupt import Interrupted, StopOnSignal
-from dual_attention.training.metrics import read_rows
+from dual_attention.training.metrics import OF_THE_MACHINE, read_rows
 from dual_attention.training.optim import build_optimizer, learning_rate
 from dual_attention.training.plan import StepPlan
 from dual_attention.training.run_folder import RunFolder
@@ -40,7 +40,7 @@ def final(folder):
 
 
 def without_time(rows):
-    return [{k: v for k, v in row.items() if k not in ("seconds", "tokens_per_second")} for row in rows]
+    return [{k: v for k, v in row.items() if k not in OF_THE_MACHINE} for row in rows]
 
 
 def test_a_run_leaves_everything_in_its_folder(whole):
