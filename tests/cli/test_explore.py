@@ -15,7 +15,7 @@ import urllib.request
 
 import pytest
 
-from dual_attention.model_analysis.explorer.command import run_app
+from dual_attention.model_analysis.explorer.command import run_app, waiting
 from tests.cli.commands import dat, fails
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -214,3 +214,16 @@ def test_the_command_serves_until_it_is_interrupted(run):
             finally:
                 process.kill()
         assert process.returncode == 0 and err == ""
+
+
+def test_a_terminal_is_told_that_the_model_reads(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown, plain = Terminal(), io.StringIO()
+    for stream in (shown, plain):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with waiting("reading the text"):
+            pass
+    assert "reading the text" in shown.getvalue() and not plain.getvalue()

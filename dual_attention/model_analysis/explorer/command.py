@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..._extras import require
 from ..._words import printable
 from ...checkpoints import CHECKPOINT
 from ...data.text.files import standard_input
@@ -73,11 +75,14 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
     if view.page == "relations" and isinstance(session, ImageSession) and not options.view:
         view = View(page="vision")
     if out is not None:
-        size = Exporter(session, source, view).write(out)
+        with waiting(f"reading the {what_is_read(session)}"):
+            size = Exporter(session, source, view).write(out)
         print(printable(f"{out} ({nbytes(size)})"))
         return 0
     host = EVERYWHERE if options.share else options.host or "127.0.0.1"
-    with ExplorerServer(session, source, host=host, port=options.port) as server:
+    with waiting(f"reading the {what_is_read(session)}"):
+        started = ExplorerServer(session, source, host=host, port=options.port)
+    with started as server:
         if not server.is_local:
             print(f"dat: {WARNING}", file=sys.stderr)
         name = socket.gethostname() if options.share else None
@@ -87,6 +92,25 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
         except KeyboardInterrupt:
             print()
     return 0
+
+
+def what_is_read(session: Explored) -> str:
+    """``"text"`` or ``"image"``."""
+    return "text" if isinstance(session, Session) else "image"
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    rich = require("rich.progress", extra="train")
+    console = require("rich.console", extra="train").Console(stderr=True)
+    columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeElapsedColumn()
+    with rich.Progress(*columns, console=console, transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield
 
 
 WARNING = (
@@ -125,7 +149,8 @@ def source_of(session: Explored, text: str | None, image: str | None) -> str:
     Raises:
         ValueError, OSError: if it cannot.
     """
-    reads, wrong = ("text", image) if isinstance(session, Session) else ("image", text)
+    reads = what_is_read(session)
+    wrong = image if reads == "text" else text
     if wrong is not None:
         raise ValueError(f"{'image' if reads == 'text' else 'text'}: this model reads {reads}s; give --{reads}")
     given = text if reads == "text" else image

@@ -70,3 +70,23 @@ class Visit:
     def inside(self, address: str) -> bool:
         """Whether all requests went to addresses that begin so, or held their answer themselves."""
         return all(url.startswith((address, "data:", "blob:")) for url in self.requests)
+
+
+def pixels(visitor, selector="#main-map canvas"):
+    """Colours of the canvas, as numbers of how often each is there."""
+    return visitor.page.evaluate(
+        """selector => {
+            const canvas = document.querySelector(selector), found = {};
+            const copy = document.createElement("canvas");
+            [copy.width, copy.height] = [canvas.width, canvas.height];
+            const pen = copy.getContext("2d", {willReadFrequently: true});
+            pen.drawImage(canvas, 0, 0);
+            const {data} = pen.getImageData(0, 0, copy.width, copy.height);
+            for (let place = 0; place < data.length; place += 4) {
+                const key = `${data[place]},${data[place + 1]},${data[place + 2]}`;
+                found[key] = (found[key] || 0) + 1;
+            }
+            return found;
+        }""",
+        selector,
+    )

@@ -11,12 +11,15 @@ import torch
 
 from dual_attention import DualAttnTransformerLM, TransformerLM, VisionDualAttnTransformer, VisionTransformer
 from dual_attention.data.text.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.explorer.html import page_html
 from dual_attention.model_analysis.explorer.images import ImageSession
+from dual_attention.model_analysis.explorer.packing import pack
 from dual_attention.model_analysis.explorer.server import ExplorerServer
 from dual_attention.model_analysis.explorer.session import Session
 from dual_attention.vision_models import VisionModel
 from tests.model_analysis.explorer.browser import Visit, launched
 
+TEXT = "the cat sat on the mat"
 COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
 COMMON |= {"norm_first": True, "pos_enc_type": "RoPE"}
 
@@ -99,3 +102,17 @@ def serve() -> Iterator[Callable[..., ExplorerServer]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """A function that writes a page of a model into a file; returns its address."""
+
+    def write(model=None, text=TEXT, recording=None):
+        if recording is None:
+            recording = Session(dat() if model is None else model, ByteTokenizer(), "a model").record(text)
+        file = tmp_path / f"page-{len(list(tmp_path.iterdir()))}.html"
+        file.write_text(page_html(pack(recording).json), encoding="utf-8")
+        return file.as_uri()
+
+    return write

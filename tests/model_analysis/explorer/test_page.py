@@ -13,30 +13,12 @@ import torch
 
 from dual_attention.data.text.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.explorer.html import page_html
-from dual_attention.model_analysis.explorer.packing import pack
 from dual_attention.model_analysis.explorer.recording import record
-from dual_attention.model_analysis.explorer.session import Session
-from tests.model_analysis.explorer.conftest import dat, transformer
+from tests.model_analysis.explorer.browser import pixels
+from tests.model_analysis.explorer.conftest import TEXT, dat, transformer
 from tests.support import seq2seq
 
 pytestmark = pytest.mark.slow
-
-TEXT = "the cat sat on the mat"
-
-
-@pytest.fixture
-def exported(tmp_path):
-    """A function that writes a page of a model into a file; returns its address."""
-
-    def write(model=None, text=TEXT, recording=None):
-        if recording is None:
-            recording = Session(dat() if model is None else model, ByteTokenizer(), "a model").record(text)
-        file = tmp_path / f"page-{len(list(tmp_path.iterdir()))}.html"
-        file.write_text(page_html(pack(recording).json), encoding="utf-8")
-        return file.as_uri()
-
-    return write
 
 
 def maps_of(model, text=TEXT):
@@ -52,22 +34,6 @@ def numbers(visitor):
         visitor.page.click("#csv")
     with open(waiting.value.path(), encoding="utf-8", newline="") as file:
         return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in csv.DictReader(file)}
-
-
-def pixels(visitor, selector="#main-map canvas"):
-    """Colours of the canvas, as numbers of how often each is there."""
-    return visitor.page.evaluate(
-        """selector => {
-            const canvas = document.querySelector(selector), found = {};
-            const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            for (let place = 0; place < data.length; place += 4) {
-                const key = `${data[place]},${data[place + 1]},${data[place + 2]}`;
-                found[key] = (found[key] || 0) + 1;
-            }
-            return found;
-        }""",
-        selector,
-    )
 
 
 def test_numbers_of_every_view_are_those_of_the_model(visit, exported):

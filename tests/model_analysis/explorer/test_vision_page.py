@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from dual_attention.model_analysis.capture import capture
+from tests.model_analysis.explorer.browser import pixels
 from tests.model_analysis.explorer.conftest import vision
 from tests.model_analysis.explorer.test_images import file_of
-from tests.model_analysis.explorer.test_page import pixels
 
 Image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.slow
