@@ -63,7 +63,7 @@ class GatheredTokens(TokenCache):
         return make()
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
-        """What this process sees of the tokens of all: ``(B or 1, heads, held + n, width)`` for each name."""
+        """Tokens of all processes that those of this one see, ``(B or 1, heads, held + n, width)`` for each name."""
         if new.keys() != self.shapes.keys() or n != self.n:
             expected = f"the tensors {sorted(self.shapes)} of {self.n} tokens"
             raise ValueError(f"cache: expected {expected}, got {sorted(new)} of {n}")

@@ -82,7 +82,7 @@ class ParallelEstimate:
 
     @property
     def sent_bytes(self) -> float:
-        """What a device sends in a step."""
+        """Bytes that a device sends in a step."""
         return self.gather_bytes + self.scatter_bytes + self.reduce_bytes
 
     def to_dict(self) -> dict[str, Any]:

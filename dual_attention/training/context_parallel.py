@@ -32,7 +32,7 @@ class ContextParallel:
         self.size, self.rank = dist.get_world_size(group), dist.get_rank(group)
 
     def __call__(self, tokens: Tensor, *others: Tensor, segments: Tensor | None = None, **options: Any) -> Any:
-        """What the model returns for the part of this process, of whole sequences that all processes give alike.
+        """Output of the model for the part of this process, of whole sequences that all processes give alike.
 
         Args:
             tokens: integers ``(B, N)``; processes take N / size of them each, in their order.

@@ -175,8 +175,12 @@ def _connected(found: list[str]) -> Workers:
     store, rank, size = next(rendezvous("env://"))
     store = dist.PrefixStore(_attempt(), store)  # pyright: ignore[reportPrivateImportUsage]
     own = dist.PrefixStore("dual_attention", store)  # pyright: ignore[reportPrivateImportUsage]
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size)
-    return Workers(rank, size, own)
+    workers = Workers(rank, size, own)
+    try:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size)
+    except RuntimeError as error:  # one of the others died before it was connected
+        _go_on_once(workers, error)
+    return workers
 
 
 def _attempt() -> str:

@@ -369,7 +369,7 @@ class Trainer:
             self._parts.finish()
 
     def _state(self, optimizer: dict[str, Any]) -> dict[str, Any]:
-        """What a checkpoint holds beside weights."""
+        """Everything that a checkpoint holds beside weights."""
         return {
             "epoch": self.epoch,
             "step": self.step,

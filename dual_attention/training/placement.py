@@ -109,6 +109,19 @@ class Replicated(Placement):
     def passing(self, *, last: bool) -> AbstractContextManager[Any]:
         return nullcontext() if last else self._copied.no_sync()
 
+    def settle(self, problem: Problem, device: torch.device) -> None:
+        """Take a backward pass that changes nothing, after which DDP has gradients in the order in which they arrive.
+
+        It would reorder them after the first step otherwise, and sums over more than two processes are rounded
+        according to where a number lies: after a restart, one step would have other bits than without.
+        """
+        if self.workers.size <= 2:
+            return
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            self.model.train()
+            problem.loss(self.called, problem.train.batch(torch.zeros(1, dtype=torch.int64)))[0].backward()
+        self.model.zero_grad(set_to_none=True)
+
 
 class Sharded(Placement):
     """A model of whose parameters every process has a part, gathered block by block (FSDP2).
@@ -187,6 +200,8 @@ def place(problem: Problem, device: torch.device, machine: MachineConfig, worker
         placement = Replicated(model, workers)
     if workers.connected and options.context_parallel > 1:
         placement.share_sequences(options.context_parallel)
+    if isinstance(placement, Replicated):
+        placement.settle(problem, device)
     return placement
 
 

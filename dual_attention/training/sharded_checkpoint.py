@@ -34,7 +34,7 @@ library: Any = checkpoint  # whose stubs export less than its page describes
 
 
 class Damaged(RuntimeError):
-    """What was written is not what is read."""
+    """A file that holds something else than was written to it."""
 
 
 class _Writer(library.HuggingFaceStorageWriter):
@@ -181,7 +181,7 @@ def _first_cause(error: CheckpointException, folder: Path) -> BaseException:
 
 
 def parts_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What each process has a part of, by name, and the state dict of the optimiser with None in its place.
+    """Tensors of which each process has a part, by name, and the state dict of the optimiser with None in their place.
 
     Tied weights are there once, under the first of their names. Counts of steps stay in the state dict.
     """
@@ -228,7 +228,7 @@ def read_parts(
     described: Any = {name: torch.empty(e.size, dtype=e.properties.dtype, device="meta") for name, e in found.items()}
     problems = misfits(described, wanted)
     if problems:
-        raise ValueError(f"{path}: the weights do not fit {type(model).__name__}: {'; '.join(problems[:8])}")
+        raise ValueError(f"{path}: the weights do not fit {_class_of(model)}: {'; '.join(problems[:8])}")
     tensors = {name: torch.empty_like(tensor.detach()) for name, tensor in wanted.items()}
     group = {"process_group": workers.other_group()} if workers.connected else {"no_dist": True}
     with warnings.catch_warnings():
@@ -251,6 +251,11 @@ def use_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in weights.items():
             local(own[name]).copy_(local(value))
+
+
+def _class_of(model: nn.Module) -> str:
+    """Name of a model's class, without what sharding puts before it."""
+    return type(model).__name__.removeprefix("FSDP")
 
 
 def _name(index: int, key: str) -> str:

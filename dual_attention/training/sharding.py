@@ -39,7 +39,7 @@ def whole(tensor: Any) -> Tensor:
 
 
 def local(tensor: Any) -> Tensor:
-    """What this process has of a tensor."""
+    """The part of a tensor that this process has."""
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 

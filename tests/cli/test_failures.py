@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dual_attention import _files as files
+from dual_attention.training import distributed
 from dual_attention.training.loop import Trainer
 from tests.support.processes import Ended, dat_together
 
@@ -124,6 +125,18 @@ def test_a_lost_process(folder, expected, monkeypatch, place):
     assert message.startswith("dat: error: another process of the 2 ended without a word")
     assert [each.status for each in dat_together(RESUME, RESUME, folder=folder)] == [0, 0]
     assert losses(folder / "runs" / "run") == pytest.approx(expected, rel=1e-6)
+
+
+def test_processes_that_cannot_reach_another_one(folder, monkeypatch):
+    """It died after it had told its address, so the others fail to connect; one of them says so."""
+    refused = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused"
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise RuntimeError(refused)
+
+    monkeypatch.setattr(distributed.dist, "init_process_group", unreachable)
+    message = one_line(dat_together(words(), words(), folder=folder))
+    assert message.startswith("dat: error: another process of the 2 ended without a word") and refused in message
 
 
 def test_options_are_those_of_the_other_tests():

@@ -252,13 +252,15 @@ def test_training_goes_on_in_any_number_of_processes(name, tmp_path):
     assert counts == Counter(list(range(21)) * LOOP.epochs)
 
 
-@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
-def test_the_same_number_of_processes_gives_the_same_bits(machine, tmp_path):
+@pytest.mark.parametrize(
+    ("size", "machine"), [(2, COPIED), (2, SHARDED), (4, COPIED)], ids=["copies", "sharded", "copies in four"]
+)
+def test_the_same_number_of_processes_gives_the_same_bits(size, machine, tmp_path):
     """Dropout included, whose masks follow from seed, step and process."""
     changes: dict[str, Any] = {"model": replace(MODEL, dropout_rate=0.2), "dtype": torch.float32}
     (tmp_path / "whole").mkdir()
-    whole = stopped_and_resumed(tmp_path / "whole", (2, machine, None), **changes)
-    parts = stopped_and_resumed(tmp_path, (2, machine, 1), (2, machine, 4), (2, machine, None), **changes)
+    whole = stopped_and_resumed(tmp_path / "whole", (size, machine, None), **changes)
+    parts = stopped_and_resumed(tmp_path, *((size, machine, last) for last in (1, 4, None)), **changes)
     assert parts["rows"] == whole["rows"] and parts["final"] == whole["final"]
     assert all(torch.equal(parts["weights"][name], tensor) for name, tensor in whole["weights"].items())
 
