@@ -13,6 +13,8 @@ from dual_attention.experiments.language.model_keys import LanguageModelKeys
 from dual_attention.training.configs import OutputConfig, StepLoopConfig
 from dual_attention.training.runs import start_run
 
+from .text_runs import TEXT
+
 MODEL = LanguageModelKeys(
     context=24, d_model=16, n_layers=2, n_heads_sa=1, n_heads_ra=1, dff=16, n_relations=2, n_symbols=4, symbol_heads=2
 )
@@ -52,3 +54,11 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAT_DEBUG", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One with the text, and one that is shorter than a context."""
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "short.txt").write_text("a text of few letters, " * 4, encoding="utf-8")
+    return tmp_path

@@ -13,21 +13,13 @@ from dual_attention.training import distributed
 from dual_attention.training.loop import Trainer
 from tests.support.processes import Ended, dat_together
 
-from . import test_torchrun
-from .test_torchrun import OPTIONS, TEXT, losses, one_line
-
-RESUME = ["train", "language", "--resume", "runs/run"]
+from . import text_runs
+from .text_runs import OPTIONS, RESUME, TEXT, losses, one_line
 
 
 def words(**changes: object) -> list[str]:
     """The command of a training that shows no progress, however slow it is."""
-    return test_torchrun.words(output__progress="false", **changes)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    return tmp_path
+    return text_runs.words(output__progress="false", **changes)
 
 
 @pytest.fixture(scope="module")

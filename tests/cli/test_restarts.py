@@ -15,16 +15,9 @@ import pytest
 from tests.support.documents import ROOT
 from tests.support.processes import dat_together
 
-from .test_torchrun import TEXT, losses, main_alone, words
+from .text_runs import RESUME, TEXT, losses, main_alone, words
 
 LONGER = {"loop__steps": 40, "loop__batch_size": 12, "loop__checkpoint_every": 4, "loop__eval_every": 20}
-RESUME = ["train", "language", "--resume", "runs/run"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    return tmp_path
 
 
 @pytest.fixture(scope="module")

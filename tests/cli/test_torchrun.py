@@ -21,42 +21,9 @@ from dual_attention.training.interrupt import StopOnSignal
 from dual_attention.training.metrics import OF_THE_MACHINE, read_rows
 from dual_attention.training.run_folder import RunFolder
 from tests.support.documents import ROOT
-from tests.support.processes import Ended, dat_together
+from tests.support.processes import dat_together
 
-TEXT = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
-OPTIONS = {
-    "data.path": "text.txt",
-    "data.val_tokens": 160,
-    "model.context": 16,
-    "model.d_model": 16,
-    "model.n_layers": 2,
-    "model.symbol_heads": 2,
-    "model.dropout_rate": 0.0,
-    "optim.lr": 0.01,
-    "optim.warmup_steps": 2,
-    "loop.steps": 8,
-    "loop.batch_size": 4,
-    "loop.eval_batch_size": 4,
-    "loop.report_every": 1,
-    "loop.eval_every": 4,
-    "loop.checkpoint_every": 3,
-    "machine.device": "cpu",
-    "machine.threads": 1,
-    "output.tensorboard": "false",
-    "output.name": "run",
-}
-
-
-def words(**changes: object) -> list[str]:
-    options = {**OPTIONS, **{name.replace("__", "."): value for name, value in changes.items()}}
-    return ["train", "language", *(f"--{name}={value}" for name, value in options.items() if value is not None)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    (tmp_path / "short.txt").write_text("a text of few letters, " * 4, encoding="utf-8")
-    return tmp_path
+from .text_runs import RESUME, TEXT, losses, main_alone, one_line, words
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +34,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "dual_attention", *words()]
     subprocess.run(command, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
     return place / "runs" / "run"
-
-
-def losses(run: Path) -> list[float]:
-    return [row["train_loss"] for row in read_rows(run / "metrics.jsonl")]
-
-
-def one_line(ended: list[Ended]) -> str:
-    """The only line that failed processes have printed."""
-    assert all(process.status == 2 and process.out == "" for process in ended), ended
-    lines = [line for process in ended for line in process.err.splitlines()]
-    lines = [line for line in lines if not line.startswith(("[W", "[rank", "[Gloo"))]  # of PyTorch
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 @pytest.mark.parametrize("parallel", ["replicate", "shard"])
@@ -125,7 +79,7 @@ def test_a_run_goes_on_in_other_numbers_of_processes(folder, monkeypatch):
     sharded = words(loop__batch_size=12, machine__parallel="shard")
     assert [ended.status for ended in dat_together(sharded, folder=folder)] == [0]
     run = (folder / "runs" / "run").rename(folder / "runs" / "expected").with_name("run")
-    resume = ["train", "language", "--resume", "runs/run"]
+    resume = RESUME
     for size, command, steps, status in ((2, sharded, 2, 130), (3, resume, 3, 130), (1, resume, None, 0)):
         stop_after(steps, monkeypatch)
         ended = dat_together(*([command] * size), folder=folder)
@@ -136,20 +90,6 @@ def test_a_run_goes_on_in_other_numbers_of_processes(folder, monkeypatch):
     stop_after(None, monkeypatch)
     again = main_alone(["evaluate", "runs/run", "--json", "--machine.threads=1"], folder)
     assert json.loads(again)["val"]["loss"] == pytest.approx(read_rows(run / "metrics.jsonl")[-1]["val_loss"], rel=1e-6)
-
-
-def main_alone(command: list[str], folder: Path) -> str:
-    """What a command prints in one process without torchrun."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-m", "dual_attention", *command],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -191,7 +131,7 @@ def test_a_run_that_is_there_is_not_overwritten(folder, alone):
     dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder)
     message = one_line(dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder))
     assert "a finished run is never overwritten" in message
-    resume = ["train", "language", "--resume", "runs/run"]
+    resume = RESUME
     assert "the run is finished; there is nothing to resume" in one_line(dat_together(resume, resume, folder=folder))
 
 
@@ -222,7 +162,7 @@ def test_a_checkpoint_of_another_model(folder, monkeypatch, size, parallel, expe
         dat_together(*[command] * size, folder=folder)
     shutil.rmtree(folder / "runs" / "run" / "checkpoints")
     shutil.copytree(folder / "runs" / "other" / "checkpoints", folder / "runs" / "run" / "checkpoints")
-    resume = ["train", "language", "--resume", "runs/run"]
+    resume = RESUME
     message = one_line(dat_together(resume, resume, folder=folder))
     assert expected in message and "remove the folder" in message
 
@@ -230,7 +170,7 @@ def test_a_checkpoint_of_another_model(folder, monkeypatch, size, parallel, expe
 def test_one_writer_at_a_time(folder, monkeypatch):
     stop_after(2, monkeypatch)
     dat_together(words(), words(), folder=folder)
-    resume = ["train", "language", "--resume", "runs/run"]
+    resume = RESUME
     with RunFolder(folder / "runs" / "run").locked():
         assert "run: in use by process" in one_line(dat_together(resume, resume, folder=folder))
 
