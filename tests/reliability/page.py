@@ -69,11 +69,11 @@ def last_run_of_workers(tallies: dict[str, Tally], figures: Figures, seed: int, 
         f"- Losses of steps and evaluations differ from those of one undisturbed process by at most "
         f"{figures.difference:.1e} of their value where the number of processes changes ({CLOSE:.0e} would be a "
         "finding).",
-        f"- Examples: {figures.records:,} notes of processes on what they took in a step; all as in one process, and "
-        "no step without all of its examples.",
+        f"- Examples: {figures.records:,} notes of processes on what they took in a step were compared with those of "
+        "one process, and every step with the examples that it should have.",
         f"- From a death to the end of the last process: {seconds[len(seconds) // 2]:.1f} s in the middle, at most "
-        f"{seconds[-1]:.1f} s. {figures.signalled} times a process waited for one that had died before they were "
-        "connected, until it got SIGTERM, as torchrun sends it at once.",
+        f"{seconds[-1]:.1f} s. Deaths after which a process waited for one that was never connected, until it got the "
+        f"SIGTERM that torchrun sends at once: {figures.signalled}.",
     ]
     return "\n".join([*lines, *_findings(tallies)]) + "\n"
 
