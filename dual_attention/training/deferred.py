@@ -61,7 +61,7 @@ class _WholeDraws(TorchDispatchMode):
             return drawn.to(kwargs.get("device", "cpu"))
         target, *others = args
         if not func.name().partition(".")[0].endswith("_"):
-            raise NotImplementedError(f"{func.name()}: expected only random functions that fill a tensor")
+            raise TypeError(f"{func.name()}: expected only random functions that fill a tensor")
         drawn = func(torch.empty(target.shape, dtype=target.dtype, device="cpu"), *others, **kwargs)
         if is_sharded(target):
             target.to_local().copy_(placed(drawn, target).to_local())

@@ -95,5 +95,5 @@ def test_a_run_that_is_to_be_sharded_begins_alike_in_one_process(tmp_path, base)
 
 
 def test_functions_that_are_not_known_are_refused():
-    with pytest.raises(NotImplementedError, match="expected only random functions that fill a tensor"):
+    with pytest.raises(TypeError, match="expected only random functions that fill a tensor"):
         deferred(lambda: nn.ParameterList([torch.bernoulli(torch.empty(3))]))

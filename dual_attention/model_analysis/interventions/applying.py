@@ -38,13 +38,26 @@ def intervene(
         TypeError, ValueError: if a target is not in the model, or the source lacks it; from the call, if lengths
             differ; at the end, if a place that a target names was in no call.
     """
+    with edited(model, interventions, source) as (edits, handles):
+        handles += hook(edits)
+        with uncompiled():
+            yield
+
+
+@contextmanager
+def edited(
+    model: nn.Module, interventions: Intervention | Sequence[Intervention], source: Maps | CallMaps | None
+) -> Iterator[tuple[list[Edit], list[RemovableHandle]]]:
+    """The edits of interventions, and a list for hooks; when the context ends, all in it are removed.
+
+    Raises:
+        TypeError, ValueError: as :func:`intervene`, but for what its call raises.
+    """
     listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
     edits = edits_of(model, listed, source)
     handles: list[RemovableHandle] = []
     try:
-        handles += hook(edits)
-        with uncompiled():
-            yield
+        yield edits, handles
     finally:
         for handle in handles:
             handle.remove()

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from ..._models.encoder import EncoderModel
 from ..._models.language import LanguageModel
@@ -21,8 +20,8 @@ from ...dual_attention import DualAttention
 from ..capture import uncompiled
 from ..maps import CallMaps, Maps
 from ..sites import Site
-from .applying import check_places, hook
-from .edits import Edit, edits_of
+from .applying import edited, hook
+from .edits import Edit
 from .kinds import Intervention
 
 
@@ -41,12 +40,9 @@ def intervene_directly(
     Raises:
         TypeError, ValueError: as there, or if the model has no such path.
     """
-    listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
-    edits = edits_of(model, listed, source)
-    end = _end_of_stream(model)
-    path = _DirectPath()
-    handles: list[RemovableHandle] = []
-    try:
+    with edited(model, interventions, source) as (edits, handles):
+        end = _end_of_stream(model)
+        path = _DirectPath()
         for layer in _layers_of(model, edits):
             handles.append(layer.register_forward_pre_hook(path.remember_cache, with_kwargs=True))
             handles.append(layer.register_forward_hook(path.compute_again, with_kwargs=True))
@@ -54,12 +50,6 @@ def intervene_directly(
         handles += hook(edits, when=lambda: path.is_active)
         with uncompiled():
             yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for edit in edits:
-            edit.seen.clear()
-    check_places(edits)
 
 
 class _DirectPath:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.model_analysis.explorer.browser import pixels
+from tests.model_analysis.explorer.conftest import vision
 
 pytestmark = pytest.mark.slow
 
@@ -133,3 +134,51 @@ def test_buttons_of_the_head(visitor):
     assert page.locator("#help").is_visible()
     press(visitor, "Escape")
     assert page.locator("#help").is_hidden()
+
+
+def test_options_of_generation(visit, serve):
+    visitor = visit()
+    page = visitor.open(serve().address)
+    page.click("#tab-generate")
+
+    def written(**options):
+        for name, value in options.items():
+            page.fill(f"#{name}", str(value))
+        page.click("#generate")
+        page.wait_for_function(
+            "count => document.getElementById('generate-note').textContent.startsWith(`${count} of at most ${count}`)",
+            arg=options["tokens"],
+        )
+        return page.locator("#generated bdi.new").all_text_contents()
+
+    drawn = {"temperature": 1.5, "top_k": 0, "seed": 3}
+    first = written(tokens=9, **drawn)
+    assert len(first) == 9 and written(tokens=7, **drawn) == first[:7]
+    assert written(tokens=8, **{**drawn, "seed": 4}) != first[:8]
+    greedy = written(tokens=6, **{**drawn, "temperature": 0})
+    assert greedy != first[:6] and written(tokens=5, **{**drawn, "top_k": 1}) == greedy[:5]
+
+
+def test_views_of_images_and_parts_of_symbols(visit, serve):
+    visitor = visit()
+    page = visitor.open(f"{serve(vision()).address}#page=vision")
+    raw = page.inner_text("#vision-table")
+    page.select_option("#vision-view", "attended")
+    visitor.settle()
+    attended = page.inner_text("#vision-table")
+    assert attended != raw
+    page.select_option("#vision-head", "1")
+    visitor.settle()
+    assert page.inner_text("#vision-table") not in (raw, attended)
+    page.click("#tab-symbols")
+    visitor.settle()
+    note = pixels(visitor, "#usage canvas")
+    page.select_option("#symbol-head", index=1)
+    visitor.settle()
+    assert pixels(visitor, "#usage canvas") != note
+
+
+def test_the_tab_of_dictionaries(visit, serve):
+    page = visit().open(serve().address)
+    page.click("#tab-dictionary")
+    assert page.locator("#dictionary-page").is_visible() and page.locator("#make-dictionary").is_enabled()
