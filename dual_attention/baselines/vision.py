@@ -25,7 +25,7 @@ from .esbn import ESBN
 from .predinet import PrediNet
 
 
-class _ObjectClassifier(nn.Module, ABC):
+class ObjectClassifier(nn.Module, ABC):
     """Base of the classifiers: patches are objects, which a relational module summarises for ``classifier``."""
 
     classifier: nn.Module
@@ -68,7 +68,7 @@ def two_layers(features: int, hidden: int, num_classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
 
 
-class VisionAbstractor(_ObjectClassifier):
+class VisionAbstractor(ObjectClassifier):
     """An :class:`~dual_attention.baselines.Abstractor` over patches; the mean of its output is classified.
 
     Args:
@@ -109,7 +109,7 @@ class VisionAbstractor(_ObjectClassifier):
         return self.abstractor(objects).mean(dim=1)
 
 
-class VisionPrediNet(_ObjectClassifier):
+class VisionPrediNet(ObjectClassifier):
     """A :class:`~dual_attention.baselines.PrediNet` over patches.
 
     Args:
@@ -164,7 +164,7 @@ class _PooledReadout(nn.Module):
         return call_linear(self.last, torch.relu(call_linear(self.second, hidden)).mean(1))
 
 
-class VisionCoRelNet(_ObjectClassifier):
+class VisionCoRelNet(ObjectClassifier):
     """A :class:`~dual_attention.baselines.CoRelNet` over patches.
 
     Args:
@@ -219,7 +219,7 @@ class VisionCoRelNet(_ObjectClassifier):
         return rows if self.readout == "pooled" else rows.flatten(1)
 
 
-class VisionESBN(_ObjectClassifier):
+class VisionESBN(ObjectClassifier):
     """An :class:`~dual_attention.baselines.ESBN` that reads the patches row by row.
 
     Args:

@@ -79,7 +79,7 @@ class Site:
     @property
     def contributes(self) -> bool:
         """Whether the output of the layer is a sum over heads."""
-        return hasattr(self.module, "wo")
+        return _contributes(self.module)
 
     def contributions(self, head_output: Tensor, heads: Sequence[int]) -> Tensor:
         """Contribution of some heads to the output of the layer, ``(B, len(heads), N, width)``, without biases.
@@ -135,13 +135,17 @@ def _is_heads(module: nn.Module) -> bool:
     return bool(_taps_of(module).keys() & {"head_output", "weights", "relations"})
 
 
+def _contributes(module: nn.Module) -> bool:
+    return hasattr(module, "wo") and "head_output" in _taps_of(module)
+
+
 def _kind_of(module: nn.Module) -> Kind:
     return "relational" if _taps_of(module).keys() & {"relations", "symbol_message"} else "sensory"
 
 
 def _site(model: nn.Module, path: str, module: Any, layer: str) -> Site:
     width, first = 0, 0
-    if hasattr(module, "wo"):
+    if _contributes(module):
         width = getattr(module.wo, "out_features", module.n_heads * module.head_dim)
     parent = model.get_submodule(path.rpartition(".")[0])
     if isinstance(parent, DualAttention):

@@ -6,6 +6,7 @@ Shapes: B batch, T tokens (a class token and the patches), H heads, d width of t
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,12 +20,14 @@ from ..._layers.inputs import check_sequence
 from ..._layers.linear import call_linear
 from ..._layers.options import SymbolOptions
 from ..._layers.symbols import Symbols
+from ..._layers.taps import Taps, observer_of
 from ..._models.config import VisionConfig
 from ..._models.passing import BlockInputs
 from ..._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..._models.vision import VisionModel
 from ...functional import attention
 from ...functional.masks import MaskPattern
+from ...functional.observed import observed_attention
 from ...mechanisms import (
     Cosine,
     Dot,
@@ -62,6 +65,7 @@ class IdentityHeads(nn.Module):
         self.compare = nn.Parameter(torch.ones(n_heads))
         self.copy = nn.Parameter(torch.ones(n_heads))
         self.out_dropout = Dropout(dropout)
+        self.taps = Taps(("visible", "weights"))
 
     def forward(
         self, query: Tensor, key: Tensor | None = None, value: Any = None, *, need_weights: bool = False
@@ -75,7 +79,9 @@ class IdentityHeads(nn.Module):
         k, v = torch.cat((k, whole), -1), torch.cat((v, whole), -1)
         scale = 1 / math.sqrt(x.shape[-1] / self.n_heads)
         rate = self.dropout if self.training else 0.0
-        attended, weights = attention(q, k, v, scale=scale, dropout=rate, need_weights=need_weights)
+        observe = observer_of(self)
+        attend = attention if observe is None else partial(observed_attention, observe)
+        attended, weights = attend(q, k, v, scale=scale, dropout=rate, need_weights=need_weights)
         mixed, copied = attended.split((x.shape[-1] // self.n_heads, x.shape[-1]), -1)
         context = call_linear(self.wo, merge_heads(mixed)) + torch.einsum("bhtd,h->btd", copied, self.copy)
         return GeneralAttentionOutput(self.out_dropout(context), weights)

@@ -71,8 +71,8 @@ class StandardisedRelation(Relation):
         return None
 
     def activate(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Relations ``(B, N, M, R)`` from scores ``(B, R, N, M)``; ``ValueError`` for a mask."""
-        if mask is not None:
+        """Relations ``(B, N, M, R)`` from scores ``(B, R, N, M)``; ``ValueError`` for a mask that hides any."""
+        if mask is not None and not bool(mask.all()):
             raise ValueError("mask: standardised relations see all senders, got a mask")
         centred = scores - scores.mean(-1, keepdim=True)
         spread = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.eps)

@@ -30,6 +30,11 @@ class Visible:
     last: Tensor
     senders: int
 
+    @property
+    def receivers(self) -> int:
+        """N."""
+        return len(self.first)
+
     @classmethod
     def of_mask(cls, mask: Tensor) -> Visible:
         """The runs of a mask ``(N, M)``.
@@ -82,6 +87,15 @@ class ScoreFactors:
             raise ValueError(
                 f"activation: the explorer computes {', '.join(ACTIVATIONS)}, got the function {self.activation}"
             )
+
+    @classmethod
+    def of_maps(cls, values: Tensor) -> ScoreFactors:
+        """Maps ``(F, N, M)`` as products with the identity, of N × M numbers each.
+
+        Where none is negative they are said to be activated by ReLU, so that they are drawn as such.
+        """
+        keys = torch.eye(values.shape[-1], dtype=values.dtype)[None]
+        return cls(values, keys, "relu" if bool((values >= 0).all()) else "identity")
 
     @property
     def maps(self) -> int:

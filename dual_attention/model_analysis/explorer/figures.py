@@ -70,9 +70,10 @@ def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str
     Raises:
         ValueError: if there is no such head, relation, or way to see it.
     """
-    n, title = heads.weights.receivers, f"{heads.layer} · {heads.kind}"
-    head = within("head", view.head, heads.weights.maps)
+    n, title = heads.visible.receivers, f"{heads.layer} · {heads.kind}"
     if not relational:
+        assert heads.weights is not None
+        head = within("head", view.head, heads.n_heads)
         values = heads.weights.values(0, n, heads.visible)[head]
         if view.view != "contribution":
             return f"{title} head {head}", values
@@ -86,7 +87,9 @@ def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str
         raise ValueError(f"view: expected raw, attended or contribution, got {view.view!r}")
     if view.view == "raw":
         return title, values
-    head = relation if heads.relation_of_head else head
+    if heads.weights is None:
+        raise ValueError(f"view: {heads.layer} attends to nothing; expected raw")
+    head = relation if heads.relation_of_head else within("head", view.head, heads.n_heads)
     values = values * heads.weights.values(0, n, heads.visible)[head]
     if view.view == "attended":
         return f"{title} under attention of head {head}", values
@@ -119,32 +122,43 @@ def seen_pairs(recording: Recording, view: View) -> Seen:
 
 
 def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
-    """The maps of a layer from one patch of an image, or from the class token."""
-    relational = view.maps != "attention" and any(heads.relations for heads in recording.heads)
+    """The maps of a layer from one patch of an image, the class token, or all receivers that are no patches."""
+    attends = any(heads.weights is not None for heads in recording.heads)
+    compares = any(heads.relations is not None for heads in recording.heads)
+    relational = compares and not (attends and view.maps == "attention")
     heads = heads_of(recording, view, relational=relational)
-    labels, n = recording.sequences[heads.receivers], heads.weights.receivers
+    patches, n = recording.sequences[heads.senders], heads.visible.receivers
     rows, columns = shown.grid
     middle = shown.first + rows // 2 * columns + columns // 2
-    i = middle if view.i is None else within("i", view.i, n)
-    factors = heads.relations if relational and heads.relations is not None else heads.weights
+    i = middle if view.i is None else within("i", view.i, len(patches))
+    factors = heads.relations if relational else heads.weights
+    assert factors is not None
     word = "relation" if relational else "head"
     maps = factors.values(0, n, heads.visible)[:, :, shown.first :]  # (F, N, patches)
+    if heads.receivers == heads.senders:
+        receivers, whose = [i], f" of {patches[i]}"
+    else:
+        receivers, whose = list(range(n)), ""
+    labels = recording.sequences[heads.receivers]
     table = [
-        [f"{heads.layer} {heads.kind} {word} {number}", labels[i], labels[shown.first + patch], value]
-        for number, values in enumerate(maps[:, i].tolist())
-        for patch, value in enumerate(values)
+        [f"{heads.layer} {heads.kind} {word} {number}", labels[receiver], patches[shown.first + patch], value]
+        for number, of in enumerate(maps.tolist())
+        for receiver in receivers
+        for patch, value in enumerate(of[receiver])
     ]
-    title = f"{heads.layer} {heads.kind} {word}s of {labels[i]}"
+    title = f"{heads.layer} {heads.kind} {word}s{whose}"
 
     def draw() -> Any:
         if i < shown.first:
             raise ValueError("export: a picture is of a patch; expected i of one, got the class token")
-        pairs = maps[:, shown.first :].permute(1, 2, 0)
-        names = [f"{word} {number}" for number in range(len(maps))]
+        if whose:
+            patch, pairs = i - shown.first, maps[:, shown.first :].permute(1, 2, 0)
+            names = [f"{word} {number}" for number in range(len(maps))]
+        else:
+            patch, pairs = None, maps.flatten(0, 1).T[None]
+            names = [f"{number}: {labels[receiver]}" for number in range(len(maps)) for receiver in receivers]
         cmap = scale(signed=True)
-        return draw_patch_relations(
-            shown.pixels, pairs, i - shown.first, shown.grid, titles=names, title=title, cmap=cmap
-        )
+        return draw_patch_relations(shown.pixels, pairs, patch, shown.grid, titles=names, title=title, cmap=cmap)
 
     return Seen(title, ["map", "receiver", "sender", "value"], table, draw)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..._extras import require
 from ..._models.vision import VisionModel
+from ...baselines.vision import ObjectClassifier, VisionPrediNet
 from ...checkpoints import Checkpoint
 from ...data.images import IMAGE_SETS
 from ...data.images.digits import DIGIT_SOURCES, digit_images
@@ -44,6 +45,9 @@ DIGITS = 4
 
 CLASSES_SHOWN = 5
 
+ImageClassifier = VisionModel | ObjectClassifier
+"""Models that sessions of images are of."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -52,7 +56,7 @@ class Shown:
     Attributes:
         pixels: ``(C, height, width)`` uint8.
         grid: rows and columns of patches.
-        first: place of the first patch among the tokens.
+        first: place of the first patch among the tokens: 1 behind a class token, otherwise 0.
         classes: the likeliest classes and their probabilities, the likeliest first.
         about: where it comes from, and what was done to it.
     """
@@ -89,7 +93,7 @@ class ImageSession:
         checkpoint: what was opened.
     """
 
-    model: VisionModel
+    model: ImageClassifier
     title: str
     facts: Mapping[str, str] = field(default_factory=dict)
     bits: Bits | None = None
@@ -105,7 +109,7 @@ class ImageSession:
             raise ValueError(f"model: expected one of images with 1 or 3 channels, got {self.model.image_channels}")
 
     @contextmanager
-    def reserved(self) -> Iterator[VisionModel]:
+    def reserved(self) -> Iterator[ImageClassifier]:
         """The model, which nobody else calls within this context."""
         with self._lock:
             yield self.model
@@ -191,14 +195,18 @@ class ImageSession:
         mean, std = (torch.tensor(tuple(part))[:, None, None] for part in (self.mean, self.std))
         x = ((pixels.float() / 255.0 - mean) / std)[None].to(parameter)
         rows, columns = self.model.grid_size
-        labels = ["class token", *(f"row {r} col {c}" for r in range(1, rows + 1) for c in range(1, columns + 1))]
+        patches = [f"row {r} col {c}" for r in range(1, rows + 1) for c in range(1, columns + 1)]
+        extra = ["class token"] if isinstance(self.model, VisionModel) else []
+        sequences = {"patches": [*extra, *patches]}
+        if isinstance(self.model, VisionPrediNet):
+            sequences["pair"] = ["first object", "second object"]
         scores: list[Tensor] = []
         with self.reserved():
             facts = {"title": self.title, "facts": self.facts, "reads": "image", "layers": self.layers}
-            found = record(self.model, lambda: scores.append(self.model(x)), {"patches": labels}, **facts)
+            found = record(self.model, lambda: scores.append(self.model(x)), sequences, **facts)
         shares = scores[0][0].float().softmax(-1).topk(min(CLASSES_SHOWN, scores[0].shape[-1]))
         classes = list(zip(shares.indices.tolist(), shares.values.tolist(), strict=True))
-        return found, Shown(pixels, (rows, columns), 1, classes, about)
+        return found, Shown(pixels, (rows, columns), len(extra), classes, about)
 
 
 def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor, tuple[int, int]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..._models.vision import VisionModel
 from ...checkpoints import Checkpoint, open_checkpoint
 from ...language_models import LanguageModel
-from ..sites import LayerChoice, choose_sites
-from .images import ImageSession, normalisation_of
+from ..sites import LayerChoice, choose_sites, find_sites
+from .images import ImageClassifier, ImageSession, normalisation_of
 from .packing import Bits
 from .session import Session
 
@@ -38,10 +37,10 @@ def open_session(
     """
     found = opened(checkpoint)
     model = found.model
-    if not isinstance(model, LanguageModel | VisionModel):
+    if not isinstance(model, LanguageModel | ImageClassifier):
         raise ValueError(
-            f"{checkpoint}: a {type(model).__name__}; expected a language model or an image classifier (a DAT, or a "
-            "Transformer, of which only attention is shown); explorer.recording.record takes other models"
+            f"{checkpoint}: a {type(model).__name__}; expected a language model or an image classifier; "
+            "explorer.recording.record takes other models"
         )
     choose_sites(model, layers)
     about = {"facts": facts_of(found), "bits": bits, "layers": layers, "checkpoint": found}
@@ -64,17 +63,15 @@ def opened(name: str) -> Checkpoint:
 
 def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
     """Facts of a model for the head of its pages."""
-    model, config = checkpoint.model, checkpoint.config
-    config = getattr(config, "model", config) if not hasattr(config, "n_layers") else config
-    heads = {"sensory": getattr(config, "n_heads_sa", 0) or 0, "relational": getattr(config, "n_heads_ra", 0) or 0}
-    if not any(heads.values()):
-        heads = {"": getattr(config, "n_heads", 0) or 0}
+    model, sites = checkpoint.model, find_sites(checkpoint.model)
+    heads = [f"{site.n_heads} {site.kind}" for site in sites if site.layer == sites[0].layer and site.tap("weights")]
     facts = {
         "": type(model).__name__,
         "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        "layers": f"{config.n_layers}",
-        "heads": " + ".join(f"{number} {kind}".strip() for kind, number in heads.items() if number),
+        "layers": f"{len({site.layer for site in sites})}",
     }
+    if heads:
+        facts["heads"] = " + ".join(heads)
     return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
 
 

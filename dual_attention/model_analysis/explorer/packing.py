@@ -98,13 +98,13 @@ class Ranges:
     """Largest absolute values of the maps of some heads.
 
     Attributes:
-        weights: of attention, ``(H,)``.
+        weights: of attention, ``(H,)``; None without.
         senders: of weights times what a sender contributes, ``(H,)``; None without.
         relations: r, over visible pairs, ``(R,)``; None for heads without relations.
-        attended: weight times relation, ``(H, R)``; of relations that belong to heads ``(R,)``.
+        attended: weight times relation, ``(H, R)``; of relations that belong to heads ``(R,)``; None without either.
     """
 
-    weights: Tensor
+    weights: Tensor | None = None
     senders: Tensor | None = None
     relations: Tensor | None = None
     attended: Tensor | None = None
@@ -114,30 +114,42 @@ def ranges_of(heads: RecordedHeads) -> Ranges:
     """The ranges of maps, over all receivers."""
     found: dict[str, list[Tensor]] = {}
     relations = heads.relations
-    both = heads.weights.maps + (relations.maps if relations else 0)
-    for start, stop in replace(heads.weights, normalisers=None).blocks(heads.visible.senders * both):
+    both = heads.n_heads + (relations.maps if relations else 0)
+    for start, stop in _some(heads).blocks(heads.visible.senders * both):
         for name, values in _maps(heads, heads.weights, relations, start, stop).items():
             found.setdefault(name, []).append(values.abs().amax((-2, -1)))
     return Ranges(**{name: torch.stack(parts).amax(0) for name, parts in found.items()})
 
 
-def _maps(
-    heads: RecordedHeads, weights: ScoreFactors, relations: ScoreFactors | None, start: int, stop: int
-) -> dict[str, Tensor]:
-    """The maps of some receivers, by the names of :class:`Ranges`."""
-    alpha = weights.values(start, stop, heads.visible)
-    found = {"weights": alpha}
-    if heads.sender_norms is not None:
-        found["senders"] = alpha * heads.sender_norms[:, None]
-    if relations is not None:
-        r = relations.values(start, stop, heads.visible)
-        found |= {"relations": r, "attended": alpha * r if heads.relation_of_head else alpha[:, None] * r[None]}
+def _some(heads: RecordedHeads) -> ScoreFactors:
+    """The weights, or the relations of heads without."""
+    found = heads.relations if heads.weights is None else heads.weights
+    assert found is not None
     return found
 
 
-def error_of(heads: RecordedHeads, ranges: Ranges, weights: ScoreFactors, relations: ScoreFactors | None) -> float:
+def _maps(
+    heads: RecordedHeads, weights: ScoreFactors | None, relations: ScoreFactors | None, start: int, stop: int
+) -> dict[str, Tensor]:
+    """The maps of some receivers, by the names of :class:`Ranges`."""
+    found = {}
+    if weights is not None:
+        found["weights"] = alpha = weights.values(start, stop, heads.visible)
+        if heads.sender_norms is not None:
+            found["senders"] = alpha * heads.sender_norms[:, None]
+    if relations is not None:
+        found["relations"] = r = relations.values(start, stop, heads.visible)
+        if weights is not None:
+            alpha = found["weights"]
+            found["attended"] = alpha * r if heads.relation_of_head else alpha[:, None] * r[None]
+    return found
+
+
+def error_of(
+    heads: RecordedHeads, ranges: Ranges, weights: ScoreFactors | None, relations: ScoreFactors | None
+) -> float:
     """Largest error, in steps of the colour scale, of maps drawn from other factors than the ones of a recording."""
-    n = heads.weights.receivers
+    n = _some(heads).receivers
     worst = 0.0
     runs = range(0, n, max(_RUN, _RUN * n // CHECKED_RECEIVERS))
     for start in runs:
@@ -179,9 +191,7 @@ def pack(recording: Recording, bits: Bits | None = None) -> Packed:
         raise ValueError(f"bits: expected one of {', '.join(map(str, BITS))}, or None, got {bits!r}")
     found = [_packed_heads(heads, BITS if bits is None else (bits,)) for heads in recording.heads]
     errors = [error for _, error in found]
-    most = max(
-        (factors["bits"] for json, _ in found for factors in (json["weights"], json.get("relations")) if factors)
-    )
+    most = max((factors["bits"] for json, _ in found for factors in (json["weights"], json["relations"]) if factors))
     worst = max(errors, default=0.0)
     json = {
         "format": 1,
@@ -223,7 +233,7 @@ def _packed_heads(heads: RecordedHeads, choices: Sequence[Bits]) -> tuple[dict[s
 
 def _with_bits(heads: RecordedHeads, ranges: Ranges, bits: Bits) -> tuple[dict[str, Any], float]:
     """The JSON of the factors of some heads, and the error of the maps that are drawn from it."""
-    weights, of_weights = packed_factors(heads.weights, bits)
+    weights, of_weights = (None, None) if heads.weights is None else packed_factors(heads.weights, bits)
     relations, of_relations = (None, None) if heads.relations is None else packed_factors(heads.relations, bits)
     return {"weights": of_weights, "relations": of_relations}, error_of(heads, ranges, weights, relations)
 

@@ -1,5 +1,7 @@
 """Recordings: what the heads of a model compute on one text, kept so that its size grows with the length only.
 
+Maps of heads that are not of queries and keys, those of the toolbox and of the baselines, are kept as they are.
+
 Shapes: H heads, N receivers, M senders, R relations, S heads and K symbols of the symbol assignment.
 """
 
@@ -13,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._layers.heads import rotate, split_heads
+from ..._layers.heads import Heads, rotate, split_heads
 from ..._layers.linear import call_linear
 from ...attention import Attention
 from ...functional.activations import activation_name
@@ -39,6 +41,7 @@ _NEEDED: tuple[Quantity, ...] = (
     "symbol_message",
     "contribution",
 )
+_WHOLE: tuple[Quantity, ...] = ("weights", "relations")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class RecordedHeads:
         layer, kind: name of the layer, and ``"sensory"`` or ``"relational"``.
         receivers, senders: names of the sequences in :attr:`Recording.sequences`.
         visible: senders that may be attended.
-        weights: of attention, a map for each head.
+        weights: of attention, a map for each head; None for what compares objects and attends to none, CoRelNet.
         relations: a map for each relation; None for heads without.
         relation_of_head: whether a relation belongs to the head of its number only (disentangled RCA).
         relation_norms: length of what a relation of 1 contributes to the output of the layer through each head,
@@ -82,7 +85,7 @@ class RecordedHeads:
     receivers: str
     senders: str
     visible: Visible
-    weights: ScoreFactors
+    weights: ScoreFactors | None = None
     relations: ScoreFactors | None = None
     relation_of_head: bool = False
     relation_norms: Tensor | None = None
@@ -90,6 +93,11 @@ class RecordedHeads:
     message_norms: Mapping[str, Tensor] = field(default_factory=dict)
     assignment: Assignment | None = None
     mediators: Sequence[str] = ()
+
+    @property
+    def n_heads(self) -> int:
+        """H; 0 where nothing is attended."""
+        return 0 if self.weights is None else self.weights.maps
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,8 @@ def record(
     sites = [choice.site for choice in choose_sites(model, layers)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     handles = []
-    names: list[Quantity] = [name for name in _NEEDED if any(_computes(site, name) for site in sites)]
+    needed = _NEEDED if all(isinstance(site.module, Heads) for site in sites) else (*_NEEDED, *_WHOLE)
+    names: list[Quantity] = [name for name in needed if any(_computes(site, name) for site in sites)]
     try:
         for site in sites:
             handles.append(site.module.register_forward_pre_hook(_hook(site, found), with_kwargs=True))
@@ -174,7 +183,8 @@ def _hook(site: Site, found: dict[tuple[str, str], dict[str, Any]]) -> Callable[
     def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
-        found[site.layer, site.kind] = _factors(site, given.arguments)
+        factored = isinstance(site.module, Heads)
+        found[site.layer, site.kind] = _factors(site, given.arguments) if factored else {"site": site}
 
     return before
 
@@ -229,6 +239,8 @@ def _norms(site: Site, head_output: Tensor) -> Tensor:
 
 def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequence[str]]) -> RecordedHeads:
     site: Site = kept.pop("site")
+    if not isinstance(site.module, Heads):
+        kept |= _whole(maps)
     mask = maps.get("visible")[0]
     if len(mask) > 1 and not bool((mask == mask[:1]).all()):
         raise ValueError("attn_mask: the explorer shows layers whose heads may all attend the same senders")
@@ -242,17 +254,31 @@ def _recorded(maps: HeadMaps, kept: dict[str, Any], sequences: Mapping[str, Sequ
         kept["sender_norms"] = _norms(site, maps.symbol_values[:1])
     messages = {"relations": maps.relational_message, "symbols": maps.symbol_message}
     norms = {name: _norms(site, message) for name, message in messages.items() if message is not None}
+    if maps.contribution is not None:
+        norms["all"] = _kept(maps.contribution).norm(dim=-1)
     return RecordedHeads(
         layer=maps.layer,
         kind=maps.kind,
         receivers=_sequence(sequences, n, first=first, what=f"receivers of {maps.layer}"),
         senders=_sequence(sequences, m, first=first or maps.layer.endswith(".cross"), what=f"senders of {maps.layer}"),
         visible=visible,
-        message_norms={**norms, "all": _kept(maps.get("contribution")).norm(dim=-1)},
+        message_norms=norms,
         assignment=None if maps.assignment is None else _heaviest(maps.assignment[0]),
         mediators=[name for name in SWITCHED if site.tap(TAPS[name]) is not None],
         **kept,
     )
+
+
+def _whole(maps: HeadMaps) -> dict[str, ScoreFactors]:
+    """The maps of heads as they are, N x M numbers each."""
+    if maps.examples != 1:
+        raise ValueError(f"call: expected one example, got a batch of {maps.examples}")
+    found = {}
+    if maps.weights is not None:
+        found["weights"] = ScoreFactors.of_maps(_kept(maps.weights))
+    if maps.relations is not None:
+        found["relations"] = ScoreFactors.of_maps(_kept(maps.relations).permute(2, 0, 1))
+    return found
 
 
 def _sequence(sequences: Mapping[str, Sequence[str]], length: int, *, first: bool, what: str) -> str:

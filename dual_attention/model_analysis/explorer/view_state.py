@@ -111,14 +111,15 @@ def heads_of(recording: Recording, view: View, *, relational: bool) -> RecordedH
     """The heads that a view shows.
 
     Args:
-        relational: of those with relations only.
+        relational: of those with relations only; otherwise of those that attend.
 
     Raises:
         ValueError: if there are no such heads.
     """
-    able = [heads for heads in recording.heads if heads.relations is not None or not relational]
+    able = [heads for heads in recording.heads if (heads.relations if relational else heads.weights) is not None]
     if not able:
-        raise ValueError("view: this model computes no relations; its attention is on the page attention")
+        kind, other = ("relations", "attention") if relational else ("attention", "relations")
+        raise ValueError(f"view: this model computes no {kind}; see its page {other}")
     if view.heads is None:
         return able[0]
     if view.heads >= len(recording.heads) or recording.heads[view.heads] not in able:

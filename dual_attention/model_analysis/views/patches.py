@@ -20,7 +20,7 @@ from .matrices import largest_of
 def draw_patch_relations(
     image: Tensor,
     relations: Tensor,
-    patch: int,
+    patch: int | None,
     grid: tuple[int, int],
     *,
     titles: Sequence[str] | None = None,
@@ -34,8 +34,9 @@ def draw_patch_relations(
 
     Args:
         image: ``(C, height, width)``, numbers in [0, 1] or of type uint8; one or three channels.
-        relations: ``(N, N, R)``, receivers first, of patches only: without a class token.
-        patch: the receiver, counted row by row.
+        relations: ``(N, N, R)``, receivers first, of patches only: without a class token. If no patch is the receiver
+            ``(1, N, R)``.
+        patch: the receiver, counted row by row; None if it is no patch.
         grid: rows and columns of patches.
         titles: R names; by default numbers.
         title: above all panels.
@@ -48,32 +49,43 @@ def draw_patch_relations(
     Raises:
         ValueError: if shapes do not fit, or there is no such patch.
     """
-    names = check_patches(image, relations, grid, titles)
-    if not 0 <= patch < len(relations):
+    names = check_patches(image, relations, grid, titles, receivers=1 if patch is None else None)
+    if patch is not None and not 0 <= patch < len(relations):
         raise ValueError(f"patch: expected 0 to {len(relations) - 1}, got {patch}")
     count = len(names)
-    values = relations[patch].detach().float().cpu()
+    values = relations[patch or 0].detach().float().cpu()
     wide = min(columns, count)
     down = math.ceil(count / wide)
     with house_style():
-        figure = empty_figure((2.0 * (wide + 1.25), 2.0 * max(down, 1.25) + (0.45 if title else 0.1)))
+        height = 2.0 * max(down, 1.25) + (0.45 if title else 0.1)
+        figure = empty_figure((2.0 * (wide + 1.25), height))
         layout = figure.add_gridspec(1, 2, width_ratios=[1.25, wide], wspace=0.06)
-        _image(figure.add_subplot(layout[0]), image, patch, grid)
+        shown = figure.add_subplot(layout[0])
+        shown.set_anchor("C" if down == 1 else "N")
+        _image(shown, image, patch, grid)
         panels = layout[1].subgridspec(down, wide, wspace=0.12, hspace=0.3)
         for number in range(count):
             axis = figure.add_subplot(panels[divmod(number, wide)])
             _heat(axis, values[:, number], patch, grid, names[number], cmap)
         if title:
-            figure.suptitle(title, fontsize=12)
+            figure.suptitle(title, fontsize=12, y=0.88 + 0.3 / height, verticalalignment="bottom")
     return figure
 
 
-def check_patches(image: Tensor, relations: Tensor, grid: tuple[int, int], titles: Sequence[str] | None) -> list[str]:
-    """Names of the relations, after checking that shapes fit."""
+def check_patches(
+    image: Tensor,
+    relations: Tensor,
+    grid: tuple[int, int],
+    titles: Sequence[str] | None,
+    *,
+    receivers: int | None = None,
+) -> list[str]:
+    """Names of the relations, after checking that shapes fit; ``receivers`` are by default the patches."""
     n = grid[0] * grid[1]
-    if relations.dim() != 3 or relations.shape[:2] != (n, n):
+    receivers = n if receivers is None else receivers
+    if relations.dim() != 3 or relations.shape[:2] != (receivers, n):
         raise ValueError(
-            f"relations: expected shape ({n}, {n}, R) for {grid[0]} x {grid[1]} patches, got "
+            f"relations: expected shape ({receivers}, {n}, R) for {grid[0]} x {grid[1]} patches, got "
             f"{tuple(relations.shape)}; a class token is to be left out"
         )
     if image.dim() != 3 or image.shape[0] not in (1, 3):
@@ -91,22 +103,24 @@ def pixels_of(image: Tensor) -> Tensor:
     return pixels.expand(-1, -1, 3).clamp(0, 1).contiguous()
 
 
-def _image(axis: Any, image: Tensor, patch: int, grid: tuple[int, int]) -> None:
+def _image(axis: Any, image: Tensor, patch: int | None, grid: tuple[int, int]) -> None:
     pixels = pixels_of(image)
     height, width = pixels.shape[0] / grid[0], pixels.shape[1] / grid[1]
     axis.imshow(pixels.numpy(), interpolation="nearest")
-    row, column = divmod(patch, grid[1])
-    _outline(axis, column * width - 0.5, row * height - 0.5, width, height)
-    _bare(axis, "image, and patch i")
+    if patch is not None:
+        row, column = divmod(patch, grid[1])
+        _outline(axis, column * width - 0.5, row * height - 0.5, width, height)
+    _bare(axis, "image" if patch is None else "image, and patch i")
 
 
-def _heat(axis: Any, values: Tensor, patch: int, grid: tuple[int, int], name: str, cmap: Any) -> None:
+def _heat(axis: Any, values: Tensor, patch: int | None, grid: tuple[int, int], name: str, cmap: Any) -> None:
     # An object's relation to itself is often far larger than any other, which a scale to its size would hide.
-    others = torch.arange(len(values)) != patch
+    others = torch.ones(len(values), dtype=torch.bool) if patch is None else torch.arange(len(values)) != patch
     top = largest_of(values, others)
     axis.imshow(values.view(grid).numpy(), cmap=cmap, vmin=-top, vmax=top, interpolation="nearest")
-    row, column = divmod(patch, grid[1])
-    _outline(axis, column - 0.5, row - 0.5, 1.0, 1.0)
+    if patch is not None:
+        row, column = divmod(patch, grid[1])
+        _outline(axis, column - 0.5, row - 0.5, 1.0, 1.0)
     _bare(axis, f"{name}   ±{top:.2g}")
 
 

@@ -109,8 +109,10 @@ def test_standardised_relations():
     found = relation(x)
     torch.testing.assert_close(found.mean(2), torch.zeros(3, 5, 2), atol=1e-6, rtol=0)
     torch.testing.assert_close(found.var(2, correction=0), torch.ones(3, 5, 2), atol=0.02, rtol=0)
+    everything = torch.ones(5, 5, dtype=torch.bool)
+    assert torch.equal(relation(x, x, everything), found)
     with pytest.raises(ValueError, match="mask: standardised relations see all senders"):
-        relation(x, x, torch.ones(5, 5, dtype=torch.bool))
+        relation(x, x, everything.tril())
 
 
 def test_identities_in_each_head():

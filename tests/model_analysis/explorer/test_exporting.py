@@ -198,7 +198,7 @@ def test_wrong_views(session, tmp_path, view, message):
 
 def test_a_transformer_has_no_relations(tmp_path):
     baseline = Session(transformer(), ByteTokenizer(), "a baseline")
-    with pytest.raises(ValueError, match="computes no relations; its attention is on the page attention"):
+    with pytest.raises(ValueError, match="computes no relations; see its page attention"):
         table(baseline, "relations", tmp_path)
     with pytest.raises(ValueError, match="assigns no symbols from a library"):
         table(baseline, "symbols", tmp_path)

@@ -10,6 +10,7 @@ import torch
 from dual_attention.model_analysis.capture import capture
 from tests.model_analysis.explorer.browser import pixels
 from tests.model_analysis.explorer.conftest import vision
+from tests.model_analysis.explorer.test_baselines import session_of
 from tests.model_analysis.explorer.test_images import file_of
 
 Image = pytest.importorskip("PIL.Image")
@@ -107,3 +108,35 @@ def test_a_vision_transformer_shows_attention(visit, serve):
     assert "This model computes no relations" in page.inner_text("#readout")
     page.click("#tab-vision")
     assert page.locator(".patch-map").count() == 2 and page.locator("#vision-what").is_hidden()
+
+
+def test_a_model_that_only_compares(visit, serve):
+    server = serve(session=session_of("corelnet-softmax"), text="game same")
+    visitor = visit()
+    page = visitor.open(f"{server.address}#page=attention")
+    assert "This model attends to nothing" in page.inner_text("#readout") and page.locator(".thumb").count() == 0
+    page.click("#tab-relations")
+    assert page.locator(".thumb").count() == 1 and page.locator("input[name=view]").count() == 1
+    page.focus("#main-map")
+    for key in "hvp":
+        page.keyboard.press(key)
+    page.click("#tab-vision")
+    assert page.locator(".patch-map").count() == 1 and page.locator("#class-token").is_hidden()
+    assert page.locator("#vision-what").is_hidden() and page.locator("#vision-head").is_hidden()
+    page.click("#picture", position={"x": 10, "y": 10})
+    assert {row["receiver"] for row in numbers(page)} == {"row 1 col 1"}
+    assert visitor.inside(server.address.partition("?")[0])
+
+
+def test_receivers_that_are_no_patches(visit, serve):
+    """The two objects of each head of a PrediNet."""
+    page = visit().open(f"{serve(session=session_of('predinet'), text='game same').address}#page=vision")
+    assert page.locator(".patch-map").count() == 2 * 16
+    before = page.locator(".patch-map canvas").first.screenshot()
+    page.focus("#picture")
+    page.keyboard.press("ArrowUp")
+    assert page.locator(".patch-map canvas").first.screenshot() == before
+    assert page.locator(".patch-map").nth(3).inner_text().startswith("head 1 second object")
+    page.locator(".patch-map").nth(3).click()
+    assert "head 1" in page.inner_text("#vision-table caption")
+    assert len(numbers(page)) == 2 * 16 * 9

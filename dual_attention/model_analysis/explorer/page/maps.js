@@ -54,7 +54,7 @@ class Heads {
     this.receivers = packed.receivers;
     this.senders = packed.senders;
     this.visible = { first: unpacked(packed.first), last: unpacked(packed.last) };
-    this.weights = new Factors(packed.weights);
+    this.weights = packed.weights ? new Factors(packed.weights) : null; // null where nothing is attended
     this.relations = packed.relations ? new Factors(packed.relations) : null;
     this.relationOfHead = packed.relation_of_head;
     const arrays = (found) => Object.fromEntries(Object.entries(found).map(([name, x]) => [name, unpacked(x)]));
@@ -71,7 +71,12 @@ class Heads {
     return `${this.layer} · ${this.kind}`;
   }
 
+  get count() {
+    return this.weights ? this.weights.maps : 0;
+  }
+
   views(relation) {
+    if (!this.weights) return ["raw"];
     if (relation === null) return this.senderNorms ? ["attention", "contribution"] : ["attention"];
     return this.relationNorms ? ["raw", "attended", "contribution"] : ["raw", "attended"];
   }
@@ -84,10 +89,10 @@ class PairMap {
   constructor(heads, relation, head, view) {
     this.heads = heads;
     this.relation = relation;
-    this.head = relation !== null && heads.relationOfHead ? relation : Math.min(head, heads.weights.maps - 1);
+    this.head = relation !== null && heads.relationOfHead ? relation : Math.max(0, Math.min(head, heads.count - 1));
     this.view = heads.views(relation).includes(view) ? view : heads.views(relation)[0];
     this.n = heads.visible.first.length;
-    this.m = heads.weights.keys.rows;
+    this.m = (heads.weights || heads.relations).keys.rows;
     this.factor = 1;
     const r = heads.ranges, of = relation === null ? null : heads.relations.maps;
     const pair = heads.relationOfHead ? relation : this.head * (of || 0) + relation;

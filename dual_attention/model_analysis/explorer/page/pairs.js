@@ -38,10 +38,10 @@ class PairPage {
     return { ...this.explorer.look, scale: SCALE_NAMES.includes(scale) ? scale : fitting };
   }
 
-  // The heads of this page: with relations, or all.
+  // The heads of this page: with relations, or those that attend.
   candidates(name) {
     const all = this.recording.heads;
-    return name === "relations" ? all.filter((heads) => heads.relations) : all;
+    return all.filter((heads) => (name === "relations" ? heads.relations : heads.weights));
   }
 
   mapOf(state, page = this.name) {
@@ -74,7 +74,9 @@ class PairPage {
     if (!this.map) {
       get("gallery").replaceChildren();
       this.galleryOf = null;
-      get("readout").textContent = "This model computes no relations: it has no relational heads, or they are of RCA. Its attention is on the next page.";
+      get("readout").textContent = this.name === "relations"
+        ? "This model computes no relations: it has no relational heads, or they are of RCA. Its attention is on the next page."
+        : "This model attends to nothing: it compares all pairs of objects. Its relations are on the page before.";
       return;
     }
     this.showGallery();
@@ -86,7 +88,7 @@ class PairPage {
     const { name: page, look } = this, key = page, colours = JSON.stringify(look);
     if (this.galleryOf !== key) {
       const choices = this.candidates(page).flatMap((heads) => {
-        const count = page === "relations" ? heads.relations.maps : heads.weights.maps;
+        const count = page === "relations" ? heads.relations.maps : heads.count;
         return [...Array(count).keys()].map((number) => ({
           number, map: new PairMap(heads, page === "relations" ? number : null, number, page === "relations" ? "raw" : "attention"),
         }));
@@ -113,7 +115,7 @@ class PairPage {
         return label;
       }));
     }
-    const heads = map.heads.weights.maps, select = get("head");
+    const heads = map.heads.count, select = get("head");
     get("head-choice").hidden = map.relation === null || map.view === "raw" || map.heads.relationOfHead;
     if (select.options.length !== heads) select.replaceChildren(...[...Array(heads).keys()].map((head) => new Option(head, head)));
     select.value = map.head;
@@ -162,7 +164,7 @@ class PairPage {
       const { relations, symbols, all } = map.heads.messages, at = map.head * map.n + i;
       const norm = (values) => written(values[at]);
       if (relations) parts.push(`head ${map.head} brings receiver ${i} relations of length ${norm(relations)}, symbols of ${norm(symbols)}`);
-      else parts.push(`head ${map.head} brings receiver ${i} a message of length ${norm(all)}`);
+      else if (all) parts.push(`head ${map.head} brings receiver ${i} a message of length ${norm(all)}`);
     }
     get("readout").textContent = parts.join(" · ");
   }
@@ -223,7 +225,7 @@ class PairPage {
       "+": () => this.view.zoom(1.5), "=": () => this.view.zoom(1.5), "-": () => this.view.zoom(1 / 1.5),
       0: () => this.set({ cell: null, x: 0, y: 0 }),
       v: () => this.set({ view: nextOf(map.heads.views(map.relation), map.view) }),
-      h: () => map.relation !== null && this.set({ head: (map.head + 1) % map.heads.weights.maps }),
+      h: () => map.relation !== null && map.heads.weights && this.set({ head: (map.head + 1) % map.heads.count }),
       s: () => this.set({ scale: nextOf(SCALE_NAMES, this.look.scale) }),
       p: () => this.pin(),
       Escape: () => this.set({ i: null, j: null }),

@@ -47,7 +47,7 @@ class SwitchPage {
   }
 
   countOf(heads, mediator) {
-    return mediator === "relation" ? heads.relations.maps : heads.weights.maps;
+    return mediator === "relation" ? heads.relations.maps : heads.count;
   }
 
   toggle(codes) {

@@ -60,9 +60,13 @@ class VisionPage {
     return i !== null && i < first + rows * columns ? i : first + Math.floor(rows / 2) * columns + Math.floor(columns / 2);
   }
 
+  has(what) {
+    return this.recording.heads.some((heads) => (what === "relations" ? heads.relations : heads.weights));
+  }
+
   get what() {
-    const some = this.recording.heads.some((heads) => heads.relations);
-    return some && this.explorer.state.maps !== "attention" ? "relations" : "attention";
+    const wanted = this.explorer.state.maps === "attention" ? "attention" : "relations";
+    return this.has(wanted) ? wanted : this.has("relations") ? "relations" : "attention";
   }
 
   build() {
@@ -72,13 +76,15 @@ class VisionPage {
     const relations = this.what === "relations", list = document.createDocumentFragment();
     this.maps = [];
     for (const heads of this.recording.heads) {
-      if (relations && !heads.relations) continue;
+      if (!(relations ? heads.relations : heads.weights)) continue;
       const figures = element("div", { className: "maps", role: "group", "aria-label": heads.title });
       for (let number = 0; number < (relations ? heads.relations : heads.weights).maps; number++) {
-        const map = new PairMap(heads, relations ? number : null, relations ? state.head : number, state.view);
-        const canvas = element("canvas"), caption = element("span");
-        figures.append(element("button", { className: "patch-map", "data-place": `${this.maps.length}`, "aria-label": map.title }, canvas, caption));
-        this.maps.push(Object.assign(map, { canvas, caption }));
+        for (const from of this.fixedReceivers(heads)) {
+          const map = new PairMap(heads, relations ? number : null, relations ? state.head : number, state.view);
+          const whose = from === null ? "" : ` ${this.recording.sequences[heads.receivers][from]}`, canvas = element("canvas"), caption = element("span");
+          figures.append(element("button", { className: "patch-map", "data-place": `${this.maps.length}`, "aria-label": map.title + whose }, canvas, caption));
+          this.maps.push(Object.assign(map, { canvas, caption, from, whose }));
+        }
       }
       list.append(element("h3", { text: heads.title }), figures);
     }
@@ -91,11 +97,16 @@ class VisionPage {
     return of.find((map) => (map.relation === null ? map.head : map.relation) === number) || of[0] || this.maps[0];
   }
 
+  // Receivers that are no patches each have a map of their own; null stands for the patch that is chosen.
+  fixedReceivers(heads) {
+    return heads.receivers === heads.senders ? [null] : [...heads.visible.first.keys()];
+  }
+
   // Values of the patches of a map; its scale ends at the largest of another patch, beside which that of the patch itself may be far larger.
   valuesOf(map) {
-    const { first } = this.image, values = map.row(this.receiver).subarray(first);
+    const { first } = this.image, from = map.from === null ? this.receiver : map.from, values = map.row(from).subarray(first);
     let most = 0;
-    values.forEach((value, patch) => (patch + first !== this.receiver && value === value ? (most = Math.max(most, Math.abs(value))) : 0));
+    values.forEach((value, patch) => (value === value && (map.from !== null || patch + first !== from) ? (most = Math.max(most, Math.abs(value))) : 0));
     return { values, scale: { most, diverging: map.diverging } };
   }
 
@@ -104,20 +115,21 @@ class VisionPage {
     this.build();
     const { chosen, receiver } = this, views = chosen.heads.views(chosen.relation);
     fillOptions(get("vision-view"), views.map((view) => [view, VIEW_NAMES[view]]), chosen.view);
-    fillOptions(get("vision-head"), [...Array(chosen.heads.weights.maps).keys()].map((head) => [head, head]), chosen.head);
+    fillOptions(get("vision-head"), [...Array(chosen.heads.count).keys()].map((head) => [head, head]), chosen.head);
     get("vision-what").value = this.what;
-    get("vision-what").parentElement.hidden = !this.recording.heads.some((heads) => heads.relations);
+    get("vision-what").parentElement.hidden = !(this.has("relations") && this.has("attention"));
     get("vision-head").parentElement.hidden = chosen.relation === null || chosen.view === "raw";
+    get("class-token").hidden = first === 0;
     get("class-token").setAttribute("aria-pressed", String(receiver < first));
-    const label = this.recording.sequences[chosen.heads.receivers][receiver];
+    const label = this.recording.sequences[chosen.heads.senders][receiver];
     this.canvas.setAttribute("aria-label", `The image in ${rows} rows and ${columns} columns of patches; ${label} is chosen. Arrow keys choose another.`);
     this.drawPicture();
     const plain = { ...look, scale: "linear" };
     this.maps.forEach((map) => {
       const { values, scale } = this.valuesOf(map), side = Math.max(2, Math.round(MAP_SIDE / Math.max(rows, columns)));
       const pen = enlarged(map.canvas, paint(values, rows, columns, scale, plain), side);
-      this.drawOutline(pen, side, side, 1);
-      map.caption.textContent = `${map.name}, ${scale.diverging ? "±" : "≤ "}${written(scale.most)}`;
+      if (map.from === null) this.drawOutline(pen, side, side, 1);
+      map.caption.textContent = `${map.name}${map.whose}, ${scale.diverging ? "±" : "≤ "}${written(scale.most)}`;
       map.canvas.parentElement.setAttribute("aria-pressed", String(map === chosen));
     });
     this.showTable(chosen, label);
@@ -126,7 +138,7 @@ class VisionPage {
   showTable(map, label) {
     const { values } = this.valuesOf(map), { first } = this.image, labels = this.recording.sequences[map.heads.senders];
     const order = [...values.keys()].filter((patch) => values[patch] === values[patch]).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]));
-    fillTable(get("vision-table"), `${map.title}, of ${label}: the largest values`, ["patch", "value"],
+    fillTable(get("vision-table"), `${map.title}${map.whose || `, of ${label}`}: the largest values`, ["patch", "value"],
       order.slice(0, LIKELIEST).map((patch) => [labels[first + patch], written(values[patch])]));
   }
 
@@ -160,10 +172,10 @@ class VisionPage {
   }
 
   get exported() {
-    const { chosen, receiver } = this, labels = this.recording.sequences[chosen.heads.receivers], { first } = this.image;
-    const title = `${chosen.heads.layer} ${this.what} of ${labels[receiver]}`;
+    const { chosen, receiver } = this, labels = this.recording.sequences[chosen.heads.senders], { first } = this.image;
+    const title = `${chosen.heads.layer} ${this.what}${chosen.whose ? "" : ` of ${labels[receiver]}`}`;
     const rows = () => this.maps.flatMap((map) => [...this.valuesOf(map).values].flatMap((value, patch) => (
-      value === value ? [[map.title, labels[receiver], labels[first + patch], value]] : [])));
+      value === value ? [[map.title, map.whose.trim() || labels[receiver], labels[first + patch], value]] : [])));
     return { title, numbers: () => ({ headings: ["map", "receiver", "sender", "value"], rows: rows() }), drawing: () => this.drawing(title) };
   }
 
@@ -186,8 +198,8 @@ class VisionPage {
         drawing.rect(left + (patch % columns) * side, top + Math.floor(patch / columns) * side, side, side, fill, { "shape-rendering": "crispEdges" });
       });
       const { x, y, wide, high } = this.outline(side, side);
-      if (wide) drawing.rect(left + x, top + y, wide, high, "none", { stroke: drawing.ink });
-      drawing.text(left, top + rows * side + 12, `${map.heads.layer} ${map.name} ±${written(scale.most)}`, { "font-size": 9 });
+      if (wide && map.from === null) drawing.rect(left + x, top + y, wide, high, "none", { stroke: drawing.ink });
+      drawing.text(left, top + rows * side + 12, `${map.heads.layer} ${map.name}${map.whose} ±${written(scale.most)}`, { "font-size": 9 });
     });
     return drawing;
   }
@@ -200,7 +212,7 @@ class VisionPage {
       ArrowUp: () => to(row - 1, column), ArrowDown: () => to(row + 1, column), ArrowLeft: () => to(row, column - 1), ArrowRight: () => to(row, column + 1),
       "[": () => this.step(-1), "]": () => this.step(1),
       v: () => this.explorer.set({ view: nextOf(this.chosen.heads.views(this.chosen.relation), this.chosen.view) }),
-      h: () => this.explorer.set({ head: (this.chosen.head + 1) % this.chosen.heads.weights.maps }),
+      h: () => this.explorer.set({ head: (this.chosen.head + 1) % this.chosen.heads.count }),
     };
     if (!(event.key in keys)) return false;
     keys[event.key]();
