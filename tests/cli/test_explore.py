@@ -162,7 +162,9 @@ def test_a_run_that_reads_no_text(tmp_path, capsys, monkeypatch):
 
     found = Checkpoint("games", "relational games run", None, torch.nn.Linear(1, 1), (), torch.float32)
     monkeypatch.setattr("dual_attention.model_analysis.explorer.opening.open_checkpoint", lambda *_: found)
-    assert "games: a Linear; expected a language model or an image classifier" in fails(capsys, "explore", "games")
+    assert "games: a Linear; expected a language model, an image classifier or a run of mathematics" in fails(
+        capsys, "explore", "games"
+    )
 
 
 def test_the_apps_of_the_published_package(run, capsys):

@@ -28,7 +28,7 @@ from dual_attention.data.mathematics import (
     load_questions,
     read_pairs,
 )
-from dual_attention.data.mathematics.files import LEVELS, shares
+from dual_attention.data.mathematics.files import LEVELS, path_of, shares
 from dual_attention.data.mathematics.generator import draw
 from dual_attention.training.lock import LOCK
 from tests.support.questions import write_official
@@ -146,6 +146,18 @@ def test_sets_are_equal_shares_of_the_levels(tmp_path):
     assert load_questions(tmp_path, LINEAR, n_train=4, n_val=0, n_test=5).sets.keys() == {"train", "interpolate"}
     write_official(tmp_path, extrapolate=True)
     assert "extrapolate" in load_questions(tmp_path, LINEAR, n_train=4, n_val=3, n_test=5).sets
+
+
+@pytest.mark.parametrize(("n_train", "n_val"), [(4, 4), (5, 4), (5, 5), (3, 2)])
+def test_what_is_generated_is_enough(tmp_path, n_train, n_val):
+    """Whatever two numbers add up to: shares of each of them may come to more than those of their sum."""
+    for split, n in {**dict(zip(LEVELS, shares(n_train + n_val), strict=True)), "interpolate": 1}.items():
+        path_of(tmp_path, split, LINEAR).parent.mkdir()
+        lines = [f"{split} {number}\n{number}\n" for number in range(n)]
+        path_of(tmp_path, split, LINEAR).write_text("".join(lines), encoding="utf-8")
+    sets = load_questions(tmp_path, LINEAR, n_train=n_train, n_val=n_val, n_test=1).sets
+    assert [len(sets[name]) for name in ("train", "val")] == [n_train, n_val]
+    assert not set(sets["train"]) & set(sets["val"])
 
 
 def test_what_is_in_another_set_is_not_trained_on(tmp_path):

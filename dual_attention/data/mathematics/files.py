@@ -85,8 +85,8 @@ def shares(n: int) -> list[int]:
 def load_questions(folder: Path, module: str, *, n_train: int, n_val: int, n_test: int) -> QuestionSets:
     """The sets of a run from the files of one module.
 
-    Training and validation questions are equal shares of the three levels, from the top of their files, the latter
-    after the former. A training question that is in another set, too, is left out, so ``train`` has a few less.
+    Training and validation questions are equal shares of the three levels (to one), from the top of their files, the
+    latter after the former. A training question that is in another set, too, is left out, so ``train`` has a few less.
 
     Args:
         folder: holds ``train-easy``, ``train-medium``, ``train-hard``, ``interpolate`` and perhaps ``extrapolate``.
@@ -99,8 +99,8 @@ def load_questions(folder: Path, module: str, *, n_train: int, n_val: int, n_tes
     """
     train: list[Pair] = []
     sets: dict[str, list[Pair]] = {"val": []} if n_val else {}
-    for level, of_train, of_val in zip(LEVELS, shares(n_train), shares(n_val), strict=True):
-        pairs = read_pairs(_existing(folder, level, module), of_train + of_val)
+    for level, of_train, of_both in zip(LEVELS, shares(n_train), shares(n_train + n_val), strict=True):
+        pairs = read_pairs(_existing(folder, level, module), of_both)
         train += pairs[:of_train]
         if n_val:
             sets["val"] += pairs[of_train:]

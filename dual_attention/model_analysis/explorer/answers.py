@@ -19,14 +19,18 @@ MOST_CORPUS = 4 << 20
 
 def answers_of(session: Explored) -> Mapping[str, Answer]:
     """Answers of a session, by path."""
-    found = _of_texts(session) if isinstance(session, Session) else _of_images(session)
+    if isinstance(session, ImageSession):
+        found = _of_images(session)
+    else:
+        found = {"/record": Answer(lambda request: {"recording": session.packed(text_of(request))})}
+        found |= _of_language(session) if isinstance(session, Session) else {}
     return found if session.checkpoint is None else {**found, "/model": Answer(lambda _: model_facts(session))}
 
 
 def offers_of(session: Explored) -> Json:
     """Paths that a page of a session may ask, and samples of images."""
     offers: Json = {"paths": sorted(path.removeprefix("/") for path in answers_of(session))}
-    return offers if isinstance(session, Session) else {**offers, "samples": session.samples}
+    return {**offers, "samples": session.samples} if isinstance(session, ImageSession) else offers
 
 
 def model_facts(session: Explored) -> Json:
@@ -53,9 +57,8 @@ def model_facts(session: Explored) -> Json:
     }
 
 
-def _of_texts(session: Session) -> Mapping[str, Answer]:
+def _of_language(session: Session) -> Mapping[str, Answer]:
     found = {
-        "/record": Answer(lambda request: {"recording": session.packed(text_of(request))}),
         "/intervene": Answer(lambda request: switch_effects(session, request)),
         "/generate": Answer(lambda request: generated(session, request)),
         "/make-dictionary": Answer(lambda request: made_dictionary(session, request), MOST_CORPUS),

@@ -37,8 +37,8 @@ def parser_of(prog: str) -> Any:
     parser = option_parser(
         prog=prog,
         description="Open a page on this machine that shows what a model attends to, which relations it computes and "
-        "which symbols it assigns, for texts or images of your own, and what changes if they are switched off; or "
-        "write a view into a file. It asks nothing of the network. Ctrl-C ends it.",
+        "which symbols it assigns, for texts, images or questions of your own, and what changes if they are switched "
+        "off; or write a view into a file. It asks nothing of the network. Ctrl-C ends it.",
     )
     add = parser.add_argument
     add(
@@ -96,7 +96,7 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
 
 def what_is_read(session: Explored) -> str:
     """``"text"`` or ``"image"``."""
-    return "text" if isinstance(session, Session) else "image"
+    return "image" if isinstance(session, ImageSession) else "text"
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def session_of(options: Any) -> Explored:
     if options.dictionary is None:
         return session
     if not isinstance(session, Session):
-        raise ValueError("dictionary: this model reads images; a dictionary is of texts")
+        raise ValueError("dictionary: this is no language model; a dictionary is of one")
     return replace(session, dictionary=read_dictionary(session, options.dictionary))
 
 

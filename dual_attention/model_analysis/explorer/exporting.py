@@ -49,10 +49,10 @@ class Exporter:
     view: View
 
     def __post_init__(self) -> None:
-        of_texts = ("interventions", "dictionary", "generate")
-        if isinstance(self.session, ImageSession) and self.view.page in of_texts:
-            raise ValueError(f"view: the page {self.view.page} is of texts, and this model reads images")
-        if isinstance(self.session, Session) and self.view.page == "vision":
+        page, of_language = self.view.page, ("interventions", "dictionary", "generate")
+        if page in of_language and not isinstance(self.session, Session):
+            raise ValueError(f"view: the page {page} is of language models, and this is none")
+        if page == "vision" and not isinstance(self.session, ImageSession):
             raise ValueError("view: the page vision is of images, and this model reads texts")
 
     def write(self, path: Path) -> int:
@@ -115,7 +115,7 @@ class Exporter:
         session, view = self.session, self.view
         if view.page == "model":
             return "model", model_facts(session)
-        if isinstance(session, ImageSession):
+        if not isinstance(session, Session):
             return None
         if view.page == "interventions":
             return "interventions", switch_effects(session, self._switches)

@@ -1,4 +1,4 @@
-"""Opening a checkpoint as a session: of texts or of images."""
+"""Opening a checkpoint as a session: of texts, of images, or of questions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ...language_models import LanguageModel
 from ..sites import LayerChoice, choose_sites, find_sites
 from .images import ImageClassifier, ImageSession, normalisation_of
 from .packing import Bits
+from .questions import QuestionSession
 from .session import Session
 
-Explored = Session | ImageSession
+Explored = Session | ImageSession | QuestionSession
 """A session that pages ask."""
 
 
@@ -32,15 +33,16 @@ def open_session(
         layers: those that are recorded, as of :func:`~dual_attention.model_analysis.capture.capture`.
 
     Raises:
-        ValueError: if it reads neither texts nor images by attention, or has no such layers; further errors as of
+        ValueError: if it reads neither texts, images nor questions of mathematics, or has no such layers; further
+            errors as of
             :func:`~dual_attention.checkpoints.open_checkpoint`.
     """
     found = opened(checkpoint)
-    model = found.model
-    if not isinstance(model, LanguageModel | ImageClassifier):
+    model, questions = found.model, found.kind == "mathematics run"
+    if not questions and not isinstance(model, LanguageModel | ImageClassifier):
         raise ValueError(
-            f"{checkpoint}: a {type(model).__name__}; expected a language model or an image classifier; "
-            "explorer.recording.record takes other models"
+            f"{checkpoint}: a {type(model).__name__}; expected a language model, an image classifier or a run of "
+            "mathematics; explorer.recording.record takes other models"
         )
     choose_sites(model, layers)
     about = {"facts": facts_of(found), "bits": bits, "layers": layers, "checkpoint": found}
@@ -48,7 +50,12 @@ def open_session(
     if isinstance(model, LanguageModel):
         return Session(model, found.tokenizer(tokenizer), title, **about)
     if tokenizer is not None:
-        raise ValueError(f"tokenizer: {checkpoint} reads images; leave it out")
+        raise ValueError(f"tokenizer: {checkpoint} reads {'characters' if questions else 'images'}; leave it out")
+    if questions:
+        config = found.config
+        about |= {"module": config.module, "masked": config.data.padding == "masked"}
+        return QuestionSession(model, title, **about)
+    assert isinstance(model, ImageClassifier)
     mean, std, digits = normalisation_of(found)
     return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
 
@@ -68,7 +75,7 @@ def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
     facts = {
         "": type(model).__name__,
         "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        "layers": f"{len({site.layer for site in sites})}",
+        "layers": f"{len({site.layer.removesuffix('.cross') for site in sites})}",
     }
     if heads:
         facts["heads"] = " + ".join(heads)

@@ -127,7 +127,7 @@ def test_images(tmp_path):
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(ValueError, match="a picture is of a patch"):
         Exporter(session, "game same", View.of("page=vision&i=0")).write(tmp_path / "a.png")
-    with pytest.raises(ValueError, match="page generate is of texts"):
+    with pytest.raises(ValueError, match="page generate is of language models"):
         Exporter(session, "game same", View.of("generate"))
 
 
