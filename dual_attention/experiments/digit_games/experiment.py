@@ -56,7 +56,7 @@ class DigitGames(ImageGames[DigitGamesConfig]):
     set_names: ClassVar[Mapping[str, str]] = {"val": "classes trained on, validation", **TEST_SETS}
 
     axes = image_axes(DIGIT_TASKS)
-    measures = TEST_SETS
+    measures: ClassVar[Mapping[str, str]] = {**TEST_SETS, "fall": "fall from the former classes to the latter"}
     figures = (CurvesFigure("digits.png", "Relational Games with handwritten digits", tuple(TEST_SETS)),)
 
     def prepare(self, config: DigitGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
@@ -64,6 +64,10 @@ class DigitGames(ImageGames[DigitGamesConfig]):
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']} between digits, {result['n_train']:,} examples: {result['model']}"
+
+    def row(self, result: Mapping[str, Any]) -> Row:
+        row = super().row(result)
+        return {**row, "fall": round(row["test"] - row["unseen"], 3)}
 
     def chance_accuracy(self, config: DigitGamesConfig) -> float:
         return 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -38,8 +39,13 @@ def test_a_model_is_trained_and_evaluated(capsys):
 def test_a_grid_leaves_a_table_and_a_figure():
     grid = ["--tasks=[same]", "--sizes=[8,12]", "--models=[corelnet,dat-0+2-sym]", "--seeds=1", "--workers=2"]
     assert main(["reproduce", "digit-games", "--out=grid", "--quiet", *grid, *SMALL]) == 0
-    assert len(Path("grid/results.csv").read_text().splitlines()) == 5
-    assert "Classes never trained on" in Path("grid/comparison.md").read_text()
+    with open("grid/results.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4
+    for row in rows:
+        assert float(row["fall"]) == pytest.approx(float(row["test"]) - float(row["unseen"]), abs=1e-3)
+    text = Path("grid/comparison.md").read_text()
+    assert "Classes never trained on" in text and "Fall from the former classes" in text
     assert Path("grid/figures/digits.png").stat().st_size > 10_000
 
 
