@@ -11,7 +11,7 @@ from torch import nn
 
 from .._checksums import check_checksums
 from .._files import json_text, read_json
-from .._words import printable, suggestion
+from .._words import listed, printable, suggestion
 from ..estimate.estimation import estimate as estimate_costs
 from ..estimate.models import from_mapping
 from ..estimate.parallel import Sharding, parallel_estimate
@@ -108,10 +108,12 @@ def find_model(name: str) -> tuple[str, nn.Module]:
         return read_model(path)
     if path.suffix in (".yaml", ".yml", ".json"):
         raise FileNotFoundError(f"{path}: no such file")
-    presets = (*LANGUAGE_PRESETS, *(preset for experiment in experiments for preset in experiment.presets))
+    known = (*LANGUAGE_PRESETS, *(preset for experiment in experiments for preset in experiment.presets))
+    presets = list(dict.fromkeys(known))
     raise ValueError(
-        f"MODEL: there is no file, folder or preset {name!r}{suggestion(name, presets)} (those of other experiments by "
-        f"a file of experiments/*/configs; presets known by name: {', '.join(dict.fromkeys(presets))})"
+        f"MODEL: there is no file, folder or preset {name!r}{suggestion(name, presets)} (presets known by name: "
+        f"{listed(presets)}, see dat train EXPERIMENT --help; those of other experiments by a file of "
+        "experiments/*/configs)"
     )
 
 

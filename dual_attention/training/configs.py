@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from .._words import printable, suggestion
+from .._words import listed, printable, suggestion
 
 
 def check(condition: bool, argument: str, expected: str, value: object) -> None:
@@ -46,7 +46,7 @@ def check_names(argument: str, names: Collection[str], known: Collection[str]) -
     for name in names:
         if name not in known:
             raise ValueError(
-                f"{argument}: expected names among {', '.join(known)}, got {name!r}{suggestion(name, known)}"
+                f"{argument}: expected names among {listed(list(known))}, got {name!r}{suggestion(name, known)}"
             )
 
 

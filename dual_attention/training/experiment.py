@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .._words import suggestion
+from .._words import listed, suggestion
 from .configs import RunConfig, StepLoopConfig
 from .loop import Trainer
 from .problem import Problem
@@ -83,7 +83,7 @@ class Experiment(ABC, Generic[Config, Ready]):
         """The preset of that name; ``ValueError`` naming the known ones, if there is none."""
         if name not in self.presets:
             raise ValueError(
-                f"preset: expected one of {', '.join(self.presets)}; got {name!r}{suggestion(name, self.presets)}"
+                f"preset: expected one of {listed(list(self.presets))}, got {name!r}{suggestion(name, self.presets)}"
             )
         return self.presets[name]
 

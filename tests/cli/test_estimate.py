@@ -185,10 +185,14 @@ def test_without_a_gpu_a_cpu_is_traced_and_named(capsys):
     assert found["parts"] == on_cpu["parts"]
 
 
-def test_every_preset_is_known(capsys):
-    assert dat("nothing") == 2
+def test_every_preset_is_known():
+    assert all(find_model(name)[0] == name for name in (*LANGUAGE_PRESETS, *PRESETS))
+
+
+def test_a_wrong_name_gets_the_next_one_and_a_few_others(capsys):
+    assert dat("DAT-34M") == 2
     err = capsys.readouterr().err
-    assert all(name in err for name in (*LANGUAGE_PRESETS, *PRESETS))
+    assert "'DAT-34M'; did you mean DAT-734M? (presets known by name: T-tiny, T-353M," in err and len(err) < 500
 
 
 @pytest.mark.parametrize(
