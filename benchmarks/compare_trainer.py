@@ -34,7 +34,7 @@ from dual_attention.checkpoints import open_checkpoint
 from dual_attention.data.text.tokenizer import Tokenizer
 from dual_attention.estimate.units import dtype_name
 from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
-from dual_attention.experiments.language.data import Sequences
+from dual_attention.experiments.language.data import TextSequences
 from dual_attention.experiments.language.experiment import LanguageModelling
 from dual_attention.experiments.language.model_keys import LanguageModelKeys
 from dual_attention.experiments.language.problem import PreparedText, prepare_text
@@ -78,7 +78,7 @@ class Rows(Dataset):
         count: how many; training goes on where a pass through the text ends, in a new order.
     """
 
-    def __init__(self, sequences: Sequences, count: int) -> None:
+    def __init__(self, sequences: TextSequences, count: int) -> None:
         self.sequences, self.count = sequences, count
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ WHERE = (
 """End of the message about files that are not there."""
 
 
-class Sequences:
+class TextSequences:
     """Sequences of T tokens, each with the token after it, cut from vectors of tokens end to end.
 
     ``len(sequences)`` of them make a pass through all tokens. Indices go on beyond it: the next pass has the same
@@ -131,8 +131,8 @@ class LanguageData(NamedTuple):
         origin: what identifies the tokens, as JSON.
     """
 
-    train: Sequences
-    val: Sequences
+    train: TextSequences
+    val: TextSequences
     val_bytes: int
     origin: dict[str, Any]
 
@@ -189,8 +189,8 @@ def load_data(
     try:
         train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
         origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
-        to_train = Sequences(train.arrays, context, **order, **common)
-        to_val = Sequences(_first(val.arrays, config.val_tokens, context), context, **common)
+        to_train = TextSequences(train.arrays, context, **order, **common)
+        to_val = TextSequences(_first(val.arrays, config.val_tokens, context), context, **common)
     except ValueError as error:
         raise ValueError(f"data: {error}, after {source.size:,} tokens were found") from error
     origin["val_tokens"] = len(to_val) * context
@@ -261,7 +261,7 @@ def _first(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarr
     return found
 
 
-def count_bytes(sequences: Sequences, tokenizer: Tokenizer) -> int:
+def count_bytes(sequences: TextSequences, tokenizer: Tokenizer) -> int:
     """Bytes of text that the tokens to predict stand for, in one pass."""
     lengths = np.array([len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)] + [0])
     total = 0

@@ -20,7 +20,7 @@ from ..base_width import scaled_from_base
 from .arms import COLOURS, LABELS
 from .config import LanguageConfig
 from .corpus import Corpus
-from .data import Sequences
+from .data import TextSequences
 from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys
 from .presets import PRESETS
@@ -132,7 +132,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         size, length = config.data.vocab_size, config.model.context
         tokens = torch.randint(size, (config.loop.batch_size * length + 1,)).numpy()
         model_config = config.model.language_config(size)
-        sequences = Sequences([tokens], length, vocab_size=model_config.vocab_size)
+        sequences = TextSequences([tokens], length, vocab_size=model_config.vocab_size)
         model = build_language_model(model_config, seed=0)
         factors = scaled_from_base(config, model, lambda keys: keys.language_config(size).build())
         return Problem(model, sequences, language_loss(), factors=factors)

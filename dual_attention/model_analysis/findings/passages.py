@@ -21,7 +21,7 @@ from ..._files import read_json
 from ...data.text.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from ...experiments import experiment_of_run
 from ...experiments.language.config import LanguageConfig
-from ...experiments.language.data import Sequences, load_data
+from ...experiments.language.data import TextSequences, load_data
 from ...experiments.language.problem import ORIGIN, TOKENS
 from ...training.config_io import read_config
 from ...training.run_folder import RunFolder
@@ -90,7 +90,7 @@ def read_held_out(run: Path) -> HeldOut:
     return HeldOut(_texts(data.val, tokenizer), frequencies, tokenizer)
 
 
-def _texts(sequences: Sequences, tokenizer: Tokenizer) -> list[str]:
+def _texts(sequences: TextSequences, tokenizer: Tokenizer) -> list[str]:
     """The documents of tokens; an end token stands before each."""
     tokens = np.concatenate([array[:] for array in sequences.arrays])
     parts = np.split(tokens, np.flatnonzero(tokens == tokenizer.end))

@@ -13,7 +13,7 @@ from dual_attention.data.text import files as text_module
 from dual_attention.data.text.files import find_files, python_documentation, read_pieces
 from dual_attention.data.text.tokenizer import ByteTokenizer
 from dual_attention.experiments.language.config import LanguageDataConfig
-from dual_attention.experiments.language.data import Sequences, load_data, make_tokenizer
+from dual_attention.experiments.language.data import TextSequences, load_data, make_tokenizer
 
 from .conftest import TEXT
 
@@ -83,7 +83,7 @@ def pieces_of(tokens: list[int]) -> list[str]:
     return whole.removeprefix("|").split("|")
 
 
-def everything(sequences: Sequences) -> list[int]:
+def everything(sequences: TextSequences) -> list[int]:
     return np.concatenate([array[0 : len(array)] for array in sequences.arrays]).tolist()
 
 
@@ -151,7 +151,7 @@ PERMUTED = [5, 21, 37, 45, 29, 53, 13, 12, 4, 20, 36, 52, 44, 28]
 @pytest.mark.parametrize(("seed", "listed"), [(None, True), (3, True), (3, False)])
 def test_a_pass_holds_each_sequence_once(seed, listed):
     arrays = [np.arange(0, 103), np.arange(1000, 1050), np.arange(7)]
-    sequences = Sequences(arrays, 10, vocab_size=2000, seed=seed, listed=listed)
+    sequences = TextSequences(arrays, 10, vocab_size=2000, seed=seed, listed=listed)
     n = len(sequences)
     passes = [sequences.batch(torch.arange(i * n, (i + 1) * n))[0] for i in range(3)]
     for rows in passes:
@@ -159,7 +159,7 @@ def test_a_pass_holds_each_sequence_once(seed, listed):
         assert torch.equal(rows, rows[:, :1] + torch.arange(10))
     assert torch.equal(passes[0], passes[1]) == (seed is None)
     assert n == (14 if seed is None else 9 + 4)
-    again = Sequences(arrays, 10, vocab_size=2000, seed=seed, listed=listed)
+    again = TextSequences(arrays, 10, vocab_size=2000, seed=seed, listed=listed)
     assert torch.equal(again.batch(torch.arange(2 * n, 3 * n))[0], passes[2])
     across = torch.arange(n - 3, 2 * n + 3)  # of three passes, out of order
     turned = across[torch.randperm(len(across))]
@@ -168,14 +168,14 @@ def test_a_pass_holds_each_sequence_once(seed, listed):
 
 def test_the_order_of_published_results_is_kept():
     """Runs that were begun before there was another order go on in theirs."""
-    sequences = Sequences([np.arange(65)], 8, vocab_size=100, seed=0)
+    sequences = TextSequences([np.arange(65)], 8, vocab_size=100, seed=0)
     assert sequences.batch(torch.arange(14))[0][:, 0].tolist() == PUBLISHED
-    permuted = Sequences([np.arange(65)], 8, vocab_size=100, seed=0, listed=False)
+    permuted = TextSequences([np.arange(65)], 8, vocab_size=100, seed=0, listed=False)
     assert permuted.batch(torch.arange(14))[0][:, 0].tolist() == PERMUTED
 
 
 def test_a_text_that_just_suffices():
-    sequences = Sequences([np.arange(11)], 10, vocab_size=20, seed=0)
+    sequences = TextSequences([np.arange(11)], 10, vocab_size=20, seed=0)
     assert sequences.batch(torch.tensor([0, 5]))[1].tolist() == [list(range(1, 11))] * 2
 
 
