@@ -34,8 +34,7 @@ def open_session(
 
     Raises:
         ValueError: if it reads neither texts, images nor questions of mathematics, or has no such layers; further
-            errors as of
-            :func:`~dual_attention.checkpoints.open_checkpoint`.
+            errors as of :func:`~dual_attention.checkpoints.open_checkpoint`.
     """
     found = opened(checkpoint)
     model, questions = found.model, found.kind == "mathematics run"
