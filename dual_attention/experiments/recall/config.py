@@ -20,7 +20,7 @@ from ...training.configs import (
 from ..language.config import LanguageOptimConfig
 from ..model_keys import LONGEST
 from ..sequence_model import SequenceModelKeys
-from .presets import PRESETS
+from .presets import ARMS, PRESETS
 from .tasks import TASK_NAMES, TASKS, TaskName, draw_task
 
 LARGEST_SIZE = 4096
@@ -148,7 +148,7 @@ class RecallGrid(GridConfig):
     evaluations: int = 20
     """Evaluations on the validation set in the course of a run, evenly spaced: how exactly it is known when a task is
     learned."""
-    models: tuple[str, ...] = tuple(PRESETS)
+    models: tuple[str, ...] = ARMS
     """Models, by the names of presets."""
     data: RecallSets = field(default_factory=RecallSets)
     """Sequences."""

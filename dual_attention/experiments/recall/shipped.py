@@ -18,6 +18,15 @@ GRIDS = {
         steps=(1200, 1200, 1200, 600, 1200, 1200, 1200),
         evaluations=30,
     ),
+    # A control that was announced after the study, to be read beside it.
+    "positions": RecallGrid(
+        out="runs/recall-positions",
+        seeds=5,
+        tasks=("parity-12", "s3-8"),
+        models=("T-positions",),
+        steps=(1200, 1200),
+        evaluations=30,
+    ),
 }
 
 SHIPPED: dict[str, Any] = {

@@ -30,6 +30,7 @@ PARAMETERS = {  # in all, and trained
     "DAT-relative": (114_256, 114_256),
     "DAT-frozen": (122_416, 114_224),
     "RCA": (116_354, 114_306),
+    "T-positions": (114_304, 114_304),
 }
 QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 SMALL = ["--data.n_val=16", "--data.n_test=24", "--model.d_model=16", "--model.dff=16", "--loop.batch_size=8"]
@@ -105,7 +106,7 @@ def test_heads_of_every_model(name):
     model = PRESETS[name].build(64, seed=0).eval()
     drawn = draw_task("mqar", 4, 2, 64, seed=0)
     scores = head_scores(model, drawn.tokens, drawn.sources)
-    kinds = ("sa0", "sa1") if name == "T" else ("sa0", "ra0")
+    kinds = ("sa0", "sa1") if name in ("T", "T-positions") else ("sa0", "ra0")
     assert {key.removeprefix("matching/") for key in scores if "matching" in key} == {
         f"{layer}/{kind}" for layer in (0, 1) for kind in kinds
     }
