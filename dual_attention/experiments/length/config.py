@@ -22,7 +22,7 @@ from ...training.configs import (
 )
 from ..language.config import LanguageOptimConfig
 from ..sequence_model import SequenceModelKeys
-from .presets import PRESETS
+from .presets import ARMS, PRESETS
 
 TaskName = Literal["argsort", "equation"]
 TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
@@ -150,7 +150,7 @@ class LengthGrid(GridConfig):
     """Tasks."""
     longest: tuple[int, ...] = (10,)
     """Longest lengths that are trained on."""
-    models: tuple[str, ...] = tuple(PRESETS)
+    models: tuple[str, ...] = ARMS
     """Models, by the names of presets."""
     data: LengthSets = field(default_factory=LengthSets)
     """Sequences."""

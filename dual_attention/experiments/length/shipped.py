@@ -20,6 +20,13 @@ GRIDS = {
     "study": LengthGrid(
         out="runs/length-study", seeds=5, loop=replace(default_loop(), steps=1500, eval_every=0, checkpoint_every=0)
     ),
+    # A control that was announced after the study, to be read beside it.
+    "clip": LengthGrid(
+        out="runs/length-clip",
+        seeds=5,
+        models=("DAT-clipped-8",),
+        loop=replace(default_loop(), steps=1500, eval_every=0, checkpoint_every=0),
+    ),
 }
 
 SHIPPED: dict[str, Any] = {

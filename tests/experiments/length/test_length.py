@@ -24,6 +24,7 @@ PARAMETERS = {  # in all, and trained, with 98 tokens
     "DAT-symbolic-sym": (118_496, 116_448),
     "DAT-clipped": (116_448, 116_448),
     "DAT-clipped-sym": (116_480, 116_480),
+    "DAT-clipped-8": (116_456, 116_456),
 }
 QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 SMALL = ["--data.n_val=8", "--data.n_test=12", "--loop.steps=2", "--loop.batch_size=4"]
