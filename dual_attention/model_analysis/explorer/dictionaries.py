@@ -168,7 +168,8 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
         except Exception as error:
             news.put(error)
 
-    threading.Thread(target=work, daemon=True).start()
+    worker = threading.Thread(target=work)
+    worker.start()
     try:
         while True:
             part = news.get()
@@ -179,3 +180,4 @@ def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Js
                 return
     finally:
         stopped.set()
+        worker.join()

@@ -15,6 +15,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -56,7 +57,7 @@ class ExplorerServer(ThreadingHTTPServer):
         ValueError: if the first text cannot be recorded.
     """
 
-    daemon_threads = True
+    daemon_threads = False  # a thread that computes when the interpreter ends makes PyTorch abort the process
     allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
 
     def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -65,6 +66,7 @@ class ExplorerServer(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(24)
         self.recording = session.packed(text)
         self.answers = answers_of(session)
+        self._connections: set[socket.socket] = set()
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
@@ -96,6 +98,23 @@ class ExplorerServer(ThreadingHTTPServer):
     def is_local(self) -> bool:
         """Whether only this machine reaches it."""
         return is_loopback(self.host)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, and remember the connection until then."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Close all connections, which ends what is streamed to them, and wait for what is being computed."""
+        for connection in tuple(self._connections):
+            with suppress(OSError):  # it has just been closed
+                connection.shutdown(socket.SHUT_RDWR)
+        super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Do nothing for a browser that has gone; others are handled where they arise."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ import torch
 
 from dual_attention.checkpoints import Checkpoint
 from dual_attention.data.text.tokenizer import ByteTokenizer
-from dual_attention.model_analysis.explorer.requests import TEXT_BYTES
+from dual_attention.model_analysis.explorer.requests import TEXT_BYTES, Answer
 from dual_attention.model_analysis.explorer.server import ExplorerServer
 from dual_attention.model_analysis.explorer.session import Session
 from tests.model_analysis.explorer.conftest import dat
@@ -101,6 +102,28 @@ def test_a_browser_that_goes_away(serve):
         with socket.create_connection(server.server_address) as connection:
             connection.sendall(sent)
     assert works(server)
+
+
+def test_closing_waits_for_what_is_computed(serve):
+    server, before = serve(), set(threading.enumerate())
+    computing, ended = threading.Event(), threading.Event()
+
+    def parts():
+        try:
+            while True:
+                yield {"computing": computing.set()}
+        finally:
+            ended.set()
+
+    server.answers["/parts"] = Answer(lambda _: parts())
+    with ThreadPoolExecutor(1) as pool, socket.create_connection(server.server_address, timeout=30) as idle:
+        asked = pool.submit(ask, server, "{}", path="/parts")
+        assert computing.wait(30)
+        server.shutdown()
+        server.server_close()
+        assert ended.is_set() and idle.recv(1) == b""
+        assert asked.exception() is None or isinstance(asked.exception(), OSError | http.client.HTTPException)
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_failure_within_one_text(serve, monkeypatch):
