@@ -12,11 +12,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 
 from dual_attention.model_analysis.explorer.command import run_app, waiting
 from tests.cli.commands import dat, fails
+from tests.support.questions import write_official
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -47,6 +49,34 @@ def test_a_page_is_exported(run, capsys, monkeypatch):
 
 def test_a_folder_of_the_hub(hub_folder):
     assert dat("explore", str(hub_folder), "--text", "1 and 2", "--export", "page.html") == 0
+
+
+def test_runs_of_baselines():
+    """A run before DATs, whose page has relations and no attention."""
+    sizes = ["--data.n_train=16", "--data.n_val=4", "--data.n_test=4", "--data.n_heldout=4", "--loop.epochs=1"]
+    words = ["--task=same", "--preset=corelnet", "--output.name=run", "--output.progress=false", *sizes]
+    assert dat("train", "relational-games", *words) == 0
+    assert dat("explore", "runs/run", "--export", "page.html") == 0
+    with open("page.html", encoding="utf-8") as file:
+        data = data_of(file.read())
+    (heads,) = data["recording"]["heads"]
+    assert heads["weights"] is None and heads["relations"]["queries"]["values"]["shape"] == [1, 9, 9]
+    assert data["state"] == "page=vision" and data["recording"]["facts"][""] == "VisionCoRelNet"
+
+
+def test_runs_of_mathematics(tmp_path, capsys):
+    write_official(tmp_path / "data")
+    sizes = ["--data.n_train=9", "--data.n_val=3", "--data.n_test=3", "--data.n_answered=3", "--loop.epochs=1"]
+    words = ["--data.official_folder=data", "--output.name=run", "--output.progress=false", *sizes]
+    assert dat("train", "mathematics", *words) == 0
+    capsys.readouterr()
+    assert dat("explore", "runs/run", "--text", "What is 2 + 3?", "--export", "page.html") == 0
+    with open("page.html", encoding="utf-8") as file:
+        recording = data_of(file.read())["recording"]
+    assert "".join(recording["sequences"]["question"]) == "What␣is␣2␣+␣3?⟨end⟩" and "answer" in recording["facts"]
+    capsys.readouterr()
+    assert "this model reads texts; give --text" in fails(capsys, "explore", "runs/run", "--image", "x.png")
+    assert "this is no language model" in fails(capsys, "explore", "runs/run", "--dictionary", "x")
 
 
 def test_views_are_exported(run, capsys):
@@ -162,7 +192,7 @@ def test_a_run_that_reads_no_text(tmp_path, capsys, monkeypatch):
 
     found = Checkpoint("games", "relational games run", None, torch.nn.Linear(1, 1), (), torch.float32)
     monkeypatch.setattr("dual_attention.model_analysis.explorer.opening.open_checkpoint", lambda *_: found)
-    assert "games: a Linear; expected a language model, an image classifier or a run of mathematics" in fails(
+    assert "games: a Linear; expected a model of texts, an image classifier or a run of mathematics" in fails(
         capsys, "explore", "games"
     )
 
@@ -197,7 +227,9 @@ def test_a_warning_where_others_reach_the_server(run, capsys, monkeypatch, host,
     assert err.startswith("dat: other machines can reach this server") == warned
 
 
-def test_the_command_serves_until_it_is_interrupted(run):
+@contextmanager
+def serving(run):
+    """The address that ``dat explore`` prints; it gets Ctrl-C at the end, and has to leave quietly."""
     program = [sys.executable, "-m", "dual_attention", "explore", str(run), "--text", "1 and 2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     # A shell has its background processes, and theirs, ignore Ctrl-C.
@@ -205,17 +237,32 @@ def test_the_command_serves_until_it_is_interrupted(run):
         try:
             address = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", process.stdout.readline())
             assert address is not None
-            with urllib.request.urlopen(address[0], timeout=30) as answer:
-                assert len(data_of(answer.read().decode())["recording"]["sequences"]["tokens"]) == 7
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(address[0].partition("?")[0], timeout=30)
+            yield address[0]
         finally:
             process.send_signal(signal.SIGINT)
             try:
                 _, err = process.communicate(timeout=60)
             finally:
                 process.kill()
-        assert process.returncode == 0 and err == ""
+        assert (process.returncode, err) == (0, "")
+
+
+def test_the_command_serves_until_it_is_interrupted(run):
+    with serving(run) as address:
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            assert len(data_of(answer.read().decode())["recording"]["sequences"]["tokens"]) == 7
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address.partition("?")[0], timeout=30)
+
+
+def test_the_command_can_be_interrupted_while_it_computes(run):
+    with serving(run) as address:
+        page, _, token = address.partition("?token=")
+        body = json.dumps({"text": "1 and 2, " * 20_000}).encode()
+        asked = urllib.request.Request(f"{page}make-dictionary", body, {"X-Explorer-Token": token})
+        answer = urllib.request.urlopen(asked, timeout=30)
+        assert "done" in json.loads(answer.readline())
+    answer.close()
 
 
 def test_a_terminal_is_told_that_the_model_reads(monkeypatch):

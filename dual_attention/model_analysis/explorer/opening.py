@@ -10,9 +10,9 @@ from ..sites import LayerChoice, choose_sites, find_sites
 from .images import ImageClassifier, ImageSession, normalisation_of
 from .packing import Bits
 from .questions import QuestionSession
-from .session import Session
+from .session import Session, TextEncoder, TextSession
 
-Explored = Session | ImageSession | QuestionSession
+Explored = TextSession | ImageSession | QuestionSession
 """A session that pages ask."""
 
 
@@ -38,9 +38,9 @@ def open_session(
     """
     found = opened(checkpoint)
     model, questions = found.model, found.kind == "mathematics run"
-    if not questions and not isinstance(model, LanguageModel | ImageClassifier):
+    if not questions and not isinstance(model, LanguageModel | TextEncoder | ImageClassifier):
         raise ValueError(
-            f"{checkpoint}: a {type(model).__name__}; expected a language model, an image classifier or a run of "
+            f"{checkpoint}: a {type(model).__name__}; expected a model of texts, an image classifier or a run of "
             "mathematics; explorer.recording.record takes other models"
         )
     choose_sites(model, layers)
@@ -48,6 +48,8 @@ def open_session(
     title = title or _name(found)
     if isinstance(model, LanguageModel):
         return Session(model, found.tokenizer(tokenizer), title, **about)
+    if isinstance(model, TextEncoder):
+        return TextSession(model, found.tokenizer(tokenizer), title, **about)
     if tokenizer is not None:
         raise ValueError(f"tokenizer: {checkpoint} reads {'characters' if questions else 'images'}; leave it out")
     if questions:

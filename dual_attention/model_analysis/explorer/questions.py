@@ -88,7 +88,7 @@ class QuestionSession:
             read = torch.cat((start, answer), 1)[:, : int((answer != PAD).sum())]
             labels = {"question": _labels(question[0]), "answer": _labels(read[0])}
             facts = {**self.facts, "answer": decode_text(answer[0])}
-            about = {"title": self.title, "facts": facts, "reads": "question", "layers": self.layers}
+            about = {"title": self.title, "facts": facts, "reads": "text", "layers": self.layers}
             return record(model, lambda: model(question, read, **options), labels, **about)
 
     def packed(self, text: str) -> Json:

@@ -109,8 +109,7 @@ class Recording:
         facts: of the model, in words: names and values.
         sequences: labels of tokens by the name of the sequence, such as ``{"tokens": ["The", " cat"]}``.
         heads: those of every layer, in order, sensory before relational.
-        reads: what the model reads: ``"text"``, ``"image"``, ``"question"``, or nothing that a page could ask for,
-            ``""``.
+        reads: what the model reads: ``"text"``, ``"image"``, or nothing that a page could ask for, ``""``.
     """
 
     title: str

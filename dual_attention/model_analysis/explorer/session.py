@@ -1,4 +1,4 @@
-"""Sessions: a language model and its tokenizer, asked by pages for the recordings of texts."""
+"""Sessions: a model of texts and its tokenizer, asked by pages for the recordings of texts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from ..._models.encoder import EncoderModel
+from ..._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification
 from ...checkpoints import Checkpoint
 from ...data.text.tokenizer import Tokenizer
 from ...language_models import LanguageModel
@@ -25,10 +27,13 @@ DEFAULT_TEXT = (
     "The relation between two objects is not a property of either. The cat sat on the mat; the dog sat on the log."
 )
 
+TextEncoder = EncoderModel | EncoderForMaskedLM | EncoderForSequenceClassification
+"""Models of texts that generate none, and of which there are maps only."""
+
 
 @dataclass(frozen=True)
-class Session:
-    """A language model that is looked into, by one text at a time.
+class TextSession:
+    """A model of texts that is looked into, by one text at a time.
 
     Nothing of it changes but the text that the model reads at the moment, which a lock keeps to one.
 
@@ -39,17 +44,15 @@ class Session:
         bits: of factors, see :func:`~dual_attention.model_analysis.explorer.packing.pack`.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
-        dictionary: a dictionary of its relations, as a page reads it.
     """
 
-    model: LanguageModel
+    model: Any
     tokenizer: Tokenizer
     title: str
     facts: Mapping[str, str] = field(default_factory=dict)
     bits: Bits | None = None
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
-    dictionary: Json | None = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -67,23 +70,17 @@ class Session:
     @property
     def context(self) -> int:
         """Most tokens of a text."""
-        return self.model.block_size
+        return getattr(self.model, "encoder", self.model).block_size
 
     def tensor(self, tokens: list[int]) -> torch.Tensor:
         """Tokens as the model takes them, ``(1, N)``."""
         return torch.tensor([tokens], device=next(self.model.parameters()).device)
 
     @contextmanager
-    def reserved(self) -> Iterator[LanguageModel]:
+    def reserved(self) -> Iterator[Any]:
         """The model, which nobody else calls within this context, so that hooks see one text."""
         with self._lock:
             yield self.model
-
-    def twin(self) -> LanguageModel:
-        """The same model with modules of its own and shared parameters: hooks on it see no other call."""
-        with self.reserved() as model:  # whose hooks of the moment would be copied
-            shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-            return copy.deepcopy(model, shared)
 
     def tokens(self, text: str) -> list[int]:
         """The tokens of a text.
@@ -112,3 +109,20 @@ class Session:
     def packed(self, text: str) -> Json:
         """The recording of a text as JSON; errors as :meth:`tokens`."""
         return pack(self.record(text), self.bits).json
+
+
+@dataclass(frozen=True)
+class Session(TextSession):
+    """A language model, which also continues texts, and of which heads, relations and symbols are switched.
+
+    Attributes:
+        dictionary: a dictionary of its relations, as a page reads it.
+    """
+
+    dictionary: Json | None = field(default=None, repr=False)
+
+    def twin(self) -> LanguageModel:
+        """The same model with modules of its own and shared parameters: hooks on it see no other call."""
+        with self.reserved() as model:  # whose hooks of the moment would be copied
+            shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+            return copy.deepcopy(model, shared)

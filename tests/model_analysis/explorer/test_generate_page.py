@@ -84,6 +84,6 @@ def test_a_full_context_gets_a_message(visit, serve):
     page = visitor.open(f"{serve(text='x' * 64).address}#page=generate")
     page.click("#generate")
     page.wait_for_function("() => document.getElementById('message').textContent.includes('fill the context of 64')")
-    assert page.locator("#generate").is_enabled()
+    page.wait_for_function("() => !document.getElementById('generate').disabled")  # in the next frame
     assert all("422" in complaint for complaint in visitor.complaints)
     visitor.complaints.clear()

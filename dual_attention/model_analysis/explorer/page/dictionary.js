@@ -21,7 +21,7 @@ class DictionaryPage {
 
   isPossible() {
     const { recording, server, kept } = this.explorer;
-    return recording.reads === "text" && recording.heads.some((heads) => heads.relations) && Boolean(server || kept.dictionary);
+    return recording.heads.some((heads) => heads.relations) && Boolean(kept.dictionary || (server && server.paths.includes("make-dictionary")));
   }
 
   load(recording) {

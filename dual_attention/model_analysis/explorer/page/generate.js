@@ -26,8 +26,8 @@ class GeneratePage {
   }
 
   isPossible() {
-    const { recording, server, kept } = this.explorer;
-    return recording.reads === "text" && Boolean(server || kept.generation);
+    const { server, kept } = this.explorer;
+    return Boolean(kept.generation || (server && server.paths.includes("generate")));
   }
 
   load() {

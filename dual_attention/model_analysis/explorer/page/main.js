@@ -14,7 +14,7 @@ class Explorer {
     };
     this.listen();
     this.load(data.recording);
-    if (this.server && ["text", "question"].includes(data.recording.reads)) listenForTexts(this);
+    if (this.server && data.recording.reads === "text") listenForTexts(this);
     if (this.server && data.recording.reads === "image") listenForImages(this);
   }
 

@@ -22,8 +22,8 @@ class SwitchPage {
   }
 
   isPossible() {
-    const { recording, server, kept } = this.explorer;
-    return recording.reads === "text" && Boolean(server || kept.interventions);
+    const { server, kept } = this.explorer;
+    return Boolean(kept.interventions || (server && server.paths.includes("intervene")));
   }
 
   load(recording) {
