@@ -71,7 +71,7 @@ def scale_log(axis: Any) -> None:
 def count_along(axis: Any) -> None:
     """Give a panel whole numbers as ticks of its horizontal axis, which counts epochs, steps or examples."""
     ticker = require("matplotlib.ticker", extra="train")
-    most = 6 if axis.get_xlim()[1] < 10_000 else 4  # numbers of five digits are wide
+    most = 6 if axis.get_xlim()[1] < 1_000 else 4  # numbers of four digits are wide
     axis.xaxis.set_major_locator(ticker.MaxNLocator(nbins=most, integer=True, min_n_ticks=1))
     axis.xaxis.set_major_formatter(plain_number)
 

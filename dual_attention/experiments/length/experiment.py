@@ -11,13 +11,10 @@ from ...data.sequences import Sequences
 from ...sweeps.experiment import Axis
 from ...training.metrics import Row
 from ..sequence_experiment import SequenceExperiment
-from .config import TASK_NAMES, LengthConfig, LengthGrid, draw_lengths
+from .config import SHORTEST, TASK_NAMES, LengthConfig, LengthGrid, draw_lengths
 from .figure import AT, draw_lengths_figure
 from .presets import COLOURS, LABELS, PRESETS
 from .shipped import SHIPPED
-
-SHORTEST = 2
-"""Length that is trained on."""
 
 
 class Length(SequenceExperiment[LengthConfig]):

@@ -11,6 +11,7 @@ from ...sweeps.experiment import AnySwept
 from ...training.metrics import Row
 from ...training.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure
 from ..courses import draw_course
+from .config import SHORTEST
 
 AT = "at_"
 """Before the length in names of columns."""
@@ -36,7 +37,7 @@ def draw_lengths_figure(experiment: AnySwept, rows: Sequence[Row], path: Path) -
                 if line is not None:
                     handles.setdefault(model, line).set_label(experiment.curve_axis.label(model))
             axis.set_xlim(left=0)
-            axis.axvspan(0, longest, color="#f2f2f2", zorder=0)
+            axis.axvspan(SHORTEST, longest, color="#f2f2f2", zorder=0)
             axis.set_ylim(0, 102)
             axis.set_xlabel("length")
             axis.set_title(f"{task}, trained to {longest}", loc="left", fontweight="bold")
