@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ..._extras import require
-from ...sweeps.curves import colours_of, curve_points, draw_chance, draw_published, fix_range, published_points
+from ...sweeps.curves import colours_of, draw_chance, draw_published, fix_range, published_points
 from ...sweeps.experiment import AnySwept
+from ...sweeps.results import values_by_point
 from ...training.metrics import Row
 from ...training.plots import count_along, house_style, legend_below, matplotlib_figure, save_figure
 from .presets import BASELINES, LABELS
@@ -20,10 +22,9 @@ MARKERS = "osD^vP*Xp<>h"
 def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
     """Draw accuracy against training-set size, one column for each task: measured above, published below.
 
-    Error bars are 95 % t-intervals over seeds, where there are three. Tasks on which no baseline was run are
-    left out; nothing is drawn if there are none. Lines of baselines are the thinner ones.
+    Measured lines are means over seeds, with a dot for each trial, since models rarely have as many. Tasks on which no
+    baseline was run are left out; nothing is drawn if there are none. Lines of baselines are the thinner ones.
     """
-    numpy = require("numpy", extra="train")
     tasks = experiment.axes[0].ordered([row for row in rows if row["model"] in BASELINES])
     if not tasks:
         return
@@ -41,10 +42,10 @@ def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, obj
             largest = max(int(row["n_train"]) for row in rows if row["task"] == task)
             for model, look in looks.items():
                 width = 1.4 if model in BASELINES else 2.4
-                if points := curve_points(experiment, rows, object_set, task, model):
-                    n, mean, low, high = numpy.array(points).T
-                    bars = {"yerr": (mean - low, high - mean), "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
-                    above.errorbar(n, mean, linewidth=width, markersize=4.5, **bars, **look)
+                if trials := values_by_point(experiment, rows, object_set, task, model):
+                    above.plot(list(trials), list(map(fmean, trials.values())), linewidth=width, markersize=4.5, **look)
+                    dots = [(n, value) for n, values in trials.items() for value in values]
+                    above.scatter(*zip(*dots, strict=True), color=look["color"], s=9, alpha=0.55, linewidths=0)
                 known = published_points(experiment, object_set, task, model, largest)
                 draw_published(below, known, linewidth=width, markersize=4, **look)
             for axis in (above, below):
@@ -65,5 +66,5 @@ def draw_models(figure: Any, looks: dict[str, dict[str, str]]) -> None:
     """Draw the legend, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
     handles = [line([], [], markersize=5, label=LABELS.get(model, model), **look) for model, look in looks.items()]
-    title = "Means over seeds; bars are 95 % t-intervals of\nthree and more. Published bands are the range of trials."
+    title = "Means, and a small dot for each trial. Published bands are the range of trials."
     legend_below(figure, handles, title=title)

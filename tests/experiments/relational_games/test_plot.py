@@ -74,7 +74,7 @@ def test_some_models_and_tasks(sources, tmp_path):
 
 
 def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
-    """Every model measured, with a bar over its seeds; below, those that are published, up to the same size."""
+    """Every model measured, with a dot for each trial; below, those that are published, up to the same size."""
     drawn = []
 
     def watch(*args, **kwargs):
@@ -88,12 +88,12 @@ def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
     assert axes.shape == (2, 2)  # match_pattern has no baseline
     for column, task in enumerate(("same", "occurs")):
         assert axes[0][column].get_title(loc="left") == task
-        measured = axes[0][column].containers
-        assert len(measured) == len(DATS) + len(BASELINES)
-        line, _, (bars,) = measured[1]
+        dots = axes[0][column].collections
+        assert len(dots) == len(DATS) + len(BASELINES)
+        line = axes[0][column].lines[1]
         assert list(line.get_xdata()) == [250, 500] and list(line.get_ydata()) == [64.5, 67.0]
-        low, high = bars.get_segments()[0][:, 1]
-        assert low == pytest.approx(64.5 - 2.484, abs=0.01) and high == pytest.approx(64.5 + 2.484, abs=0.01)
+        trials = dots[1].get_offsets()
+        assert len(trials) == 6 and trials[trials[:, 0] == 250, 1].mean() == 64.5
         published = [line for line in axes[1][column].lines if len(line.get_xdata()) > 2 or 250 in line.get_xdata()]
         assert len(published) == len(DATS) + 3
         assert max(line.get_xdata()[-1] for line in published) == 500
