@@ -110,10 +110,12 @@ STUDY = MathematicsGrid(
 )
 
 
-def ablation(name: str, models: Sequence[MathematicsModelKeys]) -> MathematicsGrid:
-    """Models to be read beside DAT-832K of the study, on its first module with the same seeds."""
+def ablation(
+    name: str, models: Sequence[MathematicsModelKeys], module: Module = "algebra__linear_1d"
+) -> MathematicsGrid:
+    """Models to be read beside DAT-832K of the study, on one of its modules with the same seeds."""
     of_models = tuple(model.name for model in models)
-    return replace(STUDY, out=f"runs/mathematics-{name}", modules=("algebra__linear_1d",), models=of_models)
+    return replace(STUDY, out=f"runs/mathematics-{name}", modules=(module,), models=of_models)
 
 
 GRIDS = {
@@ -142,5 +144,7 @@ GRIDS = {
     "rank": ablation("rank", RANKED),
     "symbols": ablation("symbols", OTHER_SYMBOLS),
     "activation": ablation("activation", ACTIVATED),
+    # A control of the study: what on sequences is due to relations, and what to symbols of relative positions.
+    "sequences": ablation("sequences", (OTHER_SYMBOLS[0], CROSS[0]), "algebra__sequence_next_term"),
 }
 """The grids that come with the repository."""
