@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,13 @@ def draw_learning(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None
         figure, axes = matplotlib_figure(len(lines), columns, figsize=size, squeeze=False)
         handles: dict[str, Any] = {}
         for line, (name, some) in zip(axes, lines, strict=True):
-            for axis, setting in zip_longest(line, some):
-                found = [] if setting is None else _of(rows, setting, name)
-                axis.set_visible(bool(found))
+            for axis in line:
+                axis.set_visible(False)
+            for axis, setting in zip(line, some, strict=False):
+                found = _of(rows, setting, name)
                 if not found:
                     continue
+                axis.set_visible(True)
                 for model, colour in colours.items():
                     drawn = draw_course(axis, [row for row in found if row["model"] == model], f"{name}_at_", colour)
                     if drawn is not None:
