@@ -28,7 +28,7 @@ TaskName = Literal["argsort", "equation"]
 TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
 LONGEST_LENGTH = 1024
 SHORTEST = 2
-"""Length that is trained on."""
+"""The least length that is trained on."""
 OBJECTS = 48
 """Objects that are sorted, and names of places."""
 

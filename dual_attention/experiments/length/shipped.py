@@ -8,6 +8,11 @@ from typing import Any
 from .config import LengthConfig, LengthGrid, default_loop
 from .presets import PRESETS
 
+# The announced study, see experiments/length/ANNOUNCED.md.
+STUDY = LengthGrid(
+    out="runs/length-study", seeds=5, loop=replace(default_loop(), steps=1500, eval_every=0, checkpoint_every=0)
+)
+
 GRIDS = {
     # A look at everything within minutes.
     "tiny": LengthGrid(
@@ -16,17 +21,9 @@ GRIDS = {
         models=("T", "DAT-symbolic", "DAT-clipped"),
         loop=replace(default_loop(), steps=300, eval_every=0, checkpoint_every=0),
     ),
-    # The announced study, see experiments/length/ANNOUNCED.md.
-    "study": LengthGrid(
-        out="runs/length-study", seeds=5, loop=replace(default_loop(), steps=1500, eval_every=0, checkpoint_every=0)
-    ),
+    "study": STUDY,
     # A control that was announced after the study, to be read beside it.
-    "clip": LengthGrid(
-        out="runs/length-clip",
-        seeds=5,
-        models=("DAT-clipped-8",),
-        loop=replace(default_loop(), steps=1500, eval_every=0, checkpoint_every=0),
-    ),
+    "clip": replace(STUDY, out="runs/length-clip", models=("DAT-clipped-8",)),
 }
 
 SHIPPED: dict[str, Any] = {

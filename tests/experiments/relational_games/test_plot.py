@@ -92,8 +92,8 @@ def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
         assert len(dots) == len(DATS) + len(BASELINES)
         line = axes[0][column].lines[1]
         assert list(line.get_xdata()) == [250, 500] and list(line.get_ydata()) == [64.5, 67.0]
-        trials = dots[1].get_offsets()
-        assert len(trials) == 6 and trials[trials[:, 0] == 250, 1].mean() == 64.5
+        trials = [(250, 63.5), (250, 64.5), (250, 65.5), (500, 66.0), (500, 67.0), (500, 68.0)]
+        assert [tuple(dot) for dot in dots[1].get_offsets()] == trials
         published = [line for line in axes[1][column].lines if len(line.get_xdata()) > 2 or 250 in line.get_xdata()]
         assert len(published) == len(DATS) + 3
         assert max(line.get_xdata()[-1] for line in published) == 500
