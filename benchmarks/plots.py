@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> bool:
         axis = figure.add_subplot(place)
         several = len({row.length for row in mine}) > 1
         axis.set_title(name if several else f"{name}, n = {mine[0].length}", fontsize=9)
-        (draw_lines if several else draw_bars)(axis, mine)
+        (draw_lines if several else draw_dots)(axis, mine)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return True
@@ -136,29 +137,54 @@ def draw_lines(axis: Any, rows: Sequence[Row]) -> None:
     axis.legend(fontsize=7, frameon=False, ncols=2)
 
 
-def draw_bars(axis: Any, rows: Sequence[Row]) -> None:
-    """One length: a bar for each side, with quartiles, and its floor as a dashed line across it."""
+def draw_dots(axis: Any, rows: Sequence[Row]) -> None:
+    """One length: the median of each side and its quartiles on a logarithmic scale, and its floor dashed across it."""
     sides = [side for row in rows for side in row.sides if figure_of(side)]
-    for place, side in enumerate(reversed(sides)):
-        axis.barh(place, in_axis_unit(side), color=COLOURS.get(side.name))
-        if side.summary:
-            axis.plot([side.summary.first_quartile, side.summary.third_quartile], [place] * 2, color="black")
-        if (least := floor(side)) is not None:
-            axis.plot([least] * 2, [place - 0.5, place + 0.5], **FLOOR, label="floor")
-    axis.set_yticks(range(len(sides)), [side.name for side in reversed(sides)])
-    axis.locator_params(axis="x", nbins=6)
+    axis.set_xscale("log")
     set_unit(axis.xaxis, rows[0])
-    handles, labels = axis.get_legend_handles_labels()
-    if handles:
-        axis.legend(handles[:1], labels[:1], fontsize=7, loc="lower right", framealpha=0.9)
+    for place, side in enumerate(reversed(sides)):
+        colour, value = COLOURS.get(side.name), in_axis_unit(side)
+        if side.summary:
+            axis.plot(
+                [side.summary.first_quartile, side.summary.third_quartile], [place] * 2, color=colour, linewidth=3
+            )
+        axis.plot(value, place, marker="o", markersize=7, color=colour)
+        words = unit_formatter(rows[0])(float(f"{value:.3g}"))
+        axis.annotate(words, (value, place), (0, 7), textcoords="offset points", ha="center", fontsize=7)
+        if (least := floor(side)) is not None:
+            axis.plot([least] * 2, [place - 0.35, place + 0.35], **FLOOR)
+    if any(map(floor, sides)):
+        axis.set_xlabel(f"{axis.get_xlabel()}; dashed: floor")
+    axis.margins(x=0.12)
+    axis.set_xticks(round_figures(*axis.get_xlim()))
+    axis.minorticks_off()
+    axis.set_yticks(range(len(sides)), [side.name for side in reversed(sides)])
+    axis.set_ylim(-0.6, len(sides) - 0.4)
+    axis.grid(True, axis="x", color="#e4e4e4")
+
+
+def round_figures(low: float, high: float) -> list[float]:
+    """At most six round figures between two, about equally far apart on a logarithmic scale."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    figures: list[float] = []
+    for leading in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        figures = [value for power in powers for digit in leading if low <= (value := digit * 10.0**power) <= high]
+        if len(figures) <= 6:
+            break
+    return figures
 
 
 def set_unit(axis: Any, row: Row) -> None:
     """What an axis shows: memory, or time in the unit that is short for it."""
     of_token = row.quantity in ("generate", "decode")
     axis.set_label_text("peak memory, MiB" if row.memory else "time of a token" if of_token else "time")
+    axis.set_major_formatter(unit_formatter(row))
+
+
+def unit_formatter(row: Row) -> Any:
+    """Writes a figure with its unit: 0.0412 as ``41.2 ms``."""
     ticker: Any = importlib.import_module("matplotlib.ticker")
-    axis.set_major_formatter(ticker.EngFormatter(unit="" if row.memory else "s"))
+    return ticker.EngFormatter(unit="" if row.memory else "s")
 
 
 def in_axis_unit(side: SideResult) -> float:

@@ -74,9 +74,22 @@ def dashed(axis: Any) -> list[list[float]]:
 
 def test_floors_of_one_length(pyplot: Any):
     _, axis = pyplot.subplots()
-    plots.draw_bars(axis, [row("step", "a", 16, side("ours", 1.0, 1.2), side("plain", 0.9, least=0.4))])
-    assert dashed(axis) == [[0.4, 0.4, -0.5, 0.5], [0.5, 0.5, 0.5, 1.5]]
+    plots.draw_dots(axis, [row("step", "a", 16, side("ours", 1.0, 1.2), side("plain", 0.9, least=0.4))])
+    assert dashed(axis) == [[0.4, 0.4, -0.35, 0.35], [0.5, 0.5, 0.65, 1.35]]
+    assert axis.get_xlabel() == "time; dashed: floor"
     pyplot.close()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "figures"),
+    [
+        (0.0101, 0.042, [0.012, 0.015, 0.02, 0.025, 0.03, 0.04]),
+        (0.4, 20.0, [0.5, 1, 2, 5, 10, 20]),
+        (0.004, 3.0, [0.01, 0.1, 1]),
+    ],
+)
+def test_round_figures(low: float, high: float, figures: list[float]):
+    assert plots.round_figures(low, high) == pytest.approx(figures)
 
 
 def test_floors_over_the_length(pyplot: Any):
