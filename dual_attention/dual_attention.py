@@ -199,6 +199,8 @@ class DualAttention(TypedModule):
             output, sa_weights = self.self_attention(x, x, x, **shared, cache=caches["self_attention"])
             outputs.append(output)
         if self.relational_attention is not None:
+            if self.share_attn_params and self.self_attention is not None:
+                shared["projections"] = self.self_attention.wq, self.self_attention.wk
             output, *maps = self.relational_attention(x, symbols, **shared, cache=caches["relational_attention"])
             outputs.append(output)
             ra_maps = tuple(maps) if need_weights else None

@@ -92,6 +92,7 @@ class RelationalHeads(Heads, Generic[Output]):
         attn_bias: Tensor | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
+        projections: tuple[nn.Module, nn.Module] | None = None,
     ) -> Output:
         """Attend from receivers ``x`` to senders ``y``.
 
@@ -106,6 +107,8 @@ class RelationalHeads(Heads, Generic[Output]):
             y: senders, ``(B, M, d)``; by default ``x``.
             freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as there; RoPE is
                 applied to the attention, not to relations.
+            projections: of the attention's queries and keys, in place of its own; shared ones may have an adapter (LoRA,
+                say) where the other heads hold them.
             need_weights: also return the maps, which are then built.
 
         Returns:
@@ -128,7 +131,7 @@ class RelationalHeads(Heads, Generic[Output]):
         (batch, n), m = x.shape[:2], y.shape[1]
         pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=m, window=self.window)
 
-        wq, wk = self.selecting()
+        wq, wk = self.selecting() if projections is None else projections
         q = rotate(split_heads(call_linear(wq, x), self.n_heads), freqs_cos, freqs_sin, past.position)
         new = {"k": rotate(split_heads(call_linear(wk, y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)}
         new |= (compared := self._relation_keys(y))

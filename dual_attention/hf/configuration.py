@@ -106,10 +106,15 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
         return self.classes[self.model](**self.arguments())
 
     def to_dict(self) -> dict[str, Any]:
-        """As transformers has it, without arguments of the other class; with ``num_attention_heads``."""
+        """As transformers has it, without arguments of the other class.
+
+        ``num_attention_heads`` and ``tie_word_embeddings``, which PEFT asks for, are told under transformers' names, too.
+        """
         output = super().to_dict()
         if self.classes:
             output["num_attention_heads"] = self.num_attention_heads
+        if "tie_weights" in output:
+            output["tie_word_embeddings"] = output["tie_weights"]
         used = set(self._names(self.model))
         for kind in self.classes:
             for name in set(self._names(kind)) - used:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import peft
 import pytest
@@ -36,6 +37,25 @@ def test_lora(symmetric: bool, tmp_path: Path):
     model.save_pretrained(tmp_path)
     merged = model.merge_and_unload()
     torch.testing.assert_close(merged(x).logits, after.logits)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    ("more", "config"),
+    [
+        ({"share_attn_params": True}, {"target_modules": ["wq", "wk"]}),
+        ({"tie_weights": True}, {"target_modules": ["wq"], "trainable_token_indices": [1, 2]}),
+    ],
+)
+def test_adapters_of_shared_weights(more: dict[str, Any], config: dict[str, Any]):
+    """An adapter serves all that share what it adapts, so merging changes nothing."""
+    model = peft.get_peft_model(causal(**more), peft.LoraConfig(r=2, task_type="CAUSAL_LM", **config))
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter)
+    x = tokens(2, 7)
+    adapted = model.eval()(input_ids=x).logits
+    torch.testing.assert_close(model.merge_and_unload()(x).logits, adapted)
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")

@@ -71,6 +71,7 @@ def test_what_a_folder_says_of_itself(name: str, tmp_path: Path):
     assert (tmp_path / "README.md").read_text() == "mine"
     told = json.loads((tmp_path / "config.json").read_text())
     assert told["num_attention_heads"] == model.config.num_attention_heads == 4
+    assert told.get("tie_word_embeddings") == told.get("tie_weights")  # PEFT knows the first name only
     assert told["auto_map"] == model.config.auto_map
     assert told["auto_map"][auto.__name__] == f"dual_attention_loader.{type(model).__name__}"
     source = (tmp_path / "dual_attention_loader.py").read_text()
