@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...functional.checks import check_finite
+from ..places import real_pairs, real_senders
 from .targets import AXES, Target
 
 Replacement = Literal["zero", "mean", "resample"]
@@ -263,8 +264,8 @@ def _mean(x: Tensor, about: Situation) -> Tensor:
 def _real(about: Situation, values: Tensor, visible: Tensor) -> Tensor:
     """Entries of a mediator's tensor that belong to real places, or to visible pairs; broadcastable to it."""
     if about.mediator == "relation":
-        return visible.any(1)[..., None]
-    senders = visible.any(dim=1).any(dim=1)  # some receiver may attend them
+        return real_pairs(visible)[..., None]
+    senders = real_senders(visible)
     if not about.counts_senders or senders.shape[1] != values.shape[2]:  # in a step of decoding
         return torch.ones_like(values, dtype=torch.bool)
     if senders.shape[0] != values.shape[0] == 1:  # symbols that all examples share

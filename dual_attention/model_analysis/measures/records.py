@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...relational_attention import RelationalAttention
 from ..maps import CallMaps, HeadMaps, Maps
+from ..places import real_pairs, real_receivers
 from ..sites import choose_sites
 from .relations import message_share, relation_asymmetry, relation_contributions, relation_rank
 
@@ -25,8 +26,10 @@ class LayerMeasures:
         share: of relations in the message of each head, ``(H,)``, mean over objects; see :func:`.message_share`.
         rank: of the relations, over pairs that may be attended; see :func:`.relation_rank`.
         scaled_rank: the same of relations that were divided by their standard deviations.
-        asymmetry: of each relation, ``(R,)``, over all pairs, masked or not; see :func:`.relation_asymmetry`. None
-            where receivers and senders are not the same objects.
+        asymmetry: of each relation, ``(R,)``, over all pairs of objects, masked or not; see
+            :func:`.relation_asymmetry`. None where receivers and senders are not the same objects.
+
+    Padding is no object; see :mod:`dual_attention.model_analysis.places`.
     """
 
     layer: str
@@ -49,18 +52,21 @@ def measure_layers(maps: Maps | CallMaps) -> list[LayerMeasures]:
 
 
 def _measure(heads: HeadMaps) -> LayerMeasures:
-    relations = heads.get("relations")
-    visible = heads.get("visible").any(1)
+    relations, visible = heads.get("relations"), heads.get("visible")
+    pairs, objects = real_pairs(visible), real_receivers(visible)
     share = message_share(heads.get("relational_message"), heads.get("symbol_message"))
-    spread = relations[visible.expand(relations.shape[:3])].std(0, correction=0)
+    share = share.masked_fill(~objects[:, None], torch.nan)
+    spread = relations[pairs.expand(relations.shape[:3])].std(0, correction=0)
     scaled = relations / torch.where(spread > 0, spread, 1.0)
     square = relations.shape[1] == relations.shape[2]
     return LayerMeasures(
         layer=heads.layer,
         share=tuple(share.nanmean((0, 2)).tolist()),
-        rank=float(relation_rank(relations, visible)),
-        scaled_rank=float(relation_rank(scaled, visible)),
-        asymmetry=tuple(relation_asymmetry(relations).tolist()) if square else None,
+        rank=float(relation_rank(relations, pairs)),
+        scaled_rank=float(relation_rank(scaled, pairs)),
+        asymmetry=tuple(relation_asymmetry(relations, objects[:, None] & objects[..., None]).tolist())
+        if square
+        else None,
     )
 
 

@@ -161,11 +161,12 @@ def test_uniform_attention():
         close(heads.get("weights"), visible / visible.sum(-1, keepdim=True).clamp_min(1))
 
 
-def test_mean_ablation_leaves_the_mean_of_real_places():
+@pytest.mark.parametrize("padded", [slice(0, 4), slice(5, 9)], ids=["left", "right"])
+def test_mean_ablation_leaves_the_mean_of_real_places(padded: slice):
     """Of heads over tokens, of relations over visible pairs; what padding holds does not matter."""
     model, x = lm("symbolic_attention"), tokens(3, 9)
     mask = torch.ones(3, 9, dtype=torch.bool)
-    mask[0, :4] = False
+    mask[0, padded] = False
     with capture(model, layers=0) as before:
         model(x, padding_mask=mask)
     for mediator, tap in (("head", "head_output"), ("relation", "relations"), ("symbol", "symbol_values")):
@@ -173,7 +174,7 @@ def test_mean_ablation_leaves_the_mean_of_real_places():
             model(x, padding_mask=mask)
         values, found = before[0].relational.get(tap), maps[0].relational.get(tap)
         if mediator == "relation":
-            wanted = values[before[0].relational.visible[:, 0]].mean(0)
+            wanted = values[before[0].relational.visible[:, 0] & mask[..., None]].mean(0)
             close(found, wanted.expand(found.shape))
         else:
             wanted = values.transpose(1, 2)[mask].mean(0)
@@ -195,6 +196,17 @@ def test_means_and_samples_of_other_inputs():
         with intervene(model, intervention, source=source), capture(model, tap, layers=0) as maps:
             model(x)
         assert torch.equal(maps[0].relational.get(tap), source[0].relational.get(tap)[[1, 0, 1]])
+
+
+def test_means_of_other_inputs_need_their_visible_pairs():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    with capture(model, "head_output") as source:
+        model(x)
+    with (
+        pytest.raises(ValueError, match='source: a mean over its real places needs .*; capture "visible", too'),
+        intervene(model, Ablate(Target("head"), "mean"), source=source),
+    ):
+        model(x)
 
 
 def test_samples_of_the_batch_are_of_another_example():

@@ -27,16 +27,33 @@ def test_every_family_is_measured(name):
     found = measure_layers(maps)
     assert [one.layer for one in found] == list(maps.layers)
     for one, heads in zip(found, maps.heads("relational"), strict=True):
-        share = message_share(heads.relational_message, heads.symbol_message)
-        objects = [share[:, h].flatten() for h in range(share.shape[1])]
-        assert one.share == pytest.approx([float(row[~row.isnan()].mean()) for row in objects])
-        visible = heads.visible.any(1)
-        assert one.rank == pytest.approx(float(relation_rank(heads.relations, visible)))
+        n, m = heads.relations.shape[1:3]
+        visible = heads.visible.any(1).expand(len(heads.relations), n, m)
+        real = visible.any(1)[:, m - n :] if n <= m else torch.ones(len(visible), n, dtype=torch.bool)
+        share = message_share(heads.relational_message, heads.symbol_message).transpose(1, 2)[real]
+        assert one.share == pytest.approx(share.nanmean(0).tolist())
+        assert one.rank == pytest.approx(float(relation_rank(heads.relations, visible & real[..., None])))
         assert 1 - 1e-9 <= one.scaled_rank <= heads.relations.shape[3] + 1e-9
         if heads.relations.shape[1] == heads.relations.shape[2]:
-            assert one.asymmetry == pytest.approx(relation_asymmetry(heads.relations).tolist())
+            pairs = real[:, None] & real[..., None]
+            assert one.asymmetry == pytest.approx(relation_asymmetry(heads.relations, pairs).tolist())
         else:
             assert one.asymmetry is None
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_no_measure(side: str):
+    model = FAMILIES["language grouped"]()
+    tokens, padding = torch.randint(1, 11, (3, 7)), torch.zeros(3, 5, dtype=torch.long)
+    padded = torch.cat([padding, tokens] if side == "left" else [tokens, padding], 1)
+    measured = []
+    for ids, mask in ((tokens, None), (padded, padded > 0)):
+        with capture(model, heads="relational") as maps, torch.no_grad():
+            model(ids, padding_mask=mask)
+        measured.append(measure_layers(maps))
+    for one, other in zip(*measured, strict=True):
+        for name in ("share", "rank", "scaled_rank", "asymmetry"):
+            assert getattr(other, name) == pytest.approx(getattr(one, name)), name
 
 
 def test_contributions_add_up_to_what_relations_write():
