@@ -90,6 +90,10 @@ class Cache(ABC):
         """
 
     @abstractmethod
+    def record_past(self, on: bool = True) -> None:
+        """Hold what a window would drop until the next :meth:`crop`, which may so go back behind it."""
+
+    @abstractmethod
     def reset(self) -> None:
         """Forget everything, a context too, and free the memory."""
 
@@ -130,6 +134,7 @@ class TokenCache(Cache):
         self.window = window
         self.max_length = max_length
         self._reserved = 0
+        self._records_past = False
         self.reset()
 
     def reserve(self, length: int) -> None:
@@ -140,12 +145,15 @@ class TokenCache(Cache):
         self._buffers: dict[str, Tensor] = {}  # each (B, ..., capacity, width), the tokens held from _start on
         self._made: tuple[Tensor, Tensor] | None = None  # a table that serves all tokens, and what was made of it
         self._batch: int | None = None
-        self._length = self._start = 0
+        self._length = self._start = self._dropped = 0
+
+    def record_past(self, on: bool = True) -> None:
+        self._records_past = on
 
     @property
     def held(self) -> int:
-        """Tokens held, L: all that were seen, or with a window the last ``window - 1``."""
-        return self._length if self.window is None else min(self._length, self.window - 1)
+        """Tokens held, L: all that were seen, or with a window the last ``window - 1``, unless the past is recorded."""
+        return self._length - self._dropped
 
     @property
     def batch(self) -> int | None:
@@ -194,8 +202,8 @@ class TokenCache(Cache):
         everything = tuple(self._buffers[name][..., start : start + held + n, :] for name in self.shapes)
         self._length += n
         self._batch = batch if self._length else None
-        if self.window is not None:
-            self._start += held + n - self.held
+        if self.window is not None and not self._records_past:
+            self._drop()
             if self._capacity() > 2 * self.window:  # a long chunk came
                 self._move(batch, self._capacity_for(self.held), new)
         return everything
@@ -208,23 +216,29 @@ class TokenCache(Cache):
 
     def crop(self, length: int) -> None:
         _check_crop(length, self._length)
-        removed = self._length - length
         needed = length if self.window is None else min(length, self.window - 1)
-        if max(0, self.held - removed) < needed:
+        if needed and self._dropped > length - needed:
             raise ValueError(
                 f"length: to continue after {length} tokens, {needed} must be held, but the window of {self.window} "
-                f"left the last {self.held} of {self._length}"
+                f"left the last {self.held} of {self._length}; record_past() before the tokens come holds them"
             )
-        self._length = length
+        self._length, self._dropped = length, min(self._dropped, length)
+        self._drop()
         if length == 0:
             self._batch = None
 
+    def _drop(self) -> None:
+        """Drop what no later token can attend to."""
+        needed = self._length if self.window is None else min(self._length, self.window - 1)
+        self._start += self.held - needed
+        self._dropped = self._length - needed
+
     def _state(self) -> tuple[Any, ...]:
-        return self._buffers, self._made, self._batch, self._length, self._start
+        return self._buffers, self._made, self._batch, self._length, self._start, self._dropped
 
     def _restore(self, state: tuple[Any, ...]) -> None:
         # Tokens are only ever written behind those held, and what moves goes into new buffers: the old ones are whole.
-        self._buffers, self._made, self._batch, self._length, self._start = state
+        self._buffers, self._made, self._batch, self._length, self._start, self._dropped = state
 
     def _capacity(self) -> int:
         return min((buffer.shape[-2] for buffer in self._buffers.values()), default=0)
@@ -288,6 +302,9 @@ class ContextCache(Cache):
 
     def reserve(self, length: int) -> None:
         check_positive(length=length)
+
+    def record_past(self, on: bool = True) -> None:
+        """Do nothing: a context is held whole."""
 
     def reset(self) -> None:
         self._tensors: dict[str, Tensor] = {}
@@ -397,6 +414,10 @@ class CacheGroup(Cache):
     def reserve(self, length: int) -> None:
         for cache in self.caches.values():
             cache.reserve(length)
+
+    def record_past(self, on: bool = True) -> None:
+        for cache in self.caches.values():
+            cache.record_past(on)
 
     def reset(self) -> None:
         for cache in self.caches.values():

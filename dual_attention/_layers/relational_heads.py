@@ -107,8 +107,8 @@ class RelationalHeads(Heads, Generic[Output]):
             y: senders, ``(B, M, d)``; by default ``x``.
             freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as there; RoPE is
                 applied to the attention, not to relations.
-            projections: of the attention's queries and keys, in place of its own; shared ones may have an adapter (LoRA,
-                say) where the other heads hold them.
+            projections: of the attention's queries and keys, in place of its own. Shared ones may have an adapter, such
+                as LoRA, only where the other heads hold them.
             need_weights: also return the maps, which are then built.
 
         Returns:

@@ -27,6 +27,21 @@ class DualAttnCacheLayer(CacheLayerMixin):
     def __init__(self, cache: CacheGroup) -> None:
         self.cache = cache
         self.keys = self.values = None  # transformers lists them
+        self._record_past = False
+
+    @property
+    def record_past(self) -> bool:
+        """Whether what windows drop is held until the next :meth:`crop`."""
+        return self._record_past
+
+    @record_past.setter
+    def record_past(self, on: bool) -> None:
+        self._record_past = on
+        self.cache.record_past(on)
+
+    def activate_past_recording(self) -> None:
+        """Set :attr:`record_past`, for generation that takes tokens back."""
+        self.record_past = True
 
     @property
     def is_initialized(self) -> bool:

@@ -136,6 +136,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
             model_kwargs["past_key_values"] = past = self.new_cache()
             if max_cache_length > 0:  # memory that grows, or is full, would have a compiled model compile again
                 past.cache.reserve(min(max_cache_length, self.model.block_size) + 1)
+            if generation_config.is_assistant:  # tokens that the other model refuses are taken back
+                past.activate_past_recording()
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not for this model, always a ``ValueError``: its cache is not made of the pages that this needs."""

@@ -108,7 +108,7 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
     def to_dict(self) -> dict[str, Any]:
         """As transformers has it, without arguments of the other class.
 
-        ``num_attention_heads`` and ``tie_word_embeddings``, which PEFT asks for, are told under transformers' names, too.
+        ``num_attention_heads`` and ``tie_word_embeddings`` are told, too: others, such as PEFT, know only these names.
         """
         output = super().to_dict()
         if self.classes:

@@ -109,18 +109,19 @@ def test_reordering_is_running_the_reordered_batch(kind, configuration, sizes, d
 
 @pytest.mark.parametrize("kind", KINDS)
 @few
-@given(configuration=configurations, sizes=sizes, data=st.data())
-def test_cropping_is_never_having_seen(kind, configuration, sizes, data):
+@given(configuration=configurations, sizes=sizes, recorded=st.booleans(), data=st.data())
+def test_cropping_is_never_having_seen(kind, configuration, sizes, recorded, data):
     model, n = net(kind, **configuration), sum(sizes)
     length = data.draw(st.integers(0, n))
     x, later = normal(2, n, WIDTH), normal(2, 3, WIDTH)
     cache = model.new_cache()
+    cache.record_past(recorded)
     model.in_chunks(x, sizes, cache)
     before = cache.numel()
     try:
         cache.crop(length)
     except ValueError as error:  # a window, of the layer or of the symbols' neighbourhoods, has dropped what is needed
-        assert "window" in str(error) and length < n
+        assert "window" in str(error) and length < n and not recorded
         assert (cache.length, cache.numel()) == (n, before)
         return
     assert cache.length == length
@@ -147,6 +148,20 @@ def test_a_cropped_window_keeps_what_it_needs():
     assert (cache.length, cache.held) == (5, 2)
     cache.crop(0)
     assert (cache.length, cache.held, cache.batch) == (0, 0, None)
+
+
+def test_a_recorded_past_lasts_until_the_next_crop():
+    cache, k = TokenCache({"k": (1,)}, window=3), torch.arange(9.0).view(1, 9, 1)
+    cache.record_past()
+    cache.append(1, 6, k=k[:, :6])
+    assert cache.held == 6
+    cache.crop(4)
+    assert (cache.length, cache.held) == (4, 2)
+    (everything,) = cache.append(1, 5, k=k[:, 4:])
+    assert everything.flatten().tolist() == [2, 3, 4, 5, 6, 7, 8]
+    cache.record_past(False)
+    cache.append(1, 1, k=k[:, :1])
+    assert cache.held == 2
 
 
 @pytest.mark.parametrize("kind", ["sensory", "relational"])

@@ -306,8 +306,10 @@ def test_scores_and_maps_of_generation():
     assert output.past_key_values.get_seq_length() == 6
 
 
-def test_continued_and_assisted_generation():
-    model = causal()
+@pytest.mark.parametrize("window", [None, 3])
+def test_continued_and_assisted_generation(window: int | None):
+    windows = {} if window is None else {"sa_kwargs": {"window": window}, "ra_kwargs": {"window": window}}
+    model = causal(**windows)
     x = tokens(1, 4)
     whole = model.generate(x, max_new_tokens=8, **GREEDY)
     first = model.generate(x, max_new_tokens=3, return_dict_in_generate=True, **GREEDY)
@@ -316,6 +318,9 @@ def test_continued_and_assisted_generation():
     assisted = model.generate(x, max_new_tokens=8, assistant_model=causal("transformer"), **GREEDY)
     assert torch.equal(assisted, whole)
     assert torch.equal(model.generate(x, max_new_tokens=8, prompt_lookup_num_tokens=2, **GREEDY), whole)
+    other = causal("transformer")
+    alone = other.generate(x, max_new_tokens=8, **GREEDY)
+    assert torch.equal(other.generate(x, max_new_tokens=8, assistant_model=model, **GREEDY), alone)
 
 
 # ---- bad input
