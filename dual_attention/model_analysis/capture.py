@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,9 +95,22 @@ def uncompiled() -> Any:
     return torch.compiler.set_stance("force_eager") if started and can else nullcontext()
 
 
+_COMPUTES_AGAIN: ContextVar[bool] = ContextVar("computes_again", default=False)
+
+
+@contextmanager
+def computing_again() -> Iterator[None]:
+    """Context in which a layer computes once more what it has computed in this call; captures keep the first."""
+    token = _COMPUTES_AGAIN.set(True)
+    try:
+        yield
+    finally:
+        _COMPUTES_AGAIN.reset(token)
+
+
 def is_recomputing() -> bool:
-    """Whether a backward pass runs, in which gradient checkpointing computes layers again."""
-    return torch._C._current_graph_task_id() != -1
+    """Whether layers compute again: in a backward pass, for gradient checkpointing, or :func:`computing_again`."""
+    return _COMPUTES_AGAIN.get() or torch._C._current_graph_task_id() != -1
 
 
 def _quantities(given: Quantity | Sequence[Quantity] | None, chosen: list[ChosenSite]) -> tuple[str, ...]:

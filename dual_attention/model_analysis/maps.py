@@ -273,6 +273,7 @@ def _joined(parts: list[HeadMaps], axis: str) -> HeadMaps:
     if len(parts) == 1:
         return first
     start = min(part.first_sender for part in parts)
+    firsts = [part.first_sender - start for part in parts]
     if axis == "receiver":
         parts = _aligned(parts, start)
     else:
@@ -288,9 +289,19 @@ def _joined(parts: list[HeadMaps], axis: str) -> HeadMaps:
             values = [value.expand(part.examples, *value.shape[1:]) for value, part in zip(values, parts, strict=True)]
         if along in axes:
             joined[name] = _cat(values, axes.index(along), f"{name} of {first.layer}")
-        else:  # a library, or symbol values, which the last call has of all senders
+        elif "sender" in axes:  # each call has those that it holds, with a window not all earlier ones
+            joined[name] = _latest(values, firsts, axes.index("sender"))
+        else:  # a library
             joined[name] = values[-1]
     return replace(first, first_sender=start, **joined)
+
+
+def _latest(values: list[Tensor], firsts: list[int], axis: int) -> Tensor:
+    """What the last call has of each sender that it holds, from its first one on, and of others the last that did."""
+    found = values[0]
+    for value, first in zip(values[1:], firsts[1:], strict=True):
+        found = torch.cat([found.narrow(axis, 0, first), value.narrow(axis, first, value.shape[axis] - first)], axis)
+    return found
 
 
 def _cat(values: list[Tensor], place: int, what: str) -> Tensor:

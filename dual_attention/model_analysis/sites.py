@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._layers.taps import Tap, Taps
 from ..dual_attention import DualAttention
+from ..generation import evaluating
 
 Kind = Literal["sensory", "relational"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -84,6 +85,8 @@ class Site:
     def contributions(self, head_output: Tensor, heads: Sequence[int]) -> Tensor:
         """Contribution of some heads to the output of the layer, ``(B, len(heads), N, width)``, without biases.
 
+        An adapter in the place of the output projection is asked in evaluation mode, without its dropout.
+
         Args:
             head_output: input of the output projection by head, ``(B, H, N, d_h)``.
         """
@@ -100,7 +103,8 @@ class Site:
             for place, head in enumerate(heads):
                 alone[place, :, head] = head_output[:, head]
             alone = alone.permute(1, 0, 3, 2, 4).flatten(3)
-            found = wo(alone) - wo(torch.zeros_like(alone))
+            with evaluating(wo):
+                found = wo(alone) - wo(torch.zeros_like(alone))
         after = self.width - self.first_feature - found.shape[-1]
         return nn.functional.pad(found, (self.first_feature, after))
 

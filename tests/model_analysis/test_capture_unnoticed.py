@@ -155,3 +155,29 @@ def test_an_adapter_s_contribution_counts():
     with capture(model, "contribution", layers=0, heads={"relational": [1]}) as after:
         model(x)
     close(after[0].relational.contribution, 2 * before[0].relational.contribution)
+
+
+class Noisy(nn.Linear):
+    """An output projection with an adapter's dropout."""
+
+    def forward(self, x):
+        return super().forward(nn.functional.dropout(x, 0.5, self.training))
+
+
+def test_an_adapter_with_dropout_draws_as_ever():
+    model, x = lm("symbolic_attention").train(), tokens(2, 9)
+    for module in list(model.modules()):
+        if isinstance(getattr(module, "wo", None), nn.Linear):
+            noisy = Noisy(*reversed(module.wo.weight.shape), bias=module.wo.bias is not None).to(module.wo.weight)
+            noisy.load_state_dict(module.wo.state_dict())
+            module.wo = noisy
+    found = []
+    for quantities in (["head_output"], ["head_output", "contribution"]):
+        torch.manual_seed(0)
+        with capture(model, quantities) as maps:
+            found.append((model(x).logits, torch.get_rng_state()))
+    assert all(map(torch.equal, *found))
+    assert all(module.training for module in model.modules())
+    wo, heads = model.layers.blocks[0].dual_attn.relational_attention.wo, maps[0].relational
+    wanted = nn.functional.linear(heads.head_output.transpose(1, 2).flatten(2), wo.weight)
+    close(heads.contribution.sum(1)[..., -wo.out_features :], wanted)

@@ -96,6 +96,8 @@ def build_dictionary(
     settings = settings or DictionarySettings()
     if not len(documents):
         raise ValueError("documents: expected at least one, got none")
+    if not any(map(len, documents)):
+        raise ValueError(f"documents: expected one with tokens, got {len(documents)} empty ones")
     if batch_size < 1:
         raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
     about = _describe(model, documents, settings, layers, relations)

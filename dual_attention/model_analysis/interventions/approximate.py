@@ -37,15 +37,19 @@ def approximate_effects(
 ) -> list[Effect]:
     """As :func:`.effects.measure_effects`, to first order; effects of several interventions at once add up.
 
-    The time is that of one forward and one backward pass a metric, however many interventions there are.
+    The time is that of one forward and one backward pass a metric, however many interventions there are. ``predict``
+    is to call the model once for a document.
 
     Raises:
-        TypeError, ValueError: as there; also for ``"kl"``, and if the examples of a batch share symbols that an
-            intervention changes: such documents are to come one by one.
+        TypeError, ValueError: as there; also for ``"kl"``, if the model is called twice for a document or in inference
+            mode, and if the examples of a batch share symbols that an intervention changes: such documents are to come
+            one by one.
     """
     check_metrics(metrics, MEASURES)
     if not interventions:
         raise ValueError("interventions: expected at least one, got none")
+    if torch.is_inference_mode_enabled():
+        raise ValueError("approximate_effects: needs gradients, which inference mode does not keep; call it outside")
     values: dict[tuple[str, str], list[float]] = {(name, metric): [] for name in interventions for metric in metrics}
     with evaluating(model), torch.enable_grad():
         for document in documents:
@@ -92,6 +96,11 @@ class _Probes:
         """Hook that adds a probe."""
         probe = torch.zeros_like(x, requires_grad=True)
         if not is_recomputing():
+            if tap in self.passed:
+                raise ValueError(
+                    "predict: expected it to call the model once for a document, got a second call; measure_effects "
+                    "takes several"
+                )
             self.passed[tap] = x.detach(), probe
         return x + probe
 

@@ -17,7 +17,7 @@ from ..._models.language import LanguageModel
 from ..._models.seq2seq import Seq2SeqModel
 from ..._models.vision import VisionModel
 from ...dual_attention import DualAttention
-from ..capture import uncompiled
+from ..capture import computing_again, uncompiled
 from ..maps import CallMaps, Maps
 from ..sites import Site
 from .applying import edited, hook
@@ -35,7 +35,8 @@ def intervene_directly(
     """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
 
     For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
-    before each sublayer. Layers that are intervened on compute twice.
+    before each sublayer. Layers that are intervened on compute twice, and captures keep what they compute without
+    interventions.
 
     Raises:
         TypeError, ValueError: as there, or if the model has no such path.
@@ -72,7 +73,8 @@ class _DirectPath:
             cache._restore(state)
         self.is_active = True
         try:
-            changed = layer.forward(*args, **kwargs)
+            with computing_again():
+                changed = layer.forward(*args, **kwargs)
         finally:
             self.is_active = False
         self.changes[layer] = changed[0] - output[0]

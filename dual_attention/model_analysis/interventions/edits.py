@@ -138,10 +138,11 @@ def edits_of(
             raise ValueError(f"source: {type(intervention).__name__} needs maps of other inputs, see capture; got None")
         for choice in intervention.target.locate(model):
             edit = Edit(intervention, Region(intervention.target, choice))
-            if edit.of_pairs and choice.site.has_relative_symbols:
+            named = [name for name in ("senders", "pairs") if getattr(intervention.target, name) is not None]
+            if named and edit.mediator == "symbol" and choice.site.has_relative_symbols:
                 raise ValueError(
-                    f"pairs: the symbols of {choice.site.layer} are relative, so that many pairs share one, whatever "
-                    "the inputs; expected no pairs"
+                    f"{named[0]}: the symbols of {choice.site.layer} are relative, so that many pairs share one, "
+                    f"whatever the inputs; expected no {named[0]}"
                 )
             if call is not None and intervention.uses_source:
                 edit.source = _source(call, edit)

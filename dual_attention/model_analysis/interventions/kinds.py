@@ -85,7 +85,7 @@ class Intervention(ABC):
         for about in fields(self):
             value = getattr(self, about.name)
             if about.name != "target" and value != about.default:
-                found[about.name] = list(value) if isinstance(value, tuple) else value
+                found[about.name] = _plain(value)
         return found
 
 
@@ -236,6 +236,13 @@ class Steer(Intervention):
 
 KINDS: dict[str, Any] = {kind.kind: kind for kind in (Ablate, Scale, Patch, Steer)}
 """The interventions by the name that files have for them."""
+
+
+def _plain(value: Any) -> Any:
+    """A field as JSON has it, numbers of numpy included."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, str | int) else float(value)
 
 
 def _vector(name: str, given: Any) -> tuple[float, ...]:

@@ -81,7 +81,8 @@ def divergences(before: Prediction, after: Prediction) -> Tensor:
     """Mean Kullback-Leibler divergence KL(before || after) of each document in nats, over what is scored, ``(B,)``."""
     wide = torch.promote_types(before.logits.dtype, torch.float32)
     old, new = (prediction.logits.to(wide).log_softmax(-1) for prediction in (before, after))
-    return _mean_of_scored((old.exp() * (old - new)).sum(-1), before.targets != NOT_SCORED)
+    terms = torch.where(old > -torch.inf, old.exp() * (old - new), 0.0)  # a class that was impossible adds nothing
+    return _mean_of_scored(terms.sum(-1), before.targets != NOT_SCORED)
 
 
 MEASURES: dict[str, Callable[[Prediction], Tensor]] = {"loss": document_losses, "logit_difference": logit_differences}

@@ -100,7 +100,7 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
     Raises:
         ValueError: naming a module whose parameters nothing draws anew, without ``build``.
     """
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
         if build is not None:
             twin = build().to(next(model.parameters()))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import torch
 from torch import Tensor, nn
 
 from ...sweeps.intervals import half_width, paired_p
@@ -70,6 +71,7 @@ def measure_selectivity(
     strata: Tensor | None = None,
     *,
     intervention: Callable[[list[tuple[int, int]]], Intervention | Sequence[Intervention]],
+    lengths: Tensor | None = None,
     metric: str = "loss",
     predict: Predict = predict_next_tokens,
     source: Source = None,
@@ -86,6 +88,7 @@ def measure_selectivity(
             last token do not count if the model predicts it and does not see it.
         strata: integers, broadcastable to them, see :mod:`.matching`.
         intervention: makes an intervention for pairs of places (receiver, sender).
+        lengths: tokens of each document, integers ``(B,)``; what follows only fills it up and is not read.
         metric, predict, source: as :func:`~dual_attention.model_analysis.interventions.measure_effects`.
         seed: of the choice of negatives.
 
@@ -93,15 +96,15 @@ def measure_selectivity(
         The selectivity over documents that have pairs of both kinds in one stratum.
 
     Raises:
-        ValueError: if fewer than two documents have.
+        ValueError: if fewer than two documents have, or ``lengths`` are none of these documents.
     """
-    if predict is predict_next_tokens:
-        mask = mask.clone()
-        mask[:, -1] = False
-        mask[:, :, -1] = False
-    chosen = matched_negatives(labels, mask, strata, seed=seed)
+    sizes = _lengths(documents, lengths)
+    last = torch.tensor(sizes, device=mask.device) - int(predict is predict_next_tokens)
+    counts = torch.arange(documents.shape[1], device=mask.device) < last[:, None]
+    chosen = matched_negatives(labels, mask & counts[:, None] & counts[..., None], strata, seed=seed)
     effects: tuple[list[float], list[float]] = [], []
-    for document, *kinds in zip(documents, *chosen, strict=True):
+    for padded, size, *kinds in zip(documents, sizes, *chosen, strict=True):
+        document = padded[:size]
         if not kinds[0].any():
             continue
         for values, kind in zip(effects, kinds, strict=True):
@@ -115,3 +118,14 @@ def measure_selectivity(
             f"{len(effects[0])}"
         )
     return selectivity(*effects)
+
+
+def _lengths(documents: Tensor, lengths: Tensor | None) -> list[int]:
+    """Tokens of each document, all of them by default."""
+    count, longest = documents.shape
+    if lengths is None:
+        return [longest] * count
+    found = lengths.tolist()
+    if lengths.shape != (count,) or not all(isinstance(size, int) and 0 <= size <= longest for size in found):
+        raise ValueError(f"lengths: expected {count} integers from 0 to {longest}, got {found}")
+    return found

@@ -154,6 +154,8 @@ def test_a_folder_of_something_else_is_refused(model, documents, tmp_path):
 def test_bad_input(model, documents):
     with pytest.raises(ValueError, match="documents: expected at least one"):
         build_dictionary(model, [])
+    with pytest.raises(ValueError, match="documents: expected one with tokens, got 2 empty ones"):
+        build_dictionary(model, [torch.zeros(0, dtype=torch.long)] * 2)
     with pytest.raises(ValueError, match=r"documents: expected ids of shape \(N,\), got torch.float32 \(3,\)"):
         build_dictionary(model, [torch.zeros(3)])
     with pytest.raises(ValueError, match="batch_size: expected at least 1, got 0"):

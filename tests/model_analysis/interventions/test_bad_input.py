@@ -85,9 +85,10 @@ def test_wrong_applications():
     fails(Ablate(Target("head", receivers=[12])), r"was never given the places \[12\]")
     fails(Steer(Target("head"), 1.0, [1.0]), "direction: expected 4 numbers, got 1")
     relative = lm("position_relative")
-    of_a_pair, message = Ablate(Target("symbol", pairs=[(1, 0)])), r"pairs: the symbols of blocks\.0 are relative"
-    with pytest.raises(ValueError, match=message), intervene(relative, of_a_pair):
-        pass
+    for places in ({"pairs": [(1, 0)]}, {"senders": [2]}):
+        message = rf"{next(iter(places))}: the symbols of blocks\.0 are relative"
+        with pytest.raises(ValueError, match=message), intervene(relative, Ablate(Target("symbol", **places))):
+            pass
     with pytest.raises(ValueError, match="target: expected layers with heads that have a head, got none"):
         Target("head").locate(ESBN(6))
     with pytest.raises(ValueError, match="target: expected layers with relational heads that have a relation"):

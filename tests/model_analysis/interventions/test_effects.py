@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -93,6 +95,20 @@ def test_what_is_not_scored_does_not_count():
         after = F.cross_entropy(model(x[:, :-1]).logits[:, 5:].transpose(1, 2), x[:, 6:], reduction="none").mean(1)
     before = F.cross_entropy(model(x[:, :-1]).logits[:, 5:].transpose(1, 2), x[:, 6:], reduction="none").mean(1)
     assert effect.values == pytest.approx((after - before).tolist())
+
+
+def test_impossible_tokens_add_nothing_to_a_divergence():
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+
+    def predict(model, document, impossible=-torch.inf):
+        logits = model(document[:, :-1]).logits.clone()
+        logits[..., 3:5] = impossible
+        return Prediction(logits, document[:, 1:])
+
+    how = {"metrics": ["kl"]}
+    (effect,) = measure_effects(model, [x], {"head": HEAD}, predict=predict, **how)
+    (nearly,) = measure_effects(model, [x], {"head": HEAD}, predict=partial(predict, impossible=-1e4), **how)
+    assert effect.values == pytest.approx(nearly.values) and min(effect.values) > 0
 
 
 def test_nothing_has_no_effect():
@@ -208,9 +224,9 @@ def test_in_a_last_layer_without_feed_forward_all_effects_are_direct():
 
 def test_direct_effects_do_not_pass_later_layers():
     model, x = lm("symbolic_attention"), tokens(3, 9)
-    with capture(model, layers=1) as before:
+    with capture(model) as before:
         model(x)
-    with intervene_directly(model, HEAD), capture(model, layers=1) as maps:
+    with intervene_directly(model, HEAD), capture(model) as maps:
         direct = model(x).logits
     for one, other in zip(before.heads(), maps.heads(), strict=True):
         for name, values in one.kept.items():
@@ -290,6 +306,20 @@ def test_first_orders_add_up_and_need_no_parameters():
     model.requires_grad_().gradient_checkpointing = True
     for one, other in zip(effects, approximate_effects(model, [x], SOME), strict=True):
         assert one.values == pytest.approx(other.values)
+
+
+def test_first_orders_are_of_one_call_outside_inference_mode():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+
+    def twice(model, document):
+        predict_next_tokens(model, document.flip(1))
+        return predict_next_tokens(model, document)
+
+    with pytest.raises(ValueError, match="predict: expected it to call the model once for a document"):
+        approximate_effects(model, [x], {"head": HEAD}, predict=twice)
+    with torch.inference_mode(), pytest.raises(ValueError, match="needs gradients, which inference mode does not keep"):
+        approximate_effects(model, [x], {"head": HEAD})
+    assert not hooks(model)
 
 
 def test_shared_symbols_need_documents_one_by_one():

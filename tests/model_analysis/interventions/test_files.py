@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,7 +27,7 @@ def test_files(tmp_path):
         Ablate(Target("relation", layers=0), direction=torch.tensor([1.0, 0.5])),
         Scale(Target("head", heads={"sensory": [0], "relational": None}), 0.5, strength=0.25),
         Patch(Target("symbol", senders=[2], heads=1)),
-        Steer(Target("relation", receivers=(3,)), -1.5),
+        Steer(Target("relation", receivers=(3,)), np.float32(-1.5)),
     ]
     save_interventions(tmp_path / "some.json", interventions)
     assert load_interventions(tmp_path / "some.json") == interventions

@@ -70,6 +70,28 @@ def test_selectivity_of_ablations():
     assert (nothing.with_label, nothing.without) == (0, 0)
 
 
+def test_what_fills_up_documents_does_not_count():
+    model, documents = language.lm("symbolic_attention"), torch.randint(0, 4, (5, 8))
+    lengths = torch.tensor([8, 6, 8, 7, 8])
+    full = documents.clone()
+    for row, length in zip(full, lengths, strict=True):
+        row[length:] = 4
+    how = {"intervention": lambda pairs: Ablate(Target("relation", layers=1, relations=0, pairs=pairs))}
+    found = [
+        measure_selectivity(model, padded, same_token(padded), mask, lengths=lengths, **how)
+        for padded in (documents, full, torch.nn.functional.pad(full, (0, 1)))
+        for mask in [torch.ones(5, padded.shape[1], padded.shape[1], dtype=torch.bool).tril(-1)]
+    ]
+    assert found[0].with_label != 0
+    for other in found[1:]:
+        assert other.difference == pytest.approx(found[0].difference)
+        assert other.with_label == pytest.approx(found[0].with_label)
+    mask = torch.ones(5, 8, 8, dtype=torch.bool)
+    for wrong in (lengths[:4], lengths + 1, lengths.double()):
+        with pytest.raises(ValueError, match="lengths: expected 5 integers from 0 to 8, got"):
+            measure_selectivity(model, full, same_token(full), mask, lengths=wrong, **how)
+
+
 def test_documents_without_matched_pairs():
     model, documents = language.lm("symbolic_attention"), torch.arange(8).expand(3, 8)
     with pytest.raises(ValueError, match="expected at least two documents with matched pairs"):
