@@ -22,6 +22,7 @@ from torch import Tensor
 from .._extras import require
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
+from .files import CheckpointFiles
 from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
 from .loading import LoadedLanguageModel, load_language_model
 from .weights import PREFIX, to_language_state_dict
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["convert_checkpoint", "to_hub", "to_transformers", "to_transformers_state_dict"]
 
 Format = Literal["hub", "transformers"]
+
+_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def to_transformers_state_dict(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -73,7 +76,10 @@ def to_transformers(
 def convert_checkpoint(
     source: str | Path, destination: str | Path, to: Format, *, dtype: torch.dtype | None = None, **download: Any
 ) -> Path:
-    """Write a checkpoint, from a folder or the hub, in the other format into a folder.
+    """Write a checkpoint, from a folder or the hub, in either format into a folder.
+
+    Which tokens begin, end and fill a text stays known in transformers' format; that of the hub has no place for it. A
+    tokenizer is not copied.
 
     Args:
         to: ``"hub"``, as the published package has it, or ``"transformers"``.
@@ -90,7 +96,12 @@ def convert_checkpoint(
     if to not in ("hub", "transformers"):
         raise ValueError(f"to: expected 'hub' or 'transformers', got {to!r}")
     model, config = load_language_model(source, dtype=dtype, **download)
-    converted: Any = to_hub(model, config) if to == "hub" else to_transformers(model, config)
+    converted: Any
+    if to == "hub":
+        converted = to_hub(model, config)
+    else:
+        saved = CheckpointFiles(source, **download).config()
+        converted = to_transformers(model, config, **{name: saved[name] for name in _TOKENS if name in saved})
     converted.save_pretrained(destination)
     return Path(destination)
 

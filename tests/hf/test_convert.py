@@ -102,6 +102,14 @@ def test_arguments_of_transformers():
     assert native.config.eos_token_id == 3 and not native.config.use_cache
 
 
+def test_tokens_that_end_a_text_stay_known(tmp_path: Path):
+    causal(eos_token_id=[3, 4], pad_token_id=0).save_pretrained(tmp_path / "source")
+    folder = convert_checkpoint(tmp_path / "source", tmp_path / "again", "transformers", dtype=torch.bfloat16)
+    model = DualAttnForCausalLM.from_pretrained(folder)
+    assert (model.config.eos_token_id, model.config.pad_token_id, model.config.bos_token_id) == ([3, 4], 0, None)
+    assert (model.generation_config.eos_token_id, model.generation_config.pad_token_id) == ([3, 4], 0)
+
+
 def test_converted_models_save_and_train(tmp_path: Path):
     hub = to_hub(causal())
     hub.save_pretrained(tmp_path)
