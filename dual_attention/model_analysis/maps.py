@@ -297,7 +297,7 @@ def _joined(parts: list[HeadMaps], axis: str) -> HeadMaps:
 
 
 def _latest(values: list[Tensor], firsts: list[int], axis: int) -> Tensor:
-    """What the last call has of each sender that it holds, from its first one on, and of others the last that did."""
+    """Values of all senders, each from the last call that holds it; a call holds those from its first one on."""
     found = values[0]
     for value, first in zip(values[1:], firsts[1:], strict=True):
         found = torch.cat([found.narrow(axis, 0, first), value.narrow(axis, first, value.shape[axis] - first)], axis)

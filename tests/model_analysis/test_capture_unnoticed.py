@@ -160,8 +160,8 @@ def test_an_adapter_s_contribution_counts():
 class Noisy(nn.Linear):
     """An output projection with an adapter's dropout."""
 
-    def forward(self, x):
-        return super().forward(nn.functional.dropout(x, 0.5, self.training))
+    def forward(self, input):
+        return super().forward(nn.functional.dropout(input, 0.5, self.training))
 
 
 def test_an_adapter_with_dropout_draws_as_ever():
