@@ -139,7 +139,11 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     relation, aucs = learned_relation(untrained, model, splits)
     draw_relation_on_splits(model, splits, relation, picture, TOP_CENTRE)
     console.print(results_table(rows))
-    sentences = (accuracy_sentence(rows), left_out_sentence(rows, grid), relation_sentence(relation, aucs, n_train))
+    sentences = (
+        accuracy_sentence(rows, config.n_test),
+        left_out_sentence(rows, grid),
+        relation_sentence(relation, aucs, n_train),
+    )
     for sentence in filter(None, sentences):
         console.print(sentence + "\n")
     print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
@@ -250,8 +254,13 @@ def results_table(rows: list[Row]) -> Any:
     return table
 
 
-def accuracy_sentence(rows: list[Row]) -> str:
-    """One sentence on the accuracies."""
+def beyond_chance(n: int) -> float:
+    """The accuracy in percent on ``n`` images that guessing hardly reaches: chance and three standard deviations."""
+    return 50 + 3 * 50 / math.sqrt(n)
+
+
+def accuracy_sentence(rows: list[Row], n_test: int) -> str:
+    """One sentence on the accuracies, of ``n_test`` images in each trial."""
     *smaller, n = sizes_of(rows)
     dat, rival = ({s: mean_accuracy(rows, m, n, s) for s in TEST_SETS} for m in (DAT, RIVAL))
     text = (
@@ -260,7 +269,8 @@ def accuracy_sentence(rows: list[Row]) -> str:
         f"{dat['hexominoes']:.0f} against {rival['hexominoes']:.0f} % (hexominoes) and "
         f"{dat['stripes']:.0f} against {rival['stripes']:.0f} % (stripes)"
     )
-    enough = [size for size in smaller if mean_accuracy(rows, DAT, size, "test") >= rival["test"]]
+    least = max(rival["test"], beyond_chance(n_test * len({row["seed"] for row in rows})))
+    enough = [size for size in smaller if mean_accuracy(rows, DAT, size, "test") > least]
     if enough:
         text += f", and {enough[0]:,} images already take the DAT past the Transformer's {n:,}"
     return text + "."

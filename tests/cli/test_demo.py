@@ -55,12 +55,28 @@ def test_folders_are_never_reused(tmp_path):
 
 
 def test_the_first_sentence_follows_the_numbers():
-    text = accuracy_sentence(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}))
+    text = accuracy_sentence(rows({250: 70, 500: 80, 1000: 90}, {250: 51, 500: 55, 1000: 66}), 5000)
     assert "DAT reaches 90 % on new images, the Transformer 66 %" in text
     assert "88 against 64 % (hexominoes) and 85 against 61 % (stripes)" in text
     assert "250 images already take the DAT past the Transformer's 1,000" in text
-    text = accuracy_sentence(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}))
+    text = accuracy_sentence(rows({250: 52, 500: 53, 1000: 60}, {250: 70, 500: 75, 1000: 80}), 5000)
     assert "DAT reaches 60 % on new images, the Transformer 80 %" in text and "past" not in text
+
+
+@pytest.mark.parametrize(
+    ("dat", "rival", "n_test", "past"),
+    [
+        (50, 50, 5000, ""),
+        (51, 50, 5000, ""),  # both guess
+        (53, 50, 5000, "50 images"),
+        (53, 50, 500, ""),  # too few images to tell
+        (70, 70, 5000, ""),
+        (71, 70, 5000, "50 images"),
+    ],
+)
+def test_only_a_dat_that_does_better_than_guessing_is_past_the_transformer(dat, rival, n_test, past):
+    text = accuracy_sentence(rows({50: dat, 100: dat}, {50: rival, 100: rival}), n_test)
+    assert ("already take the DAT past the Transformer's 100" in text) == bool(past) and past in text
 
 
 @pytest.mark.parametrize(
