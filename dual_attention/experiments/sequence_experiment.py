@@ -20,7 +20,7 @@ from ..training.loop import Trainer
 from ..training.problem import Problem, TensorExamples
 from ..training.seeding import derive_seed
 from .sequence_model import SequenceModelKeys
-from .sequence_problem import HEAD_SCORES, best_heads, count_scored, sequence_loss
+from .sequence_problem import HEAD_SCORES, best_heads, count_scored, count_sources, sequence_loss
 from .stream import Stream
 
 TOKENS_OF_WORK = 32
@@ -70,7 +70,16 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
             for name, n in config.sizes.items()
         }
         model = config.model.build(config.vocab_size, seed=config.seed).to(device)
-        return Prepared(Problem(model, train, sequence_loss, sets, derive=best_heads, weigh=count_scored), device)
+        problem = Problem(
+            model=model,
+            train=train,
+            loss=sequence_loss,
+            evaluation=sets,
+            derive=best_heads,
+            weigh=count_scored,
+            metric_weights={"matching": count_sources},
+        )
+        return Prepared(problem, device)
 
     def empty_model(self, config: Config) -> nn.Module:
         return config.model.empty(config.vocab_size)

@@ -37,6 +37,11 @@ def count_scored(batch: Batch) -> Tensor:
     return (batch[1] != UNSCORED).sum()
 
 
+def count_sources(batch: Batch) -> Tensor:
+    """Positions that the score ``matching`` is a mean over."""
+    return (batch[2] != UNSCORED).sum()
+
+
 def head_scores(model: nn.Module, tokens: Tensor, sources: Tensor) -> dict[str, Tensor]:
     """Attention of every head that tells what it does, ``{"<score>/<layer>/<kind><head>": mean weight}``.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from .metrics import MetricsLog, MetricsMark, Row
 from .optim import build_optimizer, learning_rate
 from .placement import Placement
 from .plan import make_plan
-from .problem import Batch, Examples, LossFunction, Problem
+from .problem import Batch, Examples, LossFunction, Problem, Weigh
 from .progress import Progress
 from .saved_state import check_state, optimizer_state
 from .seeding import derive_seed
@@ -92,12 +92,14 @@ def evaluate(
     loss: LossFunction,
     *,
     batch_size: int,
+    weights: Mapping[str, Weigh] | None = None,
     stop: Callable[[], bool] = never,
     placement: Placement | None = None,
 ) -> dict[str, float]:
     """Mean loss and metrics of ``model`` over all ``examples`` in evaluation mode; its mode is left as it was.
 
     Args:
+        weights: see :attr:`.problem.Problem.weights`; with them the means do not depend on ``batch_size``.
         stop: looked at before each batch; the same in all processes.
         placement: of the model in several processes, which take the batches in turn; None: whole in this one.
 
@@ -105,7 +107,8 @@ def evaluate(
         Interrupted: if ``stop()`` became true.
     """
     placement = placement or Placement(model)
-    workers, training, running = placement.workers, model.training, RunningMeans()
+    workers, training, weights = placement.workers, model.training, weights or {}
+    totals, counts = RunningMeans(), RunningMeans()
     model.eval()
     batches = torch.arange(len(examples)).split(batch_size)
     try:
@@ -115,11 +118,19 @@ def evaluate(
                     raise Interrupted
                 number = first + workers.rank
                 indices = batches[min(number, len(batches) - 1)]  # at the end some only keep step with the others
-                value, metrics = loss(model, examples.batch(indices))
-                running.add({"loss": value, **metrics}, len(indices) if number < len(batches) else 0)
+                batch = examples.batch(indices)
+                value, metrics = loss(model, batch)
+                means = {name: mean.detach().double() for name, mean in {"loss": value, **metrics}.items()}
+                n = value.new_tensor(len(indices), dtype=torch.float64)
+                own = {name: weigh(batch).double() for name, weigh in weights.items()}
+                taken = number < len(batches)
+                count = {name: own.get(name.partition("/")[0], n) * taken for name in means}
+                totals.add_sums({name: mean * count[name] for name, mean in means.items()}, 0)
+                counts.add_sums(count, 0)
     finally:
         model.train(training)
-    return running.gathered(workers, len(examples)).means()
+    totals, counts = (sums.gathered(workers, len(examples)).sums for sums in (totals, counts))
+    return {name: float(total / counts[name]) for name, total in totals.items()}
 
 
 class Trainer:
@@ -198,7 +209,7 @@ class Trainer:
 
         Raises:
             Interrupted: after a checkpoint, if ``stop()`` became true.
-            Diverged: if the loss is no longer finite.
+            Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
         """
         self._log = log
         if self.step == 0:
@@ -209,8 +220,9 @@ class Trainer:
                 self._train_epoch()
                 self._end_epoch()
             self.progress.close()
+            self._check_weights()
             self._finish_saving()
-            return self.evaluate(tuple(self.problem.evaluation))
+            return self._checked(self.evaluate(tuple(self.problem.evaluation)))
         except Interrupted:
             self._save()
             self._finish_saving()
@@ -227,7 +239,7 @@ class Trainer:
         for name in names:
             examples, size = self.problem.evaluation[name], self.config.loop.eval_batch_size
             options = {"batch_size": size, "stop": self.stop, "placement": self.placement}
-            means = evaluate(self.problem.model, examples, self.problem.loss, **options)
+            means = evaluate(self.problem.model, examples, self.problem.loss, weights=self.problem.weights, **options)
             results.update({f"{name}_{metric}": value for metric, value in means.items()})
         return results
 
@@ -338,9 +350,16 @@ class Trainer:
         if self.workers.any(not all(bool(parameter.isfinite().all()) for parameter in parameters)):
             raise self._diverged("weights became infinite or NaN")
 
+    def _checked(self, means: dict[str, float]) -> dict[str, float]:
+        """Means over evaluation sets, whose losses are finite: weights may be so large that no output is."""
+        for name in self.problem.evaluation:
+            if not math.isfinite(loss := means[f"{name}_loss"]):
+                raise self._diverged(f"the loss on {name} became {loss}")
+        return means
+
     def _diverged(self, what: str) -> Diverged:
-        by_epochs = self.plan.unit == "epoch"
-        place = f"epoch {self.epoch + 1} (step {self.step})" if by_epochs else f"step {self.step}"
+        epoch = self.epoch + (self.step > self.plan.first_step(self.epoch))  # that of the last step
+        place = f"epoch {epoch} (step {self.step})" if self.plan.unit == "epoch" else f"step {self.step}"
         return Diverged(f"{what} in {place}: try a smaller optim.lr (now {self.config.optim.lr}) or optim.grad_clip")
 
     def _save(self) -> None:

@@ -18,7 +18,7 @@ Derive = Callable[[Mapping[str, Any]], Mapping[str, float | None]]
 """``derive(row)`` returns further numbers that follow from those of a row and how many ``processes`` there are, as a
 perplexity follows from a mean loss; None where one is not known."""
 Weigh = Callable[[Batch], Tensor]
-"""``weigh(batch)`` returns how many things the loss of a batch is a mean over, a scalar on the device of the batch."""
+"""``weigh(batch)`` returns how many things the loss, or a metric, of a batch is a mean over, a scalar on its device."""
 
 
 def nothing(row: Mapping[str, Any]) -> dict[str, float | None]:
@@ -47,8 +47,9 @@ class Problem:
     model was scaled by it (:mod:`.mup`).
 
     ``weigh`` is for losses that are means over something of which examples have different numbers, such as scored
-    tokens: so a step that is divided has the loss of all of its examples at once. A ``model`` on the meta device has a
-    function ``draw`` that gives it its initial values on whatever device it is then (:mod:`.deferred`).
+    tokens: so a step that is divided, and an evaluation, has the loss of all of its examples at once.
+    ``metric_weights`` is the same for metrics, by the parts of their names before a slash. A ``model`` on the meta
+    device has a function ``draw`` that gives it its initial values on whatever device it is then (:mod:`.deferred`).
     """
 
     model: nn.Module
@@ -59,11 +60,17 @@ class Problem:
     derive: Derive = nothing
     factors: Mapping[str, Factors] | None = None
     weigh: Weigh | None = None
+    metric_weights: Mapping[str, Weigh] = field(default_factory=dict)
     draw: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
             raise ValueError("train: expected at least one example, got an empty set")
+
+    @property
+    def weights(self) -> dict[str, Weigh]:
+        """Weights of the means of a batch, the loss and metrics, where they are not its number of examples."""
+        return {**self.metric_weights, **({"loss": self.weigh} if self.weigh is not None else {})}
 
 
 class TensorExamples:

@@ -144,7 +144,7 @@ def train_run(
 
     Raises:
         Interrupted: after a checkpoint, if a process was asked to stop; Terminated, if that was by SIGTERM.
-        Diverged: if the loss is no longer finite.
+        Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
     """
     with prepared.arithmetic(), StopOnSignal() as stop:
         placement = place(prepared.problem, prepared.device, config.machine, workers)
@@ -238,7 +238,8 @@ def evaluate_run(
         load_weights(problem.model, folder.weights)
         with prepared.arithmetic():
             for name, examples in problem.evaluation.items():
-                means = evaluate(problem.model, examples, problem.loss, batch_size=config.loop.eval_batch_size)
+                size, weights = config.loop.eval_batch_size, problem.weights
+                means = evaluate(problem.model, examples, problem.loss, batch_size=size, weights=weights)
                 numbers[name] = experiment.evaluation(prepared, name, means)
     return numbers
 

@@ -18,7 +18,7 @@ from dual_attention.training.interrupt import Interrupted
 from dual_attention.training.loop import Diverged, Trainer, evaluate
 from dual_attention.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
 from dual_attention.training.optim import learning_rate
-from dual_attention.training.problem import Problem
+from dual_attention.training.problem import Problem, TensorExamples
 from dual_attention.training.seeding import derive_seed, epoch_order
 
 N, WIDTH = 50, 6
@@ -215,6 +215,30 @@ def test_evaluate_leaves_the_mode_and_uses_no_dropout(training):
     means = [evaluate(model, Rows(30, 2), squared_error, batch_size=size) for size in (7, 30)]
     assert model.training is training
     assert means[0] == pytest.approx(means[1], rel=1e-5)
+
+
+def test_means_over_parts_of_examples_do_not_depend_on_the_batches():
+    """Those of the loss by :attr:`Problem.weigh`, of metrics by theirs; in a batch there may be none of a metric."""
+    parts, x = torch.tensor([3, 1, 0, 2, 5, 0, 0, 4, 1, 2]), Rows(10, 2).x
+    examples = TensorExamples(x, x.sum(1, keepdim=True), parts)
+
+    def loss(model, batch):
+        x, y, n = batch
+        error = (model(x) - y).detach().squeeze(1)
+        mean = (error.square() * (n + 1)).sum() / (n + 1).sum()
+        found = {"signed/a": (error * n).sum() / n.sum()} if n.any() else {}
+        return mean, {"absolute": error.abs().mean(), **found}
+
+    weights = {"loss": lambda batch: (batch[2] + 1).sum(), "signed": lambda batch: batch[2].sum()}
+    trainer = make_trainer()
+    problem = replace(trainer.problem, loss=loss, weigh=weights["loss"], metric_weights={"signed": weights["signed"]})
+    assert problem.weights == weights
+    means = [
+        evaluate(problem.model, examples, loss, batch_size=size, weights=problem.weights) for size in (1, 3, 4, 10)
+    ]
+    assert all(found == pytest.approx(means[-1], rel=1e-5) for found in means)
+    trainer.problem = replace(problem, evaluation={"val": examples})
+    assert trainer.evaluate(("val",)) == pytest.approx({f"val_{name}": x for name, x in means[-1].items()}, rel=1e-5)
 
 
 def test_gradient_clipping_bounds_the_first_update():

@@ -77,6 +77,19 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     assert "runs/run: a run of length, no language model" in capsys.readouterr().err
 
 
+def test_the_numbers_do_not_depend_on_the_batches_of_an_evaluation(tmp_path, monkeypatch):
+    """Validation sequences have answers of different lengths; loss and matching are means over their positions."""
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for size in (5, 256):
+        words = ["--data.longest=9", "--data.lengths=[4]", f"--loop.eval_batch_size={size}", *SMALL, *QUIET]
+        assert main(["train", "length", f"--output.name=run-{size}", *words]) == 0
+        result = json.loads(Path(f"runs/run-{size}/result.json").read_text())
+        found[size] = {metric: result[metric]["val"] for metric in LENGTH.metrics}
+        assert main(["evaluate", f"runs/run-{size}", "--machine.threads=1"]) == 0
+    assert found[5] == pytest.approx(found[256], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
