@@ -49,9 +49,9 @@ def read_checksums(folder: Path) -> dict[str, str]:
     return checksums
 
 
-def damaged_files(folder: Path) -> list[str]:
-    """Names that have a checksum and whose files are missing, or not as they were written."""
-    listed = read_checksums(folder).items()
+def damaged_files(folder: Path, *, ending: str = "") -> list[str]:
+    """Names that have a checksum and whose files are missing, or not as they were written; those with an ending."""
+    listed = ((name, digest) for name, digest in read_checksums(folder).items() if name.endswith(ending))
     return [name for name, digest in listed if not (folder / name).is_file() or sha256_of(folder / name) != digest]
 
 

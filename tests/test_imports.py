@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the bottom to the top: a room may import those above it in this table, and itself. Every file or folder directly
 # under dual_attention/ has a place here; a new one fails until it is given one.
 ROOMS = {
-    "utilities": ("_checksums", "_extras", "_files", "_processes", "_words"),
+    "utilities": ("_checksums", "_errors", "_extras", "_files", "_processes", "_words"),
     "functional": ("functional",),
     "_layers": ("_layers",),
     "layers": (

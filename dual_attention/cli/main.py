@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .._extras import extra_of
+from .._errors import in_one_line
 from .._words import printable, suggestion
 from ..experiments import EXPERIMENTS
 from ..training.interrupt import EXIT_STATUS, Interrupted
@@ -128,18 +128,6 @@ def joined(words: Sequence[str]) -> list[str]:
         else:
             found.append(word)
     return found
-
-
-def in_one_line(error: Exception) -> str:
-    """The message of an error, with the extra to install where a package is missing."""
-    message = " ".join(str(error).split()) or type(error).__name__
-    extra = extra_of(error.name) if isinstance(error, ModuleNotFoundError) else None
-    if extra is not None and "pip install" not in message:
-        return f'{message}: pip install "dual-attention[{extra}]"'
-    ours = type(error).__module__.startswith("dual_attention.")
-    if not ours and not isinstance(error, (ValueError, TypeError, OSError, ImportError)):
-        message += f" ({type(error).__name__}; DAT_DEBUG=1 shows where)"
-    return message
 
 
 def dispatch(words: list[str]) -> int:

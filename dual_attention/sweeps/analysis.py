@@ -12,6 +12,7 @@ from .._words import suggestion
 from ..training.config_io import read_config
 from ..training.configs import check, check_integers, check_names, check_seed
 from ..training.metrics import Row
+from .intervals import least_sign_flip_p
 
 if TYPE_CHECKING:
     from .experiment import AnySwept
@@ -73,8 +74,6 @@ class AnalysisConfig:
         for name in ("alpha", "equivalence_alpha"):
             check(0 < getattr(self, name) < 0.5, name, "a number between 0 and 0.5", getattr(self, name))
         check(0 <= self.least_difference < inf, "least_difference", "a number of at least 0", self.least_difference)
-        enough = self.test != "sign_flip" or 2.0 ** (1 - self.seeds) < self.alpha
-        check(enough, "seeds", f"more, of which some flip of signs has a p below {self.alpha:g}", self.seeds)
         check(self.bound is None or 0 < self.bound < inf, "bound", "a positive number or null", self.bound)
 
     @property
@@ -99,18 +98,38 @@ class AnalysisConfig:
         ]
 
     def check_against(self, experiment: AnySwept) -> None:
-        """Check that the experiment has its measure and its grid, and the grid its arms.
+        """Check that the experiment has its measure and its grid, the grid its arms, and that it can decide.
 
         Raises:
             ValueError: naming the key.
         """
         check_names("analysis: measure", [self.measure], experiment.measures)
+        places: set[Place] = set()
         if self.grid is not None:
             check_names("analysis: grid", [self.grid], experiment.grids)
             points = experiment.grids[self.grid].points()
             arms = list(dict.fromkeys(str(point[experiment.curve_axis.name]) for point in points))
             check_names("analysis: reference", [self.reference], arms)
             check_names("analysis: arms", self.arms, arms)
+            places = {(experiment.panel(dict(point)), int(point[experiment.point_axis.name])) for point in points}
+        self.check_decides(len([place for place in places if self.counts(place)]) or 1)
+
+    def check_decides(self, places: int) -> None:
+        """Check that some outcome of its tests would decide something. One recorded earlier is computed as it is.
+
+        Args:
+            places: panels and points that count, as far as they are known.
+
+        Raises:
+            ValueError: naming the key.
+        """
+        check(len({*self.arms}) == len(self.arms), "analysis: arms", "different arms", self.arms)
+        least = f"at least the {self.fewest_seeds} of fewest_seeds"
+        check(self.seeds >= self.fewest_seeds, "analysis: seeds", least, self.seeds)
+        tests = len(self.arms) * (places if self.of == "cells" else 1)
+        smallest = least_sign_flip_p(self.seeds) * (1 if self.correction == "none" else tests)
+        expected = f"more: the smallest p of their signs is {smallest:.2g} after correction, alpha is {self.alpha:g}"
+        check(self.test != "sign_flip" or smallest < self.alpha, "analysis: seeds", expected, self.seeds)
 
 
 def find_analysis(experiment: AnySwept, given: str | None, scale: str | None = None) -> AnalysisConfig | None:

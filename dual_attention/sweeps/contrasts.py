@@ -38,7 +38,7 @@ class Equivalence:
 class Contrast:
     """Mean difference of one curve's trials from those of the reference with the same seeds.
 
-    It is of one cell, a panel and a point; or, where these are None, of the means over all cells.
+    It is of one cell, a panel and a point; or, where these are None, of the means over several.
     """
 
     panel: str | None
@@ -56,6 +56,15 @@ class Contrast:
     """Half of the interval that must lie within the bounds of equivalence."""
     equivalence: float = math.nan
     """p of the two one-sided tests of equivalence, after Holm likewise."""
+    cells: int = 1
+    """Cells that the means are over: those in which both curves were run."""
+    of: int = 1
+    """Cells that there are."""
+
+    @property
+    def of_all(self) -> bool:
+        """Whether it covers all cells."""
+        return self.cells == self.of
 
 
 def contrasts(
@@ -67,8 +76,8 @@ def contrasts(
 ) -> list[Contrast]:
     """Contrasts of all curves with ``reference`` wherever both have two trials with the same seeds.
 
-    First those of cells; then, if there are several cells, those of means over the cells that a curve was run in, from
-    the seeds that all of these have.
+    First those of cells; then those of means over the cells in which both a curve and ``reference`` were run, if these
+    are several, from the seeds that both have in all of them.
 
     Raises:
         ValueError: if no row is of the reference.
@@ -85,7 +94,10 @@ def contrasts(
         for curve in curves
         if len(of_cell.get(curve, {})) > 1
     ]
-    means = [_contrast(None, None, *one, bound, level) for one in (_overall(cells, curves) if len(cells) > 1 else [])]
+    means = [
+        replace(_contrast(None, None, curve, by_seed, bound, level), cells=covered, of=len(cells))
+        for curve, by_seed, covered in _overall(cells, curves)
+    ]
     return _with_holm(single) + _with_holm(means)
 
 
@@ -93,7 +105,7 @@ Cells = dict[tuple[str, int], dict[str, dict[int, float]]]
 
 
 def differences_by_cell(experiment: AnySwept, rows: Sequence[Row], measure: str, reference: str) -> Cells:
-    """For each cell, in order, and each other curve: differences from the reference by seed."""
+    """For each cell, in order, and each other curve, if the reference was run there: differences from it by seed."""
     values: Cells = {}
     for row in rows:
         if row.get(measure) is not None:
@@ -103,23 +115,24 @@ def differences_by_cell(experiment: AnySwept, rows: Sequence[Row], measure: str,
     panels = experiment.panels(rows)
     return {
         cell: {
-            curve: {seed: x - values[cell][reference][seed] for seed, x in trials.items() if seed in of_reference}
+            curve: {seed: x - of_reference[seed] for seed, x in trials.items() if seed in of_reference}
             for curve, trials in values[cell].items()
-            if curve != reference
+            if curve != reference and of_reference
         }
         for cell in sorted(values, key=lambda cell: (panels.index(cell[0]), cell[1]))
         for of_reference in [values[cell].get(reference, {})]
     }
 
 
-def _overall(cells: Cells, curves: Sequence[str]) -> list[tuple[str, dict[int, float]]]:
-    """Curves and the means over cells of their differences, by seed."""
+def _overall(cells: Cells, curves: Sequence[str]) -> list[tuple[str, dict[int, float], int]]:
+    """Curves, the means over cells of their differences, by seed, and the number of these cells."""
     found = []
     for curve in curves:
-        run = [of_cell[curve] for of_cell in cells.values() if of_cell.get(curve)]
-        seeds = set.intersection(*(set(trials) for trials in run)) if run else set()
+        run = [of_cell[curve] for of_cell in cells.values() if curve in of_cell]
+        seeds = set.intersection(*map(set, run)) if len(run) > 1 else set()
         if len(seeds) > 1:
-            found.append((curve, {seed: fmean(trials[seed] for trials in run) for seed in sorted(seeds)}))
+            means = {seed: fmean(trials[seed] for trials in run) for seed in sorted(seeds)}
+            found.append((curve, means, len(run)))
     return found
 
 
@@ -163,8 +176,7 @@ def contrasts_text(
         parts += [f"## {title[:1].upper()}{title[1:]}", "", f"| {' | '.join(own)} |", "|" + "---|" * len(own)]
         for one in found:
             difference = f"{one.difference:+.{experiment.decimals}f} ± {one.half:.{experiment.decimals}f}"
-            cell = ["all", "all"] if one.point is None else [one.panel or "", f"{one.point:,}"]
-            words = [*cell[3 - len(experiment.axes) :], axis.label(one.curve), str(one.pairs), difference]
+            words = [*_cell_words(one)[3 - len(experiment.axes) :], axis.label(one.curve), str(one.pairs), difference]
             words += [f"{one.p:.2g}", f"{one.adjusted:.2g}"]
             if measure in tested.bounds:
                 inside = abs(one.difference) + one.inner < tested.bounds[measure]
@@ -174,6 +186,13 @@ def contrasts_text(
     if len(parts) == 4:
         parts.append(f"There are none: no other {axis.name} has two trials with seeds that this one has, too.")
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _cell_words(one: Contrast) -> list[str]:
+    """The panel and the point of a contrast in the table."""
+    if one.point is not None:
+        return [one.panel or "", f"{one.point:,}"]
+    return ["all", "all"] if one.of_all else ["several", f"{one.cells} of {one.of} cells"]
 
 
 def equivalence_words(experiment: AnySwept, tested: Equivalence) -> str:
@@ -215,7 +234,8 @@ def draw_contrasts(
             _draw_measure(axis, experiment, found, cells, curves)
             axis.set_title(textwrap.fill(experiment.measures[measure], 30), loc="left", fontweight="bold")
         places = [_place(len(curves), cell, (len(curves) - 1) / 2) for cell in range(len(cells))]
-        axes[0][0].set_yticks(places, [_cell_label(experiment, *cell) for cell in cells], fontsize=9)
+        of_all = all(one.of_all for found in by_measure.values() for one in found)
+        axes[0][0].set_yticks(places, [_cell_label(experiment, *cell, of_all=of_all) for cell in cells], fontsize=9)
         axes[0][0].set_ylim(_place(len(curves), len(cells), -1), -1)
         label = experiment.curve_axis.label(reference)
         what = f"{experiment.y_title} less that of {label}: mean of pairs, 95 % t-interval; filled: p below 0.05 (Holm)"
@@ -228,8 +248,10 @@ def draw_contrasts(
         save_figure(figure, path)
 
 
-def _cell_label(experiment: AnySwept, panel: str | None, point: int | None) -> str:
-    return "all cells" if point is None else f"{panel or experiment.point_axis.name} {point:,}"
+def _cell_label(experiment: AnySwept, panel: str | None, point: int | None, *, of_all: bool) -> str:
+    if point is None:
+        return "all cells" if of_all else "several cells"
+    return f"{panel or experiment.point_axis.name} {point:,}"
 
 
 def _place(curves: int, cell: int, curve: float) -> float:

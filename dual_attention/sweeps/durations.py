@@ -13,12 +13,16 @@ import torch
 
 from .._files import read_json_object
 from ..training.loop import Trainer
-from .experiment import AnySwept
+from .experiment import DIVERGED, AnySwept
 from .grid import Cell, Given, GridConfig, GridFolder
 from .results import cell_files, named_cell
 
 EVALUATION_SHARE = 1 / 3
 """Cost of an evaluated example as a share of a trained one's: the forward pass only."""
+
+
+LONGEST_STEP = 2.0
+"""Seconds of a step, about, from which on more examples in it would tell no more about their time."""
 
 
 def timed_rates(experiment: AnySwept, configs: Sequence[Any], steps: int = 3) -> list[float]:
@@ -38,8 +42,23 @@ def timed_rates(experiment: AnySwept, configs: Sequence[Any], steps: int = 3) ->
 
 
 def timed_rate(experiment: AnySwept, config: Any, steps: int = 3) -> float:
-    """Seconds for each example of training, from a few steps with the present number of threads."""
-    return timed_rates(experiment, [config], steps)[0]
+    """Seconds for each example of training, from a few steps with the present number of threads.
+
+    They are of a whole batch, or of as much of it as takes about :data:`LONGEST_STEP`.
+    """
+    trainer = Trainer(experiment.timing_problem(config), config)
+    most = min(config.loop.batch_size, len(trainer.problem.train))
+    size = max(1, most // 64)
+    while (seconds := _timed_step(trainer, size)) < LONGEST_STEP / 2 and size < most:
+        size = min(most, 2 * size)
+    return min(seconds, *(_timed_step(trainer, size) for _ in range(steps))) / size
+
+
+def _timed_step(trainer: Trainer, size: int) -> float:
+    """Seconds of a step on the first ``size`` examples."""
+    started = time.perf_counter()
+    trainer.train_step(torch.arange(size))
+    return time.perf_counter() - started
 
 
 @contextmanager
@@ -54,17 +73,24 @@ def one_thread() -> Iterator[None]:
 
 
 def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict[str, float]:
-    """Seconds for each unit of work, by curve: the median of finished cells, else timed on one thread."""
+    """Seconds for each unit of work, by curve: the median of finished cells, else timed on one thread.
+
+    Curves of which no cell is finished are left out where cells do not run on the CPU.
+    """
     experiment = folder.experiment
     axis = experiment.curve_axis.name
     measured: dict[str, list[float]] = {}
     for path in cell_files(folder.path):
         with named_cell(path):
             result = read_json_object(path)
+            if DIVERGED in result:
+                continue
             cell = Cell.of(experiment.axes, result, result["seed"])
             cell = replace(cell, given=Given(tuple(result.get("given", {}).get("changes", {}).items())))
             measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
     found = {curve: median(values) for curve, values in measured.items()}
+    if grid.device != "cpu":
+        return found
     with one_thread():
         for cell in waiting:
             if cell[axis] not in found:

@@ -17,6 +17,8 @@ from .intervals import Published
 
 MATCH = "match"
 """Column of what arms were matched in, if they were."""
+DIVERGED = "diverged"
+"""Entry of the result of a cell whose training diverged, which says how; as a column 1."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class SweptExperiment(Experiment[Config, Ready]):
     provenance: ClassVar[
         Mapping[str, int | None]
     ] = {}  # numbers of how runs were made, from `identity`; of rows without
+    digests: ClassVar[tuple[str, ...]] = ()  # groups of a configuration of which results have a digest, see `protocol`
+    locations: ClassVar[tuple[str, ...]] = ()  # keys of where data lies, whose contents have a digest of their own
 
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
     tabled: ClassVar[Mapping[str, str]] = {}  # further columns that are compared in tables, with two decimals
@@ -125,15 +129,19 @@ class SweptExperiment(Experiment[Config, Ready]):
 
         Of further metrics there is a column ``<set>_<metric>`` for each set.
         """
-        row: Row = {key: result[key] for key in (*(axis.name for axis in self.axes), "seed", "parameters")}
-        made = {name: result.get(name, older) for name, older in self.provenance.items()}
-        row.update({name: number for name, number in made.items() if number is not None})
+        row = self.columns_of_run(result)
         values = result[self.metrics[0]]
         names = [*(name for name in self.measures if name in values), *(n for n in values if n not in self.measures)]
         row.update({name: round(self.scale * values[name], 3) for name in names})
         for metric in self.metrics[1:]:
             row.update({f"{name}_{metric}": round(result[metric][name], 5) for name in names if metric in result})
         return {**row, "steps": result["steps"], "seconds": result["seconds"]}
+
+    def columns_of_run(self, result: Mapping[str, Any]) -> Row:
+        """The columns of a line that tell which run it is of, and how that was made."""
+        row: Row = {key: result[key] for key in (*(axis.name for axis in self.axes), "seed", "parameters")}
+        made = {name: result.get(name, older) for name, older in self.provenance.items()}
+        return {**row, **{name: number for name, number in made.items() if number is not None}}
 
     def rows_on_the_way(self, result: Mapping[str, Any]) -> list[Row]:
         """The lines that shorter runs would have, one for each epoch after which the run was measured.

@@ -27,7 +27,8 @@ from ..training.configs import (
 from ..training.lock import LOCK, locked
 from ..training.metrics import Row
 from .experiment import MATCH, AnySwept, Axis
-from .results import LR, cell_files, cell_rows, check_provenance, to_csv
+from .protocol import CONFIG, differing_settings, digests, settings_of
+from .results import LR, cell_files, cell_rows, check_provenance, columns_of_cell, named_cell, sound_cells, to_csv
 
 SETTINGS = ("data", "optim", "loop", "device", "precision", "match", "match_to")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
@@ -142,6 +143,10 @@ class GridConfig(ABC):
                     "settings"
                 )
 
+    def origin(self) -> dict[str, Any]:
+        """Digests, by their columns, of what the runs are made of beside their configuration, such as files."""
+        return {}
+
     def config(self, cell: Cell) -> Any:
         """The complete configuration of a cell's run."""
         config: Any = changed(self.run_config(cell), cell.given.changes)
@@ -188,6 +193,19 @@ def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
         for cell in (Cell.of(experiment.axes, point, seed, lr),)
     ]
     return list(dict.fromkeys(found))
+
+
+def reference_arm(experiment: AnySwept, grid: GridConfig) -> str | None:
+    """The arm that the others are matched to: the one named, or else the first; None if nothing is matched.
+
+    Raises:
+        ValueError: if the grid has no arm of that name.
+    """
+    if grid.match is None:
+        return None
+    arms = list(dict.fromkeys(point[experiment.curve_axis.name] for point in grid.points()))
+    check_names("match_to", [] if grid.match_to is None else [grid.match_to], arms)
+    return grid.match_to or arms[0]
 
 
 class GridFolder:
@@ -244,40 +262,69 @@ class GridFolder:
         if self.config.exists():
             old = read_config(type(grid), self.config)
             if cell_files(self.path):
-                grid.check_extends(old)
-                self._check_rates(old, grid)
+                self._with_reference(grid).check_extends(self._with_reference(old))
+                self._check_swept(old, grid)
+                self._check_cells(grid)
         self._refuse_other()
-        self._check_provenance(grid)
 
-    def _check_rates(self, old: GridConfig, new: GridConfig) -> None:
-        """Check that the arms of the cells in the folder have the learning rates that they had."""
-        swept = [None if grid.lrs is None else "several" for grid in (old, new)]
-        arm = self.experiment.curve_axis.name
-        if swept[0] != swept[1]:
+    def _with_reference(self, grid: GridConfig) -> GridConfig:
+        """A grid that names the arm that it matches the others to."""
+        return replace(grid, match_to=reference_arm(self.experiment, grid))
+
+    def _check_swept(self, old: GridConfig, new: GridConfig) -> None:
+        """Check that a sweep of learning rates remains one, and nothing else becomes one."""
+        if (old.lrs is None) != (new.lrs is None):
             raise ValueError(
                 f"lrs: {self.path} holds cells run with {old.lrs}, got {new.lrs}; a sweep of learning rates has a "
                 "folder of its own: give another --out"
             )
-        for name in dict.fromkeys(point[arm] for point in old.points()):
-            before, after = ((grid.lr_of or {}).get(name) for grid in (old, new))
-            if before != after:
+
+    def _check_cells(self, grid: GridConfig) -> None:
+        """Check that the cells in the folder, whichever grid asked for them, were run as those of this one will be.
+
+        Cells that were damaged do not count: they are run again.
+        """
+        rows: list[Row] = []
+        settings: dict[tuple[Any, ...], tuple[Path, Mapping[str, Any]]] = {}
+        found = sound_cells(self.path)
+        for file, result in found.items():
+            with named_cell(file):
+                row = columns_of_cell(self.experiment, result)
+                rows.append(row)
+                if CONFIG in result:
+                    settings[tuple(row[axis.name] for axis in self.experiment.axes)] = file, result[CONFIG]
+        if grid.lrs is None:
+            self._check_rates(grid, rows)
+        planned = cells(self.experiment, grid)
+        origin = {} if all(self.path_of(cell) in found for cell in planned) else grid.origin()
+        made = []
+        for cell in {cell.values: cell for cell in planned}.values():  # a trial of each point
+            config = grid.config(replace(cell, given=Given()))
+            now, point = settings_of(config), tuple(value for _, value in cell.values)
+            if point in settings:
+                self._check_settings(*settings[point], now)
+            told = digests(self.experiment, {CONFIG: now, **origin})
+            matched = {} if grid.match is None else {MATCH: grid.match}
+            run = {**dict(cell.values), "seed": cell.seed, **self.experiment.identity(config)}
+            made.append({**run, **told, **matched})
+        check_provenance(self.experiment, [*made, *rows], self.path)
+
+    def _check_rates(self, grid: GridConfig, rows: Sequence[Row]) -> None:
+        """Check that arms have the learning rates that they have in the folder."""
+        arm, own = self.experiment.curve_axis.name, grid.lr_of or {}
+        for name in dict.fromkeys(point[arm] for point in grid.points()):
+            for before in {row.get(LR) for row in rows if row[arm] == name} - {own.get(name)}:
                 raise ValueError(
                     f"lr_of: {self.path} holds cells of {name} run with {before or 'optim.lr'}, got "
-                    f"{after or 'optim.lr'}; give another --out or the same learning rates"
+                    f"{own.get(name) or 'optim.lr'}; give another --out or the same learning rates"
                 )
 
-    def _check_provenance(self, grid: GridConfig) -> None:
-        if self.experiment.provenance:
-            planned = [
-                {
-                    **dict(cell.values),
-                    "seed": cell.seed,
-                    **self.experiment.identity(grid.config(cell)),
-                    **({} if grid.match is None else {MATCH: grid.match}),
-                }
-                for cell in cells(self.experiment, grid)
-            ]
-            check_provenance(self.experiment, [*planned, *cell_rows(self.experiment, self.path)], self.path)
+    def _check_settings(self, file: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Check that the trials of a point have the same settings, ``before`` being those of a cell."""
+        for key, older, newer in differing_settings(before, now):
+            raise ValueError(
+                f"{key}: {file} was run with {older}, got {newer}; give another --out or the same settings"
+            )
 
     def path_of(self, cell: Cell) -> Path:
         """File of a cell's result."""

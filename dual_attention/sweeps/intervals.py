@@ -28,16 +28,24 @@ class Published:
     adjusted: float | None = None  # the mean less a known error of its measurement
 
 
+def check_values(name: str, values: Sequence[float], least: int = 2) -> None:
+    """Raise ``ValueError`` unless there are so many values, all finite."""
+    if len(values) < least:
+        raise ValueError(f"{name}: expected at least {least}, got {len(values)}")
+    if wrong := [value for value in values if not math.isfinite(value)]:
+        raise ValueError(f"{name}: expected finite numbers, got {wrong[0]}")
+
+
 def half_width(values: Sequence[float], *, level: float = 0.95) -> float:
     """Half of the t-interval of the mean of two or more independent values."""
-    if len(values) < 2:
-        raise ValueError(f"values: expected at least two, got {len(values)}")
+    check_values("values", values)
     quantile = require("scipy.stats", extra="train").t.ppf((1 + level) / 2, len(values) - 1)
     return float(quantile) * stdev(values) / math.sqrt(len(values))
 
 
 def paired_p(differences: Sequence[float]) -> float:
     """p of the two-sided t-test that the mean of two or more differences is zero; 0 or 1 where they do not vary."""
+    check_values("differences", differences)
     spread, mean = stdev(differences), fmean(differences)
     if spread == 0:
         return float(mean == 0)
@@ -51,6 +59,8 @@ def equivalence_p(differences: Sequence[float], bound: float) -> float:
     The larger of the two p-values. It is below a level alpha if and only if the t-interval of level 1 - 2 alpha lies
     within the bounds (Schuirmann 1987).
     """
+    check_values("differences", differences)
+    check_values("bound", [bound], least=1)
     spread, room = stdev(differences), bound - abs(fmean(differences))
     if spread == 0:
         return float(room <= 0)
@@ -59,6 +69,7 @@ def equivalence_p(differences: Sequence[float], bound: float) -> float:
 
 def sign_flip_p(differences: Sequence[float]) -> float:
     """p of the exact two-sided permutation test that the differences are symmetric around zero: their signs flip."""
+    check_values("differences", differences, least=1)
     values, n = torch.tensor(differences, dtype=torch.float64), len(differences)
     if n <= MOST_FLIPPED:
         flips = torch.arange(2**n)[:, None] >> torch.arange(n) & 1
@@ -68,6 +79,11 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     sums = ((1 - 2 * flips).to(values.dtype) @ values).abs()
     rounding = 1e-12 * values.abs().sum()
     return float((sums >= values.sum().abs() - rounding).double().mean())
+
+
+def least_sign_flip_p(n: int) -> float:
+    """The smallest p that :func:`sign_flip_p` finds of n differences: that of equal signs."""
+    return 2.0 ** (1 - min(n, MOST_FLIPPED + 1))
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,7 +14,7 @@ from ..training.metrics import Row
 from ..training.plots import house_style, legend_below, matplotlib_figure, plain_number, save_figure, scale_log
 from .comparison import mean_text
 from .curves import colours_of
-from .experiment import AnySwept
+from .experiment import DIVERGED, AnySwept
 from .intervals import half_width
 from .results import LR
 
@@ -23,35 +24,44 @@ TABLE, FIGURE = "learning_rates.md", "learning_rates.png"
 
 
 def sweeps_rates(experiment: AnySwept, rows: Sequence[Row]) -> bool:
-    """Whether some arm was run with several learning rates at one point."""
+    """Whether some arm was run with several learning rates at one point, or diverged, which only sweeps record."""
+    if any(DIVERGED in row for row in rows):
+        return True
     places = {}
     for row in rows:
         places.setdefault(tuple(row[axis.name] for axis in experiment.axes), set()).add(row.get(LR))
-    return any(len(rates) > 1 for rates in places.values())
+    return any(len(rates) > 1 and None not in rates for rates in places.values())
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best learning rate of an arm, by the mean over points and seeds.
+    """The best learning rate of an arm, by the mean over points and seeds, of those with which no run diverged.
 
     Attributes:
-        trials: the mean over points for each learning rate and each seed that all of them have.
+        trials: the mean over points for each such learning rate and each seed that all of them have.
         best: None if there is no such seed.
+        diverged: for each other learning rate, how many runs diverged.
     """
 
     arm: str
     trials: Trials
     best: float | None
+    diverged: Mapping[float, int] = field(default_factory=dict)
+
+    @property
+    def rates(self) -> list[float]:
+        """All learning rates."""
+        return sorted({*self.trials, *self.diverged})
 
     @property
     def at_border(self) -> bool:
         """Whether it is the smallest or largest of the range, beyond which a better one may lie."""
-        return self.best in (min(self.trials), max(self.trials))
+        return self.best in (self.rates[0], self.rates[-1])
 
     @property
     def neighbours(self) -> list[float]:
         """The learning rates next to it."""
-        rates = sorted(self.trials)
+        rates = self.rates
         place = rates.index(self.best) if self.best is not None else 0
         return [rate for n, rate in enumerate(rates) if abs(n - place) == 1]
 
@@ -62,18 +72,28 @@ class Optimum:
 
 
 def trials_of(experiment: AnySwept, rows: Sequence[Row], measure: str, arm: str) -> Trials:
-    """Means over the points of an arm, of the seeds that all learning rates and points have."""
+    """Means over the points of an arm, of the seeds that all learning rates and points have.
+
+    Learning rates with which a run diverged are left out.
+    """
     places = {
         tuple(row[axis.name] for axis in experiment.axes) for row in rows if row[experiment.curve_axis.name] == arm
     }
+    diverged = diverged_of(experiment, rows, arm)
     found: dict[float, dict[int, dict[Any, float]]] = {}
     for row in rows:
         place = tuple(row[axis.name] for axis in experiment.axes)
-        if place in places and LR in row and row.get(measure) is not None:
+        if place in places and LR in row and row.get(measure) is not None and row[LR] not in diverged:
             found.setdefault(float(row[LR]), {}).setdefault(int(row["seed"]), {})[place] = float(row[measure])
     complete = [{seed for seed, values in of.items() if values.keys() == places} for of in found.values()]
     seeds = set.intersection(*complete) if complete else set()
     return {rate: {seed: fmean(found[rate][seed].values()) for seed in sorted(seeds)} for rate in sorted(found)}
+
+
+def diverged_of(experiment: AnySwept, rows: Sequence[Row], arm: str) -> dict[float, int]:
+    """Numbers of runs of an arm that diverged, by learning rate; those with which all ended are left out."""
+    own = (row for row in rows if row[experiment.curve_axis.name] == arm and DIVERGED in row)
+    return dict(Counter(float(row[LR]) for row in own))
 
 
 def optimum(experiment: AnySwept, rows: Sequence[Row], measure: str, arm: str) -> Optimum:
@@ -81,22 +101,28 @@ def optimum(experiment: AnySwept, rows: Sequence[Row], measure: str, arm: str) -
     trials = trials_of(experiment, rows, measure, arm)
     means = {rate: fmean(values.values()) for rate, values in trials.items() if values}
     choose = min if experiment.lower_is_better(measure) else max
-    return Optimum(arm, trials, choose(means, key=means.__getitem__) if means else None)
+    best = choose(means, key=means.__getitem__) if means else None
+    return Optimum(arm, trials, best, diverged_of(experiment, rows, arm))
 
 
 def verdict(experiment: AnySwept, found: Optimum) -> list[str]:
     """Sentences about the best learning rate of an arm."""
     name = experiment.curve_axis.label(found.arm)
+    if found.diverged and not found.trials:
+        return [f"**{name}**: training diverged with every learning rate, so none is named: sweep smaller ones."]
     if found.best is None:
         return [f"**{name}**: no seed has been run with every learning rate, so none is named."]
     sentences = [f"**{name}**: best at {found.best:g}."]
     if found.at_border:
-        side = "smallest" if found.best == min(found.trials) else "largest"
+        side = "smallest" if found.best == found.rates[0] else "largest"
         sentences.append(
             f"This is the {side} of the range, so the optimum may lie beyond it: sweep further before using it."
         )
     digits = experiment.decimals
     for rate in found.neighbours:
+        if rate in found.diverged:
+            sentences.append(f"At {rate:g} training diverged.")
+            continue
         values = found.differences(rate)
         if len(values) < 2:
             sentences.append(f"With one seed it cannot be told from {rate:g}.")
@@ -111,14 +137,16 @@ def rates_text(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
     """The sweep as one Markdown text: a table, the best of each arm, and the option that gives each arm its own."""
     arms = experiment.curve_axis.ordered(rows)
     found = [optimum(experiment, rows, measure, arm) for arm in arms]
-    rates = sorted({rate for one in found for rate in one.trials})
+    rates = sorted({rate for one in found for rate in one.rates})
     direction = "smallest" if experiment.lower_is_better(measure) else "largest"
     parts = [
         "# Learning rates",
         "",
         f"{experiment.measures[measure][:1].upper()}{experiment.measures[measure][1:]}: mean over all points, and over "
         "the seeds that have been run with every learning rate ± half of its 95 % t-interval. The best of an arm has "
-        f"the {direction} mean; it is compared with its neighbours by differences paired by seed (95 % t-interval).",
+        f"the {direction} mean; it is compared with its neighbours by differences paired by seed (95 % t-interval)."
+        + " A learning rate with which runs diverged, in brackets how many, is never the best."
+        * any(one.diverged for one in found),
         "",
         "| " + " | ".join([experiment.curve_axis.name, "seeds", *(f"{rate:g}" for rate in rates)]) + " |",
         "|" + "---|" * (len(rates) + 2),
@@ -128,6 +156,7 @@ def rates_text(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
         for rate in rates:
             values = list(one.trials.get(rate, {}).values())
             text = mean_text(values, experiment.decimals) if values else ""
+            text = f"diverged ({one.diverged[rate]})" if rate in one.diverged else text
             entries.append(f"**{text}**" if rate == one.best else text)
         seeds = len(next(iter(one.trials.values()), {}))
         parts.append("| " + " | ".join([experiment.curve_axis.label(one.arm), str(seeds), *entries]) + " |")
@@ -158,9 +187,9 @@ def draw_rates(experiment: AnySwept, rows: Sequence[Row], measure: str, path: Pa
             if experiment.log_scale and any(drawn):
                 scale_log(axis)
         axes[0][0].set_ylabel(f"{experiment.y_title}\n{experiment.measures[measure]}")
-        figure.suptitle(
-            "Learning rates: mean and seeds; star: best, hollow at the border", fontsize=12, x=0.01, ha="left"
-        )
+        crosses = "; cross: diverged" if any(DIVERGED in row for row in rows) else ""
+        title = f"Learning rates: mean and seeds; star: best, hollow at the border{crosses}"
+        figure.suptitle(title, fontsize=12, x=0.01, ha="left")
         figure.tight_layout()
         line: Any = axes[0][0].plot
         label = experiment.curve_axis.label
@@ -170,7 +199,12 @@ def draw_rates(experiment: AnySwept, rows: Sequence[Row], measure: str, path: Pa
 
 
 def _draw_arm(axis: Any, found: Optimum, colour: str) -> bool:
-    """Draw the means of an arm as a line, its seeds as dots, and its best; whether there was anything to draw."""
+    """Draw the means of an arm as a line, its seeds as dots, and its best; whether there was anything to draw.
+
+    Learning rates with which runs diverged are crosses at the lower edge.
+    """
+    crosses = {"color": colour, "marker": "x", "linestyle": "", "transform": axis.get_xaxis_transform()}
+    axis.plot(list(found.diverged), [0.03] * len(found.diverged), **crosses)
     means = {rate: fmean(values.values()) for rate, values in found.trials.items() if values}
     if found.best is None:
         return False

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from .._files import read_json_object, write_json
 from ..estimate.estimation import estimate
-from ..training.configs import StepLoopConfig, check_names
+from ..training.configs import StepLoopConfig
 from ..training.experiment import count_parameters
 from .durations import one_thread, timed_rates
 from .experiment import MATCH, AnySwept
-from .grid import Cell, Given, GridConfig, changed
-from .results import LENGTHS, OPERATIONS, SECONDS, WIDTH
+from .grid import Cell, Given, GridConfig, changed, reference_arm
+from .results import LENGTHS, OPERATIONS, SECONDS, WIDTH, cell_files
 
 FILE = "matching.json"
 """File of the folder of a grid with what was found of its arms."""
@@ -40,6 +40,17 @@ class Cost:
     step_operations: int
     step_seconds: float | None = None
     dff: int | None = None
+
+    def rescaled(self, before: Cost, now: Cost) -> Cost:
+        """The cost with the time that it would have had when the reference took that of ``before``, not of ``now``."""
+        if self.step_seconds is None or not before.step_seconds or not now.step_seconds:
+            return self
+        return replace(self, step_seconds=_rounded(self.step_seconds * before.step_seconds / now.step_seconds))
+
+
+def _rounded(seconds: float) -> float:
+    """Seconds as they are kept, so that a grid that is continued has exactly the same; not 0."""
+    return max(round(seconds, 6), 1e-6)
 
 
 def match_cells(experiment: AnySwept, grid: GridConfig, every: Sequence[Cell], folder: Path) -> list[Cell]:
@@ -63,15 +74,19 @@ def find_costs(
     """The cost of the arm of each cell, by :func:`point_name`: those ``known``, and those of the other cells."""
     costs, cached = dict(known), {}
     for arms in _points(experiment, every):
-        if all(point_name(cell.values) in costs for cell in arms):
-            continue
         reference = reference_cell(experiment, grid, arms)
-        configs = [grid.config(cell) for cell in arms]
+        others = [cell for cell in arms if cell is not reference and point_name(cell.values) not in costs]
+        if not others and point_name(reference.values) in costs:
+            continue
+        together = [reference, *others]
+        configs = [grid.config(cell) for cell in together]
         key = repr([_costing(experiment, config) for config in configs])
         if key not in cached:
-            cached[key] = _costs_of(experiment, grid, configs, arms.index(reference))
-        for cell, cost in zip(arms, cached[key], strict=True):
-            costs.setdefault(point_name(cell.values), cost)
+            cached[key] = _costs_of(experiment, grid, configs)
+        now = cached[key][0]
+        before = costs.setdefault(point_name(reference.values), now)
+        for cell, cost in zip(others, cached[key][1:], strict=True):
+            costs[point_name(cell.values)] = cost.rescaled(before, now)
     return costs
 
 
@@ -88,11 +103,11 @@ def _shapes(given: Any) -> Any:
     return tuple(given.shape) if isinstance(given, Tensor) else given
 
 
-def _costs_of(experiment: AnySwept, grid: GridConfig, configs: list[Any], reference: int) -> list[Cost]:
-    """Costs of the arms of a point."""
+def _costs_of(experiment: AnySwept, grid: GridConfig, configs: list[Any]) -> list[Cost]:
+    """Costs of arms of a point, the first of which is the reference."""
     widths: list[int | None] = [None] * len(configs)
     if grid.match == "parameters":
-        target = count_parameters(experiment.empty_model(configs[reference]))
+        target = count_parameters(experiment.empty_model(configs[0]))
         widths = [matching_width(experiment, config, target) for config in configs]
         configs = [changed(config, [] if w is None else [(DFF, w)]) for config, w in zip(configs, widths, strict=True)]
     seconds: list[float | None] = [None] * len(configs)
@@ -101,7 +116,7 @@ def _costs_of(experiment: AnySwept, grid: GridConfig, configs: list[Any], refere
             raise ValueError(f"match: time is measured on the CPU, got --device {grid.device}; match operations")
         with one_thread():
             rates = timed_rates(experiment, configs, TIMED_STEPS)
-        seconds = [rate * config.loop.batch_size for rate, config in zip(rates, configs, strict=True)]
+        seconds = [_rounded(rate * config.loop.batch_size) for rate, config in zip(rates, configs, strict=True)]
     operations = [step_operations(experiment, config, grid) for config in configs]
     return [Cost(*numbers) for numbers in zip(operations, seconds, widths, strict=True)]
 
@@ -161,10 +176,10 @@ def given_to(experiment: AnySwept, grid: GridConfig, cell: Cell, costs: Mapping[
         changes += [(DFF, width)] if own.dff is not None else []
         numbers |= {} if width is None else {WIDTH: width}
     else:
-        first = tuple((name, reference_name(grid, experiment) if name == arm else x) for name, x in cell.values)
+        first = tuple((name, reference_arm(experiment, grid) if name == arm else x) for name, x in cell.values)
         reference = costs[point_name(first)]
         if grid.match == "time":
-            numbers[SECONDS] = round(own.step_seconds or 0, 6)
+            numbers[SECONDS] = own.step_seconds
             factor = (reference.step_seconds or 0) / (own.step_seconds or 1)
         else:
             factor = reference.step_operations / own.step_operations
@@ -196,16 +211,9 @@ def _check_close(match: str, name: str, found: float, wanted: float, what: str) 
         )
 
 
-def reference_name(grid: GridConfig, experiment: AnySwept) -> str:
-    """Name of the reference arm."""
-    arms = list(dict.fromkeys(point[experiment.curve_axis.name] for point in grid.points()))
-    check_names("match_to", [] if grid.match_to is None else [grid.match_to], arms)
-    return grid.match_to or arms[0]
-
-
 def reference_cell(experiment: AnySwept, grid: GridConfig, arms: Sequence[Cell]) -> Cell:
     """The cell of the reference arm among those of a point."""
-    name = reference_name(grid, experiment)
+    name = reference_arm(experiment, grid)
     found = [cell for cell in arms if cell[experiment.curve_axis.name] == name]
     if not found:
         raise ValueError(f"match_to: {name} is not run at {point_name(arms[0].values)}, so nothing is matched to it")
@@ -227,9 +235,12 @@ def point_name(values: Sequence[tuple[str, Any]]) -> str:
 
 
 def read_costs(folder: Path) -> dict[str, Cost]:
-    """Costs of arms that the folder of a grid has; none, if it has no such file."""
+    """Costs of arms that the folder of a grid has; none, if it has no such file, or no cell that was run with them.
+
+    Without a cell another grid may begin there, whose arms match in something else.
+    """
     path = folder / FILE
-    if not path.is_file():
+    if not path.is_file() or not cell_files(folder):
         return {}
     try:
         return {name: Cost(**numbers) for name, numbers in read_json_object(path).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._extras import require
@@ -29,7 +29,7 @@ def reproduce(
     dry_run: bool = False,
     quiet: bool = False,
 ) -> GridFolder:
-    """Run all cells of ``grid`` that are not done and draw the figures; with ``dry_run`` only list them.
+    """Run all cells of ``grid`` that are not done and draw the figures; with ``dry_run`` only check and list them.
 
     Args:
         analysis: recorded in the folder before the first cell is run, and computed; None takes the one recorded there.
@@ -42,6 +42,8 @@ def reproduce(
     """
     folder = GridFolder(experiment, grid.out)
     if dry_run:
+        folder.check(grid)
+        settle(folder, analysis)
         list_cells(match_cells(experiment, grid, cells(experiment, grid), folder.path), grid, folder)
         return folder
     with folder.locked():
@@ -92,11 +94,14 @@ def worker_count(grid: GridConfig) -> int:
 
 
 def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> None:
-    """Print the cells, what is done of them, and the time that the rest will take."""
+    """Print the cells, what is done of them, and the time that the rest will take, where that is known."""
     experiment = folder.experiment
     waiting = folder.left(every)
     rate_of, curve = rates(folder, grid, waiting), experiment.curve_axis.name
-    seconds = {cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) for cell in waiting}
+    seconds = {
+        cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) if cell[curve] in rate_of else None
+        for cell in waiting
+    }
     *groups, point = (axis.name for axis in experiment.axes)
     sizes: dict[str, list[Any]] = {}
     for cell in every:
@@ -107,21 +112,35 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
     for line in given_lines(experiment, every):
         print(line)
-    total = sum(seconds.values())
-    workers = worker_count(grid)
     print(
-        f"{counted(len(every), 'cell')}, {len(every) - len(waiting)} done, {len(waiting)} to run: about "
-        f"{duration_text(total)} of one core, {duration_text(total / workers)} with "
-        f"{counted(workers, 'process', 'processes')}.\nNothing was run (--dry_run)."
+        f"{counted(len(every), 'cell')}, {len(every) - len(waiting)} done, {len(waiting)} to run: "
+        f"{time_left(list(seconds.values()), grid, curve)}.\nNothing was run (--dry_run)."
     )
 
 
-def table_of_cells(every: Sequence[Cell], seconds: dict[Cell, float], groups: Sequence[str]) -> Any:
-    """A rich table with a line for each combination of the axes ``groups``; ``seconds`` are of the cells to run."""
+def time_left(seconds: Sequence[float | None], grid: GridConfig, curve: str) -> str:
+    """Time that cells take, in words; None is that of a cell of which it is not known."""
+    known = [one for one in seconds if one is not None]
+    if len(known) < len(seconds):
+        return f"their time on {grid.device} is not estimated until a cell of each {curve} is done"
+    workers = min(worker_count(grid), max(1, len(known)))
+    together = max([sum(known) / workers, *known])
+    return (
+        f"about {duration_text(sum(known))} of one {'core' if grid.device == 'cpu' else 'process'}, "
+        f"{duration_text(together)} with {counted(workers, 'process', 'processes')}"
+    )
+
+
+def table_of_cells(every: Sequence[Cell], seconds: Mapping[Cell, float | None], groups: Sequence[str]) -> Any:
+    """A rich table with a line for each combination of the axes ``groups``.
+
+    Args:
+        seconds: of the cells to run, None where they are not known.
+    """
     table = require("rich.table", extra="train").Table()
     for column in groups:
         table.add_column(column, no_wrap=True)
-    for column in ("cells", "done", "core time left"):
+    for column in ("cells", "done", "process time left"):
         table.add_column(column, justify="right", no_wrap=True)
     found: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in every:
@@ -129,6 +148,7 @@ def table_of_cells(every: Sequence[Cell], seconds: dict[Cell, float], groups: Se
     before = None
     for key, group in found.items():
         left = [cell for cell in group if cell in seconds]
+        known = [one for one in map(seconds.get, left) if one is not None]
         *heads, last = key
         if heads != before:
             table.add_section()
@@ -137,7 +157,7 @@ def table_of_cells(every: Sequence[Cell], seconds: dict[Cell, float], groups: Se
             last,
             str(len(group)),
             str(len(group) - len(left)),
-            duration_text(sum(seconds[cell] for cell in left)),
+            duration_text(sum(known)) if len(known) == len(left) else "–",
         )
         before = heads
     return table

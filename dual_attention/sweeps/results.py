@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._checksums import check_checksums, read_checksums
+from .._checksums import check_checksums, damaged_files, read_checksums
 from .._files import read_json_object
 from .._words import shortened
 from ..training.metrics import Row
-from .experiment import MATCH, AnySwept
+from .experiment import DIVERGED, MATCH, AnySwept
+from .protocol import digest_columns, digests
 
 LR = "lr"
 """Column of the learning rate, where arms have their own or several."""
@@ -41,7 +42,7 @@ def read_results(experiment: AnySwept, path: Path) -> list[Row]:
     Raises:
         ValueError: naming the file, if it is no table, and the line and column of what is no number.
     """
-    texts = {MATCH, *(axis.name for axis in experiment.axes if not axis.number)}
+    texts = {MATCH, *digest_columns(experiment).values(), *(axis.name for axis in experiment.axes if not axis.number)}
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file, strict=True)
@@ -98,12 +99,23 @@ def cell_rows(
             result = read_json_object(file)
             numbers = {**result.get("given", {}).get("numbers", {})}
             if rows_of is None:
-                rows.append({**experiment.row(result), **numbers})
+                rows.append({**_row(experiment, result), **digests(experiment, result), **numbers})
             else:
                 rows += [
                     {**row, **{key: numbers[key] for key in (LR, MATCH) if key in numbers}} for row in rows_of(result)
                 ]
     return rows
+
+
+def columns_of_cell(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
+    """The columns that tell which run a cell is, how it was made, and what its arm was given."""
+    numbers = result.get("given", {}).get("numbers", {})
+    return {**experiment.columns_of_run(result), **digests(experiment, result), **numbers}
+
+
+def _row(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
+    """The line of a cell's result, without measures if its training diverged."""
+    return {**experiment.columns_of_run(result), DIVERGED: 1} if DIVERGED in result else experiment.row(result)
 
 
 def cell_files(folder: Path) -> list[Path]:
@@ -112,6 +124,12 @@ def cell_files(folder: Path) -> list[Path]:
     if not cells.exists():
         return []
     return sorted(path for path in cells.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
+
+
+def sound_cells(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Results of the cells in the folder of a grid, by their files, without those that were damaged since."""
+    damaged = {folder / name for name in damaged_files(folder, ending=".json")}
+    return {file: read_json_object(file) for file in cell_files(folder) if file not in damaged}
 
 
 @contextmanager
@@ -142,13 +160,15 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
     if not rows:
         raise FileNotFoundError(f"{path}: expected results, found none")
     names = {*(axis.name for axis in experiment.axes), "seed"}
-    missing = names.difference(*map(set, rows)) or {next(iter(experiment.measures))} - set(rows[0])
+    columns, measure = set[str]().union(*rows), next(iter(experiment.measures))
+    missing = names - columns or ({measure} - columns if DIVERGED not in columns else set[str]())
     if missing:
         raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
     if any(names - set(row) for row in rows):
         raise ValueError(f"{path}: expected {', '.join(sorted(names))} in every line")
     older = {name: number for name, number in experiment.provenance.items() if number is not None}
-    whole = {*(axis.name for axis in experiment.axes if axis.number), "seed", "parameters", "steps", *older, *COUNTS}
+    axes = (axis.name for axis in experiment.axes if axis.number)
+    whole = {*axes, "seed", "parameters", "steps", DIVERGED, *older, *COUNTS}
     return [
         {key: _whole(value, f"{path}: {key}") if key in whole else value for key, value in {**older, **row}.items()}
         for row in rows
@@ -162,17 +182,45 @@ def _whole(number: float, where: str) -> int:
 
 
 def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
-    """Check that the runs of each panel were made alike. Raises ValueError naming two that were not."""
-    firsts: dict[str, Row] = {}
+    """Check that the runs of each panel were made alike, as far as it is known of digests. Raises ValueError naming two
+    that were not.
+    """
+    told = digest_columns(experiment).values()
+    firsts: dict[tuple[str, str], Row] = {}
     for row in rows:
-        first = firsts.setdefault(experiment.panel(row), row)
-        for name in (*experiment.provenance, MATCH):
+        for name in (*experiment.provenance, MATCH, *(column for column in told if column in row)):
+            first = firsts.setdefault((experiment.panel(row), name), row)
             if row.get(name) != first.get(name):
                 raise ValueError(
                     f"{where}: {experiment.describe_run(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
                     f"{experiment.describe_run(first)}; they were not made alike, so they are not merged: expected "
                     f"one {name} for all runs of {experiment.panel(row) or experiment.name}"
                 )
+
+
+def _tells_rate(experiment: AnySwept, source: str | Path, row: Row) -> bool:
+    """Whether it is known that a run has the learning rate of its line or, where that has none, of its grid.
+
+    A table may be of several grids and of a version that did not tell rates apart.
+    """
+    return LR in row or Path(source).is_dir() or any(name in row for name in digest_columns(experiment).values())
+
+
+def _check_rates(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
+    """Check that no arm of a panel has a learning rate of its own in some runs and optim.lr in others.
+
+    Raises:
+        ValueError: naming the arm and both rates.
+    """
+    arm, own = experiment.curve_axis.name, {}
+    for row in rows:
+        rates = own.setdefault((experiment.panel(row), row[arm]), {})
+        rates.setdefault(LR in row, row)
+        if len(rates) > 1:
+            raise ValueError(
+                f"{where}: {row[arm]}: lr {rates[True][LR]:g} and optim.lr; they were not made alike, so they are not "
+                "merged: expected its own learning rate in all runs of an arm, or in none"
+            )
 
 
 def values_by_point(
@@ -190,12 +238,16 @@ def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[R
     """All runs of the sources, each once, ordered by axes and seed.
 
     Raises:
-        ValueError: as :func:`load_results` and :func:`check_provenance`; also for a run with two results.
+        ValueError: as :func:`load_results` and :func:`check_provenance`; also for an arm with and without a learning
+            rate of its own, and for a run with two results.
     """
     merged: dict[tuple[Any, ...], Row] = {}
+    tuned: list[Row] = []
     for source in sources:
         rows = load_results(experiment, source)
         check_provenance(experiment, [*merged.values(), *rows], source)
+        tuned += [row for row in rows if _tells_rate(experiment, source, row)]
+        _check_rates(experiment, tuned, source)
         for row in rows:
             run = (*(row[axis.name] for axis in experiment.axes), row["seed"], row.get(LR, 0.0))
             known = merged.setdefault(run, row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,15 +19,19 @@ from typing import Any
 
 import torch
 
+from .._errors import in_one_line
 from .._files import write_json
 from .._processes import follow_parent, keep_freed_memory
+from .._words import counted, listed, printable
 from ..training.configs import RunConfig
+from ..training.experiment import Prepared, count_parameters
 from ..training.interrupt import Interrupted
-from ..training.loop import Trainer, never
+from ..training.loop import Diverged, Trainer, never
 from ..training.run_folder import versions
 from ..training.weights_file import save_weights
-from .experiment import AnySwept
+from .experiment import DIVERGED, AnySwept
 from .grid import Cell, Given, GridConfig, GridFolder
+from .protocol import CONFIG, settings_of
 
 _stop: Event | None = None
 _begun: SimpleQueue[tuple[int, str]] | None = None
@@ -34,6 +39,10 @@ _begun: SimpleQueue[tuple[int, str]] | None = None
 
 class WorkerDied(RuntimeError):
     """The process of a cell was killed."""
+
+
+class CellsFailed(RuntimeError):
+    """Cells of a grid diverged or raised; all others have been run."""
 
 
 def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:
@@ -58,13 +67,18 @@ def run_cell(
     *,
     cache: Path,
     beside: Mapping[str, Any] | None = None,
+    keep_divergence: bool = False,
 ) -> float:
     """Train and measure one cell, write its result to ``path`` and return the seconds it took.
 
-    The final weights go to ``weights``, if that is not None. Entries ``beside`` those of the result replace its own.
+    Args:
+        weights: where the final weights go, if it is not None.
+        beside: entries that replace those of the result.
+        keep_divergence: whether that training diverged is a result, too, as it is of a sweep of learning rates.
 
     Raises:
         Interrupted: if the grid is being stopped; nothing is written.
+        Diverged: if training diverged, unless that is kept; nothing is written.
     """
     started = time.perf_counter()
     stop = _stop.is_set if _stop is not None else never
@@ -73,9 +87,14 @@ def run_cell(
     if _begun is not None:
         _begun.put((os.getpid(), path.stem))
     prepared = experiment.prepare(config, cache=cache)
-    with prepared.arithmetic():
-        trainer = Trainer(prepared.problem, config, stop=stop)
-        result = experiment.summary(config, prepared, trainer, trainer.fit())
+    try:
+        with prepared.arithmetic():
+            trainer = Trainer(prepared.problem, config, stop=stop)
+            result = experiment.summary(config, prepared, trainer, trainer.fit())
+    except Diverged as error:
+        if not keep_divergence:
+            raise
+        result, weights = divergence(experiment, config, prepared, error), None
     if weights is not None:
         save_weights(prepared.problem.model, weights)
     result["seconds_in_all"] = round(time.perf_counter() - started, 3)
@@ -83,15 +102,24 @@ def run_cell(
     return result["seconds_in_all"]
 
 
+def divergence(experiment: AnySwept, config: RunConfig, prepared: Prepared, error: Diverged) -> dict[str, Any]:
+    """The result of a cell whose training diverged."""
+    parameters = count_parameters(prepared.problem.model)
+    return {**experiment.identity(config), "seed": config.seed, "parameters": parameters, DIVERGED: str(error)}
+
+
 def entries_beside(experiment: AnySwept, grid: GridConfig, cell: Cell) -> dict[str, Any]:
-    """Entries of the result of a cell whose arm was given something: what that was, and whose cell it is in the grid.
+    """Entries of the result of a cell: the settings of its run and, if its arm was given something, what that was, and
+    whose cell it is in the grid.
 
     An arm that was matched trains for longer or shorter than its cell says.
     """
+    config = grid.config(replace(cell, given=Given()))
+    entries = {CONFIG: settings_of(config)}
     if cell.given == Given():
-        return {}
-    of_cell = experiment.identity(grid.config(replace(cell, given=Given())))
-    return {**of_cell, "given": {"changes": dict(cell.given.changes), "numbers": dict(cell.given.numbers)}}
+        return entries
+    given = {"changes": dict(cell.given.changes), "numbers": dict(cell.given.numbers)}
+    return {**entries, **experiment.identity(config), "given": given}
 
 
 def run_cells(
@@ -103,11 +131,12 @@ def run_cells(
 ) -> Iterator[tuple[Cell, float]]:
     """Run the cells, ``workers`` at a time, yielding each with its seconds as it is done.
 
-    When ``stop()`` becomes true, the cells being run end within a step, nothing of them is kept, and no more start.
+    A cell that fails is named at once, and the others go on. When ``stop()`` becomes true, the cells being run end
+    within a step, nothing of them is kept, and no more start.
 
     Raises:
         WorkerDied: naming the cell, if its process was killed.
-        Exception: what a cell raised, after the other cells being run have been stopped.
+        CellsFailed: naming the cells that failed, after all others have been run.
     """
     context = multiprocessing.get_context("spawn")
     event, begun = context.Event(), context.SimpleQueue()
@@ -116,15 +145,16 @@ def run_cells(
     running: dict[Future[float], Cell] = {}
     processes: dict[int | None, BaseProcess] = {}
     names: dict[int, str] = {}  # of the cell that each process began last
+    failed: dict[Cell, Exception] = {}
     try:
         while not stop():
             while len(running) <= workers and (cell := next(queue, None)) is not None:
                 weights = folder.weights_of(cell) if grid.keep_weights else None
                 arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
-                beside = entries_beside(folder.experiment, grid, cell)
-                running[executor.submit(run_cell, *arguments, cache=folder.path, beside=beside)] = cell
+                options = cell_options(folder, grid, cell)
+                running[executor.submit(run_cell, *arguments, **options)] = cell
             if not running:
-                return
+                break
             processes.update({process.pid: process for process in multiprocessing.active_children()})
             finished = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
             while not begun.empty():
@@ -133,16 +163,38 @@ def run_cells(
                 cell = running.pop(future)
                 try:
                     seconds = future.result()
-                    folder.record(cell)
-                    yield cell, seconds
                 except Interrupted:
                     continue
                 except BrokenProcessPool as error:
                     executor.shutdown(wait=True, cancel_futures=True)
                     raise WorkerDied(_death(folder, names, processes)) from error
+                except Exception as error:
+                    failed[cell] = error
+                    print(printable(f"dat: {cell.name} failed: {in_one_line(error)}"), file=sys.stderr)
+                    continue
+                folder.record(cell)
+                yield cell, seconds
     finally:
         event.set()
         executor.shutdown(wait=True, cancel_futures=True)
+    if failed and not stop():
+        raise CellsFailed(_failure(folder, failed)) from next(iter(failed.values()))
+
+
+def cell_options(folder: GridFolder, grid: GridConfig, cell: Cell) -> dict[str, Any]:
+    """Options with which :func:`run_cell` runs a cell of a grid."""
+    beside = entries_beside(folder.experiment, grid, cell)
+    return {"cache": folder.path, "beside": beside, "keep_divergence": grid.lrs is not None}
+
+
+def _failure(folder: GridFolder, failed: Mapping[Cell, Exception]) -> str:
+    """Sentence on the cells that failed, with the reason of the first."""
+    reason = in_one_line(next(iter(failed.values())))
+    return (
+        f"{folder.path}: {counted(len(failed), 'cell')} failed: "
+        f"{listed([cell.name for cell in failed])} ({'first: ' * (len(failed) > 1)}{reason}); the same command runs "
+        f"{'it' if len(failed) == 1 else 'them'} again"
+    )
 
 
 def _death(folder: GridFolder, names: Mapping[int, str], processes: Mapping[int | None, BaseProcess]) -> str:

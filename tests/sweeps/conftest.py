@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dual_attention.sweeps import reproduce
-from dual_attention.sweeps.workers import entries_beside, run_cell
+from dual_attention.sweeps.workers import cell_options, run_cell
 
 
 @pytest.fixture
@@ -16,9 +16,8 @@ def in_process(monkeypatch) -> list[str]:
     def run_cells(waiting, grid, folder, workers, stop):
         for cell in waiting:
             names.append(cell.name)
-            beside = entries_beside(folder.experiment, grid, cell)
-            config = grid.config(cell)
-            seconds = run_cell(folder.experiment, config, folder.path_of(cell), cache=folder.path, beside=beside)
+            options = cell_options(folder, grid, cell)
+            seconds = run_cell(folder.experiment, grid.config(cell), folder.path_of(cell), **options)
             folder.record(cell)
             yield cell, seconds
 

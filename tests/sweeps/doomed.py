@@ -1,4 +1,5 @@
-"""The experiment of :mod:`.toy`, whose deep networks are killed, as a system does that has run out of memory."""
+"""The experiment of :mod:`.toy` with networks that cannot be trained: killed, as a system does that has run out of
+memory, or failing."""
 
 import os
 import signal
@@ -12,4 +13,13 @@ class Doomed(Toy):
     def prepare(self, config, *, cache, run=None):
         if config.kind == "deep":
             os.kill(os.getpid(), signal.SIGKILL)
+        return super().prepare(config, cache=cache, run=run)
+
+
+class Failing(Toy):
+    name = "failing"
+
+    def prepare(self, config, *, cache, run=None):
+        if config.kind == "linear":
+            raise RuntimeError(f"no network of {config.n_train} examples")
         return super().prepare(config, cache=cache, run=run)

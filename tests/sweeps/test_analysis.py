@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -132,7 +133,7 @@ def test_what_was_not_followed_is_named(tmp_path, in_process):
 
 
 def test_settings_that_differ_from_the_planned_grid(tmp_path, in_process):
-    plan = replace(PLAN, grid="tiny", seeds=2)
+    plan = replace(PLAN, grid="tiny", seeds=2, fewest_seeds=2)
     folder = reproduce(
         TOY, ToyGrid(out=str(tmp_path / "grid"), seeds=2, lr_of={"deep": 0.01}), analysis=plan, quiet=True
     )
@@ -173,15 +174,71 @@ def test_results_without_a_folder_show_less():
         ({"alpha": 0.5}, "alpha: expected a number between 0 and 0.5"),
         ({"fewest_seeds": 1}, "fewest_seeds: expected an integer of at least 2"),
         ({"seeds": 0}, "seeds: expected an integer of at least 1"),
-        (
-            {"seeds": 5, "test": "sign_flip"},
-            "seeds: expected more, of which some flip of signs has a p below 0.05, got 5",
-        ),
     ],
 )
 def test_wrong_analyses(options, message):
     with pytest.raises(ValueError, match=message):
         replace(PLAN, **options)
+
+
+FLIPS = replace(PLAN, test="sign_flip", seeds=6)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (
+            replace(FLIPS, seeds=5),
+            r"seeds: expected more: the smallest p of their signs is 0\.062 .*alpha is 0\.05, got 5",
+        ),
+        (replace(FLIPS, arms=("deep", "wide")), r"seeds: expected more: .* is 0\.062 after correction"),
+        (replace(FLIPS, of="cells", grid="tiny"), r"seeds: expected more: .* is 0\.062 after correction"),
+        (replace(FLIPS, seeds=30, alpha=1e-6), r"seeds: expected more: .* is 7\.6e-06"),  # as many flips are drawn
+        (replace(PLAN, arms=("deep", "deep")), r"arms: expected different arms, got \('deep', 'deep'\)"),
+        (replace(PLAN, seeds=2), "seeds: expected at least the 3 of fewest_seeds, got 2"),
+    ],
+)
+def test_an_analysis_that_cannot_decide_is_refused(plan, message, tmp_path):
+    (tmp_path / "plan.yaml").write_text(commented_yaml(plan))
+    with pytest.raises(ValueError, match=f"analysis: {message}"):
+        find_analysis(TOY, str(tmp_path / "plan.yaml"))
+    with pytest.raises(ValueError, match=f"analysis: {message}"):
+        reproduce(TOY, ToyGrid(out=str(tmp_path / "grid")), analysis=plan, quiet=True)
+    assert not (tmp_path / "grid" / "cells").exists()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        FLIPS,
+        replace(FLIPS, arms=("deep", "wide"), correction="none"),
+        replace(FLIPS, seeds=7, arms=("deep", "wide")),
+        replace(FLIPS, of="cells", grid="tiny", points=(8,)),
+    ],
+)
+def test_an_analysis_that_some_outcome_decides(plan):
+    plan.check_against(TOY)
+
+
+def test_an_analysis_recorded_earlier_is_still_computed(tmp_path, in_process, monkeypatch):
+    plan, grid = replace(PLAN, arms=("deep", "deep")), ToyGrid(out=str(tmp_path / "grid"), seeds=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(AnalysisConfig, "check_against", lambda *_: None)
+        reproduce(TOY, grid, analysis=plan, quiet=True)
+    folder = reproduce(TOY, replace(grid, seeds=4), quiet=True)
+    assert "It was not followed in: seeds." in (folder.path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_tests_and_intervals_take_finite_numbers(wrong):
+    equivalent = partial(equivalence_p, bound=1.0)
+    for function in (sign_flip_p, paired_p, half_width, equivalent):
+        with pytest.raises(ValueError, match=rf"(values|differences): expected finite numbers, got {wrong}"):
+            function([wrong, 1.0])
+        with pytest.raises(ValueError, match=r"(values|differences): expected at least [12], got 0"):
+            function([])
+    with pytest.raises(ValueError, match=rf"bound: expected finite numbers, got {wrong}"):
+        equivalence_p([0.1, 0.2], wrong)
 
 
 def test_analyses_are_found(tmp_path):

@@ -9,11 +9,12 @@ from scipy.stats import ttest_rel
 
 from dual_attention.cli.main import main
 from dual_attention.experiments.relational_games.experiment import RelationalGames
+from dual_attention.experiments.theorem_1.experiment import Theorem1
 from dual_attention.sweeps.contrasts import contrasts, contrasts_text, draw_contrasts
 from dual_attention.sweeps.intervals import holm, paired_p
 from dual_attention.sweeps.results import to_csv
 
-GAMES = RelationalGames()
+GAMES, THEOREM = RelationalGames(), Theorem1()
 TRIALS = {
     "dat-0+2-sym": {0: 60.0, 1: 70.0, 2: 65.0},
     "cosine": {0: 64.0, 1: 71.0, 2: 70.0},
@@ -47,6 +48,49 @@ def test_means_over_cells_take_the_seeds_that_all_have():
     assert overall[1].difference == pytest.approx((1 + 5 + 2 + 7) / 4)  # seeds 1 and 2
     assert [one.point for one in found] == [500, 500, 1000, 1000, None, None]
     assert "| all | all | cosine relations | 2 |" in contrasts_text(GAMES, [*ROWS, *more], "dat-0+2-sym")
+
+
+def theorem_rows(*runs: tuple[str, int, range]) -> list[dict]:
+    """Results of some models, widths and seeds."""
+    return [
+        {"model": model, "width": width, "seed": seed, "parameters": 1, "error": (seed + 1) * (len(model) + width) % 7}
+        for model, width, seeds in runs
+        for seed in seeds
+    ]
+
+
+def test_means_need_pairs_in_all_cells_in_which_both_were_run():
+    """At width 16 the reference has other seeds, so there is no mean over both widths."""
+    runs = [("standard", 8, range(3)), ("standard", 16, range(5, 8))]
+    runs += [("relational", width, range(3)) for width in (8, 16)]
+    found = contrasts(THEOREM, theorem_rows(*runs), "error", "standard")
+    assert [(one.curve, one.point) for one in found] == [("relational", 8)]
+
+
+def test_a_curve_of_one_cell_has_no_mean_over_cells():
+    """Nor does it count in the family of those that have."""
+    runs = [(model, width, range(4)) for model in ("standard", "relational") for width in (8, 16)]
+    found = contrasts(THEOREM, theorem_rows(*runs, ("symmetric", 8, range(4))), "error", "standard")
+    (overall,) = [one for one in found if one.point is None]
+    assert overall.curve == "relational" and overall.adjusted == overall.p and overall.of_all
+    assert [one.curve for one in found if one.point == 8] == ["relational", "symmetric"]
+
+
+def test_means_over_some_cells_say_so(tmp_path, monkeypatch):
+    runs = [(model, width, range(4)) for model in ("standard", "relational") for width in (8, 16, 32)]
+    rows = theorem_rows(*runs, *(("symmetric", width, range(4)) for width in (8, 16)))
+    text = contrasts_text(THEOREM, rows, "standard")
+    assert (
+        "| all | relational attention | 4 |" in text
+        and "| 2 of 3 cells | relational, symmetric relations | 4 |" in text
+    )
+    games = [{**row, "n_train": n} for n in (500, 1000, 2000) for row in ROWS if n < 2000 or row["model"] != "cosine"]
+    assert "| several | 2 of 3 cells | cosine relations | 3 |" in contrasts_text(GAMES, games, "dat-0+2-sym")
+    drawn = []
+    monkeypatch.setattr("dual_attention.sweeps.contrasts.save_figure", lambda figure, path: drawn.append(figure))
+    draw_contrasts(THEOREM, rows, tmp_path / "found.png", "standard")
+    labels = [text.get_text() for text in drawn[0].axes[0].get_yticklabels()]
+    assert labels == ["width 8", "width 16", "width 32", "several cells"]
 
 
 def test_holm():

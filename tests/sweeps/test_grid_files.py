@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 
 import pytest
@@ -14,10 +15,12 @@ from dual_attention.sweeps.experiment import AnySwept
 from dual_attention.sweeps.grid import GridFolder, cells
 from dual_attention.sweeps.reproduce import list_cells, reproduce
 from dual_attention.sweeps.results import load_results
-from dual_attention.sweeps.workers import WorkerDied, run_cell
+from dual_attention.sweeps.workers import CellsFailed, WorkerDied, run_cell
+from dual_attention.training.configs import LoopConfig, OptimConfig
 from dual_attention.training.lock import LOCK, InUse
+from dual_attention.training.loop import Diverged
 
-from .doomed import Doomed
+from .doomed import Doomed, Failing
 from .toy import Toy, ToyGrid
 
 TOY = Toy()
@@ -176,6 +179,37 @@ def test_a_killed_worker_is_named_with_its_cell(grid):
         reproduce(doomed, grid, quiet=True)
     (done,) = [json.loads(path.read_text()) for path in GridFolder(TOY, grid.out).cells.iterdir()]
     assert done["seconds_in_all"] > 0
+
+
+@pytest.mark.slow
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, capsys):
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    failing: AnySwept = Failing()
+    reason = "no network of 8 examples (RuntimeError; DAT_DEBUG=1 shows where)"
+    words = f"grid: 2 cells failed: linear__8__seed0, linear__16__seed0 (first: {reason}); the"
+    with pytest.raises(CellsFailed, match=re.escape(words)):
+        reproduce(failing, grid, quiet=True)
+    folder = GridFolder(failing, grid.out)
+    assert [path.stem for path in sorted(folder.cells.iterdir())] == ["deep__16__seed0", "deep__8__seed0"]
+    assert folder.comparison.is_file() and len(load_results(failing, folder.path)) == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"dat: linear__8__seed0 failed: {reason}"
+
+
+@pytest.mark.parametrize("lr", [1e30, float("inf")])
+def test_nothing_of_a_cell_that_diverged_is_written(grid, lr):
+    """Neither one whose last update spoilt the weights, nor one whose weights are too large for a finite loss."""
+    folder, cell = GridFolder(TOY, grid.out), cells(TOY, grid)[1]
+    config = replace(grid.config(cell), loop=LoopConfig(epochs=1, batch_size=8), optim=optimizer(lr))
+    with pytest.raises(Diverged, match=r"(weights became|the loss on val became) .* in epoch 1 \(step 1\): try"):
+        run_cell(TOY, config, folder.path_of(cell), cache=folder.path)
+    assert not folder.done(cell)
+
+
+def optimizer(lr: float) -> OptimConfig:
+    """One with any rate."""
+    config = OptimConfig(schedule="constant")
+    object.__setattr__(config, "lr", lr)
+    return config
 
 
 def test_what_is_listed_twice_is_one_cell(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from dual_attention.experiments.theorem_1.experiment import Theorem1
 from dual_attention.sweeps.grid import GridFolder, cells
-from dual_attention.sweeps.learning_rates import draw_rates, optimum, rates_text, sweeps_rates
+from dual_attention.sweeps.learning_rates import TABLE, draw_rates, optimum, rates_text, sweeps_rates
 from dual_attention.sweeps.report import plot_results
 from dual_attention.sweeps.reproduce import reproduce
 from dual_attention.sweeps.results import load_results, merge_results
@@ -84,6 +84,42 @@ def test_a_grid_is_swept(tmp_path, in_process):
     assert len(in_process) == 24
     with pytest.raises(ValueError, match=r"lrs: .*grid holds cells run with \(0.001, 0.01, 0.1\), got None"):
         reproduce(TOY, replace(grid, lrs=None), quiet=True)
+
+
+def test_a_rate_with_which_training_diverges_is_a_result(tmp_path, in_process):
+    """The edge that a sweep is to find: seen, never the best, and not run again."""
+    grid = ToyGrid(out=str(tmp_path / "grid"), seeds=2, lrs=(1e-3, 1e39, 1e-2))
+    folder = reproduce(TOY, grid, quiet=True)
+    assert len(in_process) == 24 and not folder.left(cells(TOY, grid))
+    cell = json.loads((folder.cells / "deep__8__lr1e+39__seed0.json").read_text())
+    assert "became" in cell["diverged"] and "val" not in cell
+    text = (folder.path / TABLE).read_text()
+    assert "| kind | seeds | 0.001 | 0.01 | 1e+39 |" in text and text.count("| diverged (4) |") == 2
+    assert "best at 1e+39" not in text and "so the optimum may lie beyond" not in text.partition("- **deep")[2]
+    reproduce(TOY, grid, quiet=True)
+    assert len(in_process) == 24
+    files = plot_results(TOY, [folder.path], tmp_path / "out")  # and its table once more
+    plot_results(TOY, [files[0]], tmp_path / "again")
+    assert (tmp_path / "again" / TABLE).read_text() == (tmp_path / "out" / TABLE).read_text() == text
+    (only,) = {row["diverged"] for row in merge_results(TOY, [files[0], folder.path]) if "diverged" in row}
+    assert only == 1
+
+
+def test_an_arm_that_diverges_with_every_rate():
+    rows = [{key: value for key, value in row.items() if key != "val"} | {"diverged": 1} for row in ROWS]
+    text = rates_text(TOY, rows, "val")
+    assert "- **deep**: training diverged with every learning rate, so none is named" in text and "--lr_of" not in text
+
+
+def test_the_best_beside_a_rate_that_diverges():
+    """One run that diverges is enough, and the best is not at the border then."""
+    spoilt = {**next(row for row in ROWS if row["kind"] == "linear"), "lr": 8e-3, "diverged": 1}
+    spoilt.pop("val")
+    more = [{**row, "lr": 8e-3, "val": 1.0} for row in ROWS if row["lr"] == 4e-3 and row["seed"] > 0]
+    text = rates_text(TOY, [*ROWS, *more, spoilt, {**spoilt, "kind": "deep"}], "val")
+    assert text.count("diverged (1)") == 2 and "beyond it" not in text
+    assert "- **deep**: best at 0.004. It is not distinguishable from 0.002" in text
+    assert "pairs). At 0.008 training diverged." in text
 
 
 def test_arms_with_rates_of_their_own(tmp_path, in_process):

@@ -17,10 +17,11 @@ from dual_attention.experiments.recall.config import RecallGrid
 from dual_attention.experiments.recall.experiment import Recall
 from dual_attention.experiments.relational_games.experiment import RelationalGames
 from dual_attention.experiments.relational_games.grid import GamesGrid
+from dual_attention.experiments.theorem_1.config import SelectionDataConfig
 from dual_attention.experiments.theorem_1.experiment import Theorem1, Theorem1Grid
 from dual_attention.sweeps import matching
-from dual_attention.sweeps.grid import cells
-from dual_attention.sweeps.matching import length_changes, match_cells
+from dual_attention.sweeps.grid import GridFolder, cells
+from dual_attention.sweeps.matching import length_changes, match_cells, write_costs
 from dual_attention.sweeps.reproduce import reproduce
 from dual_attention.sweeps.results import load_results
 from dual_attention.training.configs import LoopConfig, OptimConfig, StepLoopConfig
@@ -90,6 +91,79 @@ def test_time_is_measured_once(tmp_path, monkeypatch, in_process):
     assert calls == [2] and len(in_process) == 4
     with pytest.raises(ValueError, match=r"match: .*holds cells run with time, got operations"):
         reproduce(IMAGES, replace(grid, match="operations"), quiet=True)
+
+
+def test_what_no_cell_was_run_with_is_found_anew(tmp_path):
+    """A grid that failed before its first cell may be given anew, matched in something else."""
+    grid = games_grid(match="operations", models=("transformer-128-h2", "dat-0+2-sym"), out=str(tmp_path))
+    GridFolder(RelationalGames(), tmp_path).open(grid)
+    write_costs(tmp_path, list(given(RelationalGames(), grid, tmp_path).values()))
+    other = replace(grid, match="parameters")
+    found = given(RelationalGames(), other, tmp_path)
+    assert dict(found["dat-0+2-sym"].given.changes) == {"model.dff": 211}
+    write_costs(tmp_path, list(found.values()))
+    (tmp_path / "cells" / "one.json").write_text("{}")
+    assert given(RelationalGames(), other, tmp_path) == found
+
+
+def theorem_grid(*models: str, **options) -> Theorem1Grid:
+    loop = StepLoopConfig(steps=40, batch_size=8)
+    sets = SelectionDataConfig(n_val=10, n_test=20)
+    return Theorem1Grid(models=models, widths=(16,), seeds=1, loop=loop, data=sets, **options)
+
+
+def test_the_reference_stays(tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr("dual_attention.sweeps.reproduce.draw_figures", lambda *_: None)
+    grid = theorem_grid("relational", "standard", match="operations", out=str(tmp_path / "grid"))
+    reproduce(Theorem1(), grid, quiet=True)
+    message = "match_to: .*holds cells run with relational, got standard"
+    with pytest.raises(ValueError, match=message):
+        reproduce(Theorem1(), replace(grid, models=("standard", "relational"), seeds=2), quiet=True)
+    named = replace(grid, models=("standard", "relational"), match_to="relational", seeds=2)
+    rows = load_results(Theorem1(), reproduce(Theorem1(), named, quiet=True).path)
+    assert len(in_process) == 4
+    assert {row["steps"] for row in rows if row["model"] == "relational"} == {40}
+
+
+class Machine:
+    """Times steps of arms, by the seconds of each and a factor by which all are slower."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds, self.slower, self.timed = seconds, 1.0, []
+
+    def __call__(self, experiment, configs, steps) -> list[float]:
+        self.timed.append([config.model.name for config in configs])
+        return [self.slower * self.seconds[config.model.name] / config.loop.batch_size for config in configs]
+
+
+def kept_matches(grid, folder) -> dict:
+    """What arms are given, kept in the folder, which has a cell."""
+    found = given(Theorem1(), grid, folder)
+    (folder / "cells").mkdir(exist_ok=True)
+    (folder / "cells" / "one.json").write_text("{}")
+    write_costs(folder, list(found.values()))
+    return found
+
+
+def test_a_continued_grid_has_the_times_of_its_start(tmp_path, monkeypatch):
+    """Both follow from the rounded seconds that are kept."""
+    monkeypatch.setattr(matching, "timed_rates", Machine(relational=2.6e-6, standard=1.4e-6))
+    grid = theorem_grid("relational", "standard", match="time")
+    began = kept_matches(grid, tmp_path)
+    assert given(Theorem1(), grid, tmp_path) == began
+    assert dict(began["standard"].given.numbers)["trained_steps"] == 120  # 3e-6 over 1e-6
+
+
+def test_an_arm_that_is_added_is_timed_beside_the_reference(tmp_path, monkeypatch):
+    machine = Machine(relational=0.02, standard=0.01, symmetric=0.016)
+    monkeypatch.setattr(matching, "timed_rates", machine)
+    began = kept_matches(theorem_grid("relational", "standard", match="time"), tmp_path)
+    machine.slower = 2.0
+    more = given(Theorem1(), theorem_grid("relational", "standard", "symmetric", match="time"), tmp_path)
+    assert machine.timed == [["relational", "standard"], ["relational", "symmetric"]]
+    assert {name: more[name] for name in began} == began
+    numbers = dict(more["symmetric"].given.numbers)
+    assert numbers["step_seconds"] == 0.016 and numbers["trained_steps"] == 50
 
 
 def test_costs_are_of_the_sequences_trained_on(tmp_path):

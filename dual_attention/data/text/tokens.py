@@ -95,17 +95,25 @@ def tokenize_files(
         field: key of the objects of JSON Lines, or column of Parquet files, that holds the text.
         report: told of the progress.
     """
+    origin = origin_of_files(files, separator, field)
+    return _tokenize(origin, lambda: pieces_of_files(files, separator, field), tokenizer, cache, report)
+
+
+def origin_of_files(files: list[Path], separator: str, field: str) -> dict[str, Any]:
+    """Identity of the documents of text files, as JSON."""
     listed = [{"file": path.name, "bytes": path.stat().st_size, "sha256": _hash(path)} for path in files]
     origin: dict[str, Any] = {"kind": "text", "files": listed, "separator": separator}
-    if have_fields(files):
-        origin["field"] = field
-    return _tokenize(origin, lambda: pieces_of_files(files, separator, field), tokenizer, cache, report)
+    return {**origin, "field": field} if have_fields(files) else origin
 
 
 def tokenize_documentation(tokenizer: Tokenizer, cache: Path, *, report: Report | None = None) -> TokenSource:
     """The documentation of the running Python as tokens, from ``cache`` if it has been tokenized before."""
-    origin = {"kind": "documentation of Python", "python": sys.version}
-    return _tokenize(origin, pieces_of_documentation, tokenizer, cache, report)
+    return _tokenize(origin_of_documentation(), pieces_of_documentation, tokenizer, cache, report)
+
+
+def origin_of_documentation() -> dict[str, Any]:
+    """Identity of the documentation of the running Python, as JSON."""
+    return {"kind": "documentation of Python", "python": sys.version}
 
 
 def tokenize_dataset(
@@ -124,10 +132,14 @@ def tokenize_dataset(
         most: rows to take, the first ones; None takes all.
         report: told of the progress.
     """
-    origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **identity(split)}
-    if most is not None:
-        origin["first rows"] = most
+    origin = origin_of_dataset(split, name, field, most)
     return _tokenize(origin, lambda: read_dataset(split, name, field, most), tokenizer, cache, report)
+
+
+def origin_of_dataset(split: Any, name: str, field: str, most: int | None = None) -> dict[str, Any]:
+    """Identity of the documents of a split, as JSON."""
+    origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **identity(split)}
+    return origin if most is None else {**origin, "first rows": most}
 
 
 def _tokenize(

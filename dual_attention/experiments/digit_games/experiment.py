@@ -56,6 +56,7 @@ class DigitGames(ImageGames[DigitGamesConfig]):
     set_names: ClassVar[Mapping[str, str]] = {"val": "classes trained on, validation", **TEST_SETS}
 
     axes = image_axes(DIGIT_TASKS)
+    digests = ("data", "loop", "optim")
     measures: ClassVar[Mapping[str, str]] = {**TEST_SETS, "fall": "fall from the former classes to the latter"}
     figures = (CurvesFigure("digits.png", "Relational Games with handwritten digits", tuple(TEST_SETS)),)
 

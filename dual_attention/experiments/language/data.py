@@ -6,7 +6,7 @@ Shapes: B sequences, T = the context length of the model.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -25,12 +25,16 @@ from ...data.text.tokens import (
     TokenSource,
     holds_tokens,
     open_tokens,
+    origin_of_dataset,
+    origin_of_documentation,
+    origin_of_files,
     pieces_of_documentation,
     pieces_of_files,
     tokenize_dataset,
     tokenize_documentation,
     tokenize_files,
 )
+from ...sweeps.protocol import short_digest
 from ...training.permutation import Permutation
 from ...training.problem import Batch
 from ...training.seeding import derive_seed
@@ -231,6 +235,41 @@ def _source(
     if holds_tokens(files, argument):
         return open_tokens(files)
     return tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
+
+
+def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
+    """The origin of the text of a configuration, as :func:`load_data` gives it, without tokenizing the text."""
+    if config.dataset is not None:
+        splits = open_dataset(config.dataset, streamed=config.streamed)
+        val = validation_split(splits) or "train"
+        return {
+            part: origin_of_dataset(splits[name], config.dataset, config.field, config.rows)
+            for part, name in (("train", "train"), ("val", val))
+        }
+    train = _origin(config.path, "data.path", config)
+    return {
+        "train": train,
+        "val": train if config.val_path is None else _origin(config.val_path, "data.val_path", config),
+    }
+
+
+def _origin(paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig) -> dict[str, Any]:
+    if paths is None:
+        return origin_of_documentation()
+    files = _files(paths, argument)
+    if holds_tokens(files, argument):
+        return open_tokens(files).origin
+    return origin_of_files(files, config.separator, config.field)
+
+
+def text_digest(origin: Mapping[str, Any]) -> str:
+    """A short digest of the text of an origin, whatever its files are called and how it is split and tokenized."""
+    texts = []
+    for part in (origin["train"], origin["val"]):
+        text = {name: value for name, value in part.items() if name not in ("files", "split", "tokenizer")}
+        files = [{name: value for name, value in file.items() if name != "file"} for file in part.get("files", ())]
+        texts.append({**text, "files": files})
+    return short_digest(texts)
 
 
 def _files(paths: tuple[str, ...] | str, argument: str) -> list[Path]:

@@ -20,7 +20,7 @@ from ..base_width import scaled_from_base
 from .arms import COLOURS, LABELS
 from .config import LanguageConfig
 from .corpus import Corpus
-from .data import TextSequences
+from .data import TextSequences, text_digest
 from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys
 from .presets import PRESETS
@@ -65,6 +65,8 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
         Axis("steps", "loop.steps", "steps of training", "steps of training", number=True, prefix="steps"),
     )
+    digests = ("text", "data", "loop", "optim")
+    locations = ("data.path", "data.val_path", "data.dataset", "data.streamed", "data.tokenizer_folder")
     measures: ClassVar[Mapping[str, str]] = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
     decimals = 3
     y_title = "validation"
@@ -93,6 +95,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         return {
             **super().summary(config, prepared, trainer, final),
             "tokenizer": prepared.tokenizer.kind,
+            "text_digest": text_digest(prepared.data.origin),
             "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
             "val_tokens": numbers["tokens"],
             "train_tokens": prepared.data.origin["train_tokens"],

@@ -9,6 +9,7 @@ from typing import Any
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import MOST_STEPS, StepLoopConfig, check, check_names
 from .config import LanguageConfig, LanguageDataConfig, LanguageOptimConfig, default_loop
+from .data import text_digest, text_origin
 from .presets import PRESETS
 
 
@@ -56,6 +57,9 @@ class LanguageGrid(GridConfig):
             for steps in self.steps
             for model in self.models
         ]
+
+    def origin(self) -> dict[str, Any]:
+        return {"text_digest": text_digest(text_origin(self.data))}
 
     def run_config(self, cell: Cell) -> LanguageConfig:
         return LanguageConfig(

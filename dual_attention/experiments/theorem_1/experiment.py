@@ -110,6 +110,7 @@ class Theorem1(SweptExperiment[Theorem1Config, Prepared]):
         Axis("model", "model.name", "attention", "models", order=tuple(PRESETS), labels=LABELS),
         Axis("width", "model.width", "width of hidden layers", "widths", number=True, prefix="width"),
     )
+    digests = ("data", "loop", "optim")
     measures: ClassVar[Mapping[str, str]] = {
         "error": "largest error of three relations, mean over draws",
         "error_99": "the same, 99 % of draws are below",

@@ -53,7 +53,7 @@ def test_a_cell_gives_a_row(config, tmp_path):
     assert run_cell(LANGUAGE, config, path, cache=tmp_path) > 0
     assert main(["plot", "language", str(tmp_path / "grid"), "--out", str(tmp_path / "out")]) == 0
     head, row = (tmp_path / "out" / "results.csv").read_text().splitlines()
-    assert head == "model,steps,seed,parameters,tokens,perplexity,loss,bits_per_byte,seconds"
+    assert head == "model,steps,seed,parameters,tokens,perplexity,loss,bits_per_byte,seconds,text_digest"
     assert row.startswith("tiny,7,0,")
 
 
