@@ -193,3 +193,14 @@ def test_gradient_checkpointing_stays_away_from_a_cache():
     model.gradient_checkpointing = True
     with torch.no_grad():
         close(in_chunks(model, x, [2, 3]), model(x).logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "window"), [("transformer", 3), ("rel_sym_attn", None), ("position_relative", 3)])
+def test_compiled_decoding_is_one_graph(kind, window):
+    model = lm(kind, n_layers=1, pos_enc_type="RoPE", **with_attention(kind, window=window))
+    x, lengths = tokens(2, 7), [4, 1, 1, 1]
+    wanted = in_chunks(model, x, lengths)
+    torch._dynamo.reset()
+    model.forward = torch.compile(model.forward, fullgraph=True, backend="eager")
+    close(in_chunks(model, x, lengths), wanted)

@@ -241,7 +241,8 @@ class TokenCache(Cache):
         self._buffers, self._made, self._batch, self._length, self._start, self._dropped = state
 
     def _capacity(self) -> int:
-        return min((buffer.shape[-2] for buffer in self._buffers.values()), default=0)
+        capacities = [buffer.shape[-2] for buffer in self._buffers.values()]  # compilers know no `min(..., default=0)`
+        return min(capacities) if capacities else 0
 
     def _capacity_for(self, needed: int) -> int:
         if self.window is None and self.max_length is not None:
