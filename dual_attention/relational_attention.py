@@ -104,7 +104,7 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         check_positive(n_relations=self.n_relations)
         self.rel_proj_dim = self.head_dim * n_heads // self.n_relations if rel_proj_dim is None else rel_proj_dim
         check_positive(rel_proj_dim=self.rel_proj_dim)
-        activation_function(rel_activation)
+        activation_function(rel_activation, "rel_activation")
         self.rel_activation = rel_activation
         self.symmetric_rels = symmetric_rels
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)

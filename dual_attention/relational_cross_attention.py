@@ -128,7 +128,7 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         )
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window)
         self.use_relative_positional_symbols = use_relative_positional_symbols
-        activation_function(rel_activation)
+        activation_function(rel_activation, "rel_activation")
         self.rel_activation = rel_activation
         width, kv_width = n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         self.wq_attn = nn.Linear(d_model, width, bias=False)

@@ -29,16 +29,19 @@ ACTIVATIONS: dict[str, Activation] = {
 """Activations by name. ``gelu`` is the tanh form, as in the published models; ``softmax`` is over the last axis."""
 
 
-def activation_function(name: str | Activation) -> Activation:
+def activation_function(name: str | Activation, argument: str = "activation") -> Activation:
     """The activation of that name; a function is returned as it is.
 
     Raises:
+        TypeError: for what is neither, by the name of the argument that it was given as.
         ValueError: for a name that is not in :data:`ACTIVATIONS`.
     """
     if callable(name):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"{argument}: expected a name or a function, got {name!r}")
     if name not in ACTIVATIONS:
-        raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)} or a function, got {name!r}")
+        raise ValueError(f"{argument}: expected one of {', '.join(ACTIVATIONS)} or a function, got {name!r}")
     return ACTIVATIONS[name]
 
 

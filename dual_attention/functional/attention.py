@@ -16,6 +16,7 @@ from . import reference
 from .checks import (
     check_axes,
     check_dropout,
+    check_finite,
     check_floating,
     check_key_heads,
     check_same_device,
@@ -70,7 +71,7 @@ def attention(
         ValueError: if shapes or devices disagree, or the dropout is outside [0, 1).
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
-    mask, bias, k, v = checked_attention(q, k, v, mask, bias, dropout)
+    mask, bias, k, v = checked_attention(q, k, v, mask, bias, scale, dropout)
     width = q.shape[3]
     if need_weights or needs_plain(q, k, v, bias):
         whole = mask.dense(q.device)
@@ -86,7 +87,13 @@ def attention(
 
 
 def checked_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | MaskPattern | None, bias: Tensor | None, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | MaskPattern | None,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float,
 ) -> tuple[MaskPattern, Tensor | None, Tensor, Tensor]:
     """Mask, bias, keys and values of :func:`attention`, with zeros for padded senders, after all have been checked."""
     check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
@@ -96,6 +103,7 @@ def checked_attention(
     else:
         check_same_dtype(q=q, k=k, v=v)
     check_dropout("dropout", dropout)
+    check_finite(scale=scale)
     (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
     check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
     check_key_heads(heads, groups)

@@ -25,6 +25,11 @@ def in_transform() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
+def fake_mode() -> Any:
+    """The mode in which tensors are fake, with a shape and no numbers; None outside of one."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+
+
 def check_tensor(name: str, x: Any) -> None:
     """Raise ``TypeError`` unless ``x`` is a tensor that holds all of its numbers, not a list or a sparse one."""
     if not isinstance(x, Tensor):

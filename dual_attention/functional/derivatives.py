@@ -48,7 +48,8 @@ def gradients_with_graph(
     """Gradients of the inputs of a plain form, from those of its results, with a graph that leads to both."""
     with torch.enable_grad():
         inputs = [None if x is None else x.view_as(x) for x in inputs]  # one tensor may serve as two of them
-        known = [pair for pair in zip(plain(*inputs), grads, strict=True) if pair[1] is not None]
+        pairs = zip(plain(*inputs), grads, strict=True)
+        known = [(result, grad) for result, grad in pairs if grad is not None and result.requires_grad]
         results, of_results = zip(*known, strict=True)
         leaves = [x for x in inputs if x is not None and x.requires_grad]
         found = iter(torch.autograd.grad(results, leaves, of_results, create_graph=True, allow_unused=True))

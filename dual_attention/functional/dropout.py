@@ -34,7 +34,8 @@ def kept(like: Tensor, rate: float, generator: torch.Generator | None = None) ->
     share = max(1, round((1.0 - rate) * LEVELS))
     if share == LEVELS:
         return torch.ones_like(like)
-    bits = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
+    bits = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+    bits.random_(-(2**63), None, generator=generator)
     bits = bits.view(torch.int16)[: like.numel()].view(like.shape)
-    factors = torch.empty(like.shape, dtype=like.dtype)
+    factors = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     return torch.lt(bits, share - LEVELS // 2, out=factors).mul_(LEVELS / share)

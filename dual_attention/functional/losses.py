@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .checks import check_floating, check_same_device, check_tensor, is_autocast, is_readable
+from .derivatives import needs_plain
 from .products import gradient_of_weight, linear
 
 Reduction = Literal["mean", "sum", "none"]
@@ -63,7 +64,8 @@ def linear_cross_entropy(
     """``cross_entropy(linear(hidden, weight, bias), targets)``, some tokens at a time.
 
     Logits are computed for a chunk of tokens, reduced and dropped, and computed again in the backward pass: memory for
-    one chunk, at the price of the output layer's forward pass a second time. Under autocast its matrix products are in
+    one chunk, at the price of the output layer's forward pass a second time; for derivatives forwards or by
+    ``torch.func`` all are kept. Under autocast its matrix products are in
     the lower precision; the rest is in float32 or wider always, and the gradient of ``weight`` is summed over chunks in
     that.
 
@@ -91,9 +93,9 @@ def linear_cross_entropy(
     targets = _check_targets(targets, hidden.shape[:-1], len(weight), ignore_index)
     chunk_size = max(1, LOGITS_AT_A_TIME // len(weight)) if chunk_size is None else chunk_size
     precision = _matmul_dtype(hidden, weight, bias)
-    losses = _LinearCrossEntropy.apply(
-        hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.flatten(), ignore_index, chunk_size, precision
-    )
+    compute = _losses if needs_plain(hidden, weight, bias) else _LinearCrossEntropy.apply
+    rows = hidden.reshape(-1, hidden.shape[-1])
+    losses = compute(rows, weight, bias, targets.flatten(), ignore_index, chunk_size, precision)
     return _reduce(losses.view(targets.shape), targets, ignore_index, reduction)
 
 
@@ -140,8 +142,26 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
+def _losses(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    ignore_index: int,
+    chunk_size: int,
+    precision: torch.dtype,
+) -> Tensor:
+    """Losses of all tokens ``(T,)``, by plain operations on a chunk at a time."""
+    w, b = weight.to(precision), None if bias is None else bias.to(precision)
+    losses = [hidden.new_empty(0, dtype=torch.promote_types(precision, torch.float32))]
+    for x, y in zip(hidden.split(chunk_size), targets.split(chunk_size), strict=True):
+        logits = _logits(x.to(precision), w, b)
+        losses.append(F.cross_entropy(logits, y, ignore_index=ignore_index, reduction="none"))
+    return torch.cat(losses)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Losses of all tokens ``(T,)``. Both passes go through the chunks; nothing but the inputs is kept between them."""
+    """:func:`_losses`, of which both passes go through the chunks; nothing but the inputs is kept between them."""
 
     @staticmethod
     def forward(
@@ -156,12 +176,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.ignore_index, ctx.chunk_size, ctx.precision = ignore_index, chunk_size, precision
-        w, b = weight.to(precision), None if bias is None else bias.to(precision)
-        losses = [hidden.new_empty(0, dtype=torch.promote_types(precision, torch.float32))]
-        for x, y in zip(hidden.split(chunk_size), targets.split(chunk_size), strict=True):
-            logits = _logits(x.to(precision), w, b)
-            losses.append(F.cross_entropy(logits, y, ignore_index=ignore_index, reduction="none"))
-        return torch.cat(losses)
+        return _losses(hidden, weight, bias, targets, ignore_index, chunk_size, precision)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from .checks import fake_mode, in_transform
+
 T = TypeVar("T")
 
 
@@ -48,10 +50,15 @@ class MaskPattern:
         return *tensors, self.causal, self.window, self.offset
 
     def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
-        """The result of ``build``, kept under ``key`` for later calls."""
+        """The result of ``build``, kept under ``key`` for later calls.
+
+        A transform of ``torch.func`` takes what is kept, but what it builds ends with it. Fake tensors are kept for
+        their own mode.
+        """
         # Compilers merge what is computed twice, graphs hold no memory of calls, and to look up a size would fix it.
         if torch.compiler.is_compiling():
             return build()
+        key = (fake_mode(), *key)
         if key in self._built:
             return self._built[key]
         if torch.is_inference_mode_enabled():
@@ -59,7 +66,8 @@ class MaskPattern:
                 built = build()
         else:
             built = build()
-        self._built[key] = built
+        if not in_transform():
+            self._built[key] = built
         return built
 
     def senders(self, start: int, stop: int) -> tuple[int, int]:

@@ -33,7 +33,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .checks import check_broadcast, check_same_device, check_tensor
+from .checks import check_axes, check_broadcast, check_same_device, check_tensor
 from .mask_patterns import MaskPattern
 
 Segments = Tensor | tuple[Tensor, Tensor]
@@ -199,7 +199,11 @@ def pattern_and_bias(
     if isinstance(mask, MaskPattern):
         _check_pair_sizes("mask", mask, n, m)
         if mask.attn_mask is not None:
+            check_axes(attn_mask=(mask.attn_mask, 4))
             _checked_mask("attn_mask", mask.attn_mask, shape, q)
+        if (mask.receiver_segments is None) != (mask.sender_segments is None):
+            given, missing = ("senders", "receivers") if mask.receiver_segments is None else ("receivers", "senders")
+            raise ValueError(f"segments: expected those of {missing} beside those of {given}, got None")
         if mask.padding is not None:
             require_boolean("padding_mask", mask.padding)
         for name, part, length in (

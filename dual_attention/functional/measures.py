@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from .checks import check_floating, check_rows, check_tensor
 from .masks import check_mask, require_boolean
 
 Supervision = Literal["cross_entropy", "mse"]
@@ -148,6 +149,7 @@ def supervised_attention_loss(
     Raises:
         TypeError, ValueError: if shapes do not fit or ``kind`` is unknown.
     """
+    check_floating("weights", weights)
     _require_shape("gold", gold, weights)
     if kind not in get_args(Supervision):
         raise ValueError(f"kind: expected one of {', '.join(get_args(Supervision))}, got {kind!r}")
@@ -171,6 +173,7 @@ def doubly_stochastic_penalty(weights: Tensor, key_mask: Tensor | None = None) -
     Returns:
         ``(...)``.
     """
+    check_rows("weights", weights)
     shortfall = 1 - weights.sum(-2)
     if key_mask is not None:
         check_mask("key_mask", key_mask, shortfall)
@@ -189,6 +192,7 @@ def coverage_loss(weights: Tensor) -> Tensor:
     Returns:
         ``(...)``.
     """
+    check_rows("weights", weights)
     return torch.minimum(weights, weights.cumsum(-2) - weights).sum((-2, -1))
 
 
@@ -205,13 +209,13 @@ def structured_attention_penalty(weights: Tensor) -> Tensor:
     Returns:
         ``(...)``, to be averaged over the batch.
     """
+    check_rows("weights", weights)
     gram = weights @ weights.transpose(-2, -1)
     return (gram - torch.eye(weights.shape[-2], dtype=gram.dtype, device=gram.device)).square().sum((-2, -1))
 
 
 def _require_weights(weights: Tensor) -> None:
-    if not weights.is_floating_point():
-        raise TypeError(f"weights: expected a floating-point tensor, got dtype {weights.dtype}")
+    check_floating("weights", weights)
     if (weights < 0).any():
         raise ValueError(
             "weights: expected none negative, as in a distribution; alignments by tanh or the identity may give some"
@@ -219,6 +223,7 @@ def _require_weights(weights: Tensor) -> None:
 
 
 def _require_shape(name: str, x: Tensor, weights: Tensor) -> None:
+    check_tensor(name, x)
     if x.shape != weights.shape:
         raise ValueError(f"{name}: expected the weights' shape {tuple(weights.shape)}, got {tuple(x.shape)}")
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .activations import Activation
+from .activations import Activation, activation_function
 from .attention import checked_attention
 from .dropout import drop
 from .masks import MaskPattern
@@ -60,7 +60,7 @@ def observed_attention(
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`.attention.attention`; ``visible`` and ``weights`` are observed."""
-    pattern, bias, k, v = checked_attention(q, k, v, mask, bias, dropout)
+    pattern, bias, k, v = checked_attention(q, k, v, mask, bias, scale, dropout)
     visible = _visible(observe, pattern, bias, q)
     alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=visible, bias=bias)), dropout)
     return alpha @ reference.repeat_heads(v, q.shape[1]), alpha if need_weights else None
@@ -115,7 +115,7 @@ def observed_relational_cross_attention(
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`.relational_cross.relational_cross_attention`; there are no relations beside the weights."""
-    pattern, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, dropout)
+    pattern, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, scale, dropout)
     (k,) = zero_padding(pattern, k)
     visible = _visible(observe, pattern, bias, q)
     weights = reference.activated_scores(q, k, scale=scale, activation=activation, mask=visible, bias=bias)
@@ -142,7 +142,9 @@ def observed_disentangled_relational_cross_attention(
 
     Relations, one for each head, are observed as ``(B, N, M, H)``; the symbol message is all that is carried.
     """
-    pattern, bias = checked_relational_cross((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
+    pattern, bias = checked_relational_cross((q, q_rel), (k, k_rel), symbols, mask, bias, scale, dropout)
+    if rel_activation != "softmax":
+        rel_activation = activation_function(rel_activation, "rel_activation")
     k, real_keys = zero_padding(pattern, k, k_rel)
     visible = _visible(observe, pattern, bias, q)
     alpha = observe("weights", reference.attention_weights(q, k, scale=scale, mask=visible, bias=bias))

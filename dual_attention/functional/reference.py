@@ -55,8 +55,22 @@ def softmax_over_senders(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last axis of the entries that ``mask`` allows; a row with none is all zeros, never NaN."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
+    weights = torch.softmax(fill_hidden(scores, mask), dim=-1)
     return weights.masked_fill(~mask, 0.0)
+
+
+def fill_hidden(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
+    """Minus infinity where ``mask`` hides scores, below every finite one; zeros in a row that is hidden whole.
+
+    A softmax of minus infinity alone would be NaN, and so would its gradients.
+    """
+    seen = mask.any(dim=dim, keepdim=True)
+    return torch.where(mask, scores, torch.zeros_like(seen, dtype=scores.dtype).masked_fill(seen, -torch.inf))
+
+
+def add_bias(scores: Tensor, bias: Tensor | None) -> Tensor:
+    """Biased scores, none below the lowest finite number: as a bias, that hides nothing in a row of its like."""
+    return scores if bias is None else (scores + bias).clamp_min(torch.finfo(scores.dtype).min)
 
 
 def attention_weights(
@@ -73,9 +87,7 @@ def attention_weights(
     Returns:
         ``(B, H, N, M)``.
     """
-    scores = inner_products(q, repeat_heads(k, q.shape[1]), scale)
-    if bias is not None:
-        scores = scores + bias
+    scores = add_bias(inner_products(q, repeat_heads(k, q.shape[1]), scale), bias)
     return softmax_over_senders(scores, without_hidden(mask, bias))
 
 

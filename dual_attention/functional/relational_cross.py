@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from . import reference
-from .activations import Activation
+from .activations import Activation, activation_function
 from .attention import attention
 from .checks import (
     check_axes,
     check_dropout,
+    check_finite,
     check_key_heads,
     check_same_device,
     check_same_dtype,
@@ -33,7 +34,7 @@ from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
 from .padding import zero_padding
 from .relational.relative_symbols import attend_to_symbols, has_symbol_per_pair, symbols_of_block
-from .symbols import RelativeSymbols, check_index, symbol_table
+from .symbols import RelativeSymbols, check_index, checked_table, symbol_table
 
 Tensors = tuple[Tensor, ...]
 
@@ -71,7 +72,7 @@ def relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None.
     """
-    mask, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, dropout)
+    mask, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, scale, dropout)
     if activation == "softmax" and not need_weights and isinstance(symbols, Tensor):
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
@@ -111,7 +112,9 @@ def disentangled_relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
     """
-    mask, bias = checked_relational_cross((q, q_rel), (k, k_rel), symbols, mask, bias, dropout)
+    mask, bias = checked_relational_cross((q, q_rel), (k, k_rel), symbols, mask, bias, scale, dropout)
+    if rel_activation != "softmax":
+        rel_activation = activation_function(rel_activation, "rel_activation")
 
     def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
@@ -133,10 +136,11 @@ def checked_relational_cross(
     symbols: Tensor | RelativeSymbols,
     mask: Tensor | MaskPattern | None,
     bias: Tensor | None,
+    scale: float,
     dropout: float,
 ) -> tuple[MaskPattern, Tensor | None]:
     """The mask and the bias, in the type of the queries, after all arguments have been checked."""
-    table = symbol_table(symbols)
+    table = checked_table(symbols)
     tensors = dict(zip(("q", "q_rel"), queries, strict=False)) | dict(zip(("k", "k_rel"), keys, strict=False))
     check_axes(**{name: (tensor, 4) for name, tensor in tensors.items()})
     q, k = queries[0], keys[0]
@@ -151,6 +155,7 @@ def checked_relational_cross(
     check_index(q, symbols)
     check_same_dtype(**tensors, symbols=table)
     check_dropout("dropout", dropout)
+    check_finite(scale=scale)
     return pattern_and_bias(mask, bias, q=q, m=m)
 
 

@@ -102,4 +102,4 @@ class _Turn(torch.autograd.Function):
 def _even_strides(x: Tensor) -> Tensor:
     """A tensor whose pairs begin where complex numbers may."""
     fits = x.stride(-1) == 1 and not any(stride % 2 for stride in (*x.stride()[:-1], x.storage_offset()))
-    return x if fits else x.contiguous()
+    return x if fits else x.clone(memory_format=torch.contiguous_format)

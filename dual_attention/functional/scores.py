@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .activations import Activation
 from .checks import check_floating, check_same_device, check_same_dtype, is_autocast
+from .derivatives import differentiable_again, needs_plain
 from .reference import inner_products
 
 
@@ -66,7 +67,9 @@ def additive_score(
     Raises:
         ValueError: if a width does not fit, or ``weight`` or ``out_bias`` does not go with ``multidim``.
     """
-    hidden = _project("q", q, weight_q).unsqueeze(-2) + _project("k", k, weight_k).unsqueeze(-3)
+    hidden = _project("q", q, weight_q, "weight_q").unsqueeze(-2)
+    hidden = hidden + _project("k", k, weight_k, "weight_k").unsqueeze(-3)
+    _check_width(hidden.shape[-1], bias=bias, weight=weight)
     if bias is not None:
         hidden = hidden + bias[..., None, None, :]
     hidden = activation(hidden)
@@ -76,7 +79,8 @@ def additive_score(
                 "weight, out_bias: a scalar score needs a weight and takes no out_bias (use multidim=True)"
             )
         return (hidden @ weight[..., None, :, None]).squeeze(-1)
-    scores = hidden if weight is None else hidden @ weight.transpose(-2, -1).unsqueeze(-3)
+    scores = hidden if weight is None else hidden @ _matrix("weight", weight).transpose(-2, -1).unsqueeze(-3)
+    _check_width(scores.shape[-1], out_bias=out_bias)
     return scores if out_bias is None else scores + out_bias[..., None, None, :]
 
 
@@ -104,9 +108,11 @@ def key_score(
     """
     hidden = k
     if weight_k is not None:
-        hidden = _project("k", k, weight_k)
+        hidden = _project("k", k, weight_k, "weight_k")
+        _check_width(hidden.shape[-1], bias=bias)
         hidden = activation(hidden if bias is None else hidden + bias.unsqueeze(-2))
     scores = _project("k", hidden, weight)  # (..., S, n or d_v)
+    _check_width(scores.shape[-1], out_bias=out_bias)
     if out_bias is not None:
         scores = scores + out_bias.unsqueeze(-2)
     return scores.unsqueeze(-3) if multidim else scores.transpose(-2, -1)
@@ -136,15 +142,19 @@ def general_score(
     Raises:
         ValueError: if a width does not fit.
     """
+    _check_vectors(q=q, k=k)
     if multidim:
         q, k = q.unsqueeze(-3), k.unsqueeze(-3)
     mapped = _project("q", q, weight)
+    _check_width(mapped.shape[-1], query_bias=query_bias, k=k)
     if query_bias is not None:
         mapped = mapped + (query_bias.unsqueeze(-2) if not multidim else query_bias[..., None, None, :])
-    _one_width(mapped, k, "weight")
     _check_types(q=mapped, k=k)
     scores = mapped @ k.transpose(-2, -1)
     if bias is not None:
+        check_floating("bias", bias)
+        if multidim:
+            _check_width(scores.shape[-3], bias=bias)
         scores = scores + bias[..., None, None]
     if activation is not None:
         scores = activation(scores)
@@ -159,8 +169,10 @@ def product_score(q: Tensor, k: Tensor, weight_q: Tensor, weight_k: Tensor, weig
     Args:
         weight_q: ``(..., d_w, d_q)``; weight_k: ``(..., d_w, d_k)``; weight: ``(..., d_w)``.
     """
-    queries = torch.tanh(_project("q", q, weight_q)) * weight.unsqueeze(-2)
-    return queries @ torch.tanh(_project("k", k, weight_k)).transpose(-2, -1)
+    queries = torch.tanh(_project("q", q, weight_q, "weight_q"))
+    keys = torch.tanh(_project("k", k, weight_k, "weight_k"))
+    _check_width(queries.shape[-1], weight=weight)
+    return (queries * weight.unsqueeze(-2)) @ keys.transpose(-2, -1)
 
 
 def cosine_score(q: Tensor, k: Tensor, *, beta: float | Tensor = 1.0, eps: float | None = None) -> Tensor:
@@ -195,7 +207,8 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
 
     Math: e = -beta |q - k|, or -beta |q - k|^2
 
-    The gradient of the distance at q = k, where it has none, is zero: padding may equal a query.
+    The gradient of the distance at q = k, where it has none, is zero: padding may equal a query. Second derivatives,
+    forward ones and those of ``torch.func`` build the differences of all pairs, ``(..., L, S, d)``.
 
     Args:
         beta: positive; a tensor must broadcast to the scores.
@@ -208,7 +221,17 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
     if squared:
         norms = q.square().sum(-1)[..., :, None] + k.square().sum(-1)[..., None, :]
         return -beta * (norms - 2 * q @ k.transpose(-2, -1)).clamp_min(0.0)
-    return -beta * torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist")
+    if needs_plain(q, k):
+        return -beta * _distances(q, k)[0]
+    distances = torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist")
+    return -beta * differentiable_again(distances, _distances, q, k)
+
+
+def _distances(q: Tensor, k: Tensor) -> tuple[Tensor]:
+    """Distances of all pairs, with every derivative: those of a distance of zero are zero."""
+    squares = (q.unsqueeze(-2) - k.unsqueeze(-3)).square().sum(-1)
+    same = squares == 0
+    return (squares.masked_fill(same, 1.0).sqrt().masked_fill(same, 0.0),)
 
 
 def trilinear_score(q: Tensor, k: Tensor, weight: Tensor) -> Tensor:
@@ -295,21 +318,39 @@ def _check_types(**tensors: Tensor) -> None:
         check_same_dtype(**tensors)
 
 
-def _one_width(q: Tensor, k: Tensor, name: str = "k") -> int:
-    _check_vectors(q=q, **{name: k})
+def _check_width(width: int, **tensors: Tensor | None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for the first that is no tensor ``(..., width)``; None is skipped."""
+    for name, x in tensors.items():
+        if x is None:
+            continue
+        _check_vectors(**{name: x})
+        if x.shape[-1] != width:
+            raise ValueError(f"{name}: expected a width of {width}, got shape {tuple(x.shape)}")
+
+
+def _one_width(q: Tensor, k: Tensor) -> int:
+    _check_vectors(q=q, k=k)
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
-            f"{name}: expected query and key of one width for this score, got q of shape {tuple(q.shape)} "
+            f"k: expected query and key of one width for this score, got q of shape {tuple(q.shape)} "
             f"and k of {tuple(k.shape)}"
         )
     return q.shape[-1]
 
 
-def _project(name: str, x: Tensor, weight: Tensor) -> Tensor:
-    _check_types(**{name: x, "weight": weight})
+def _matrix(name: str, weight: Tensor) -> Tensor:
+    """The weight itself; ``TypeError`` or ``ValueError`` unless it maps vectors."""
+    check_floating(name, weight)
+    if weight.dim() < 2:
+        raise ValueError(f"{name}: expected shape (..., width of results, width), got {tuple(weight.shape)}")
+    return weight
+
+
+def _project(name: str, x: Tensor, weight: Tensor, of_weight: str = "weight") -> Tensor:
+    _check_types(**{name: x, of_weight: _matrix(of_weight, weight)})
     if x.shape[-1] != weight.shape[-1]:
         raise ValueError(
-            f"{name}: expected width {weight.shape[-1]} for a weight of shape {tuple(weight.shape)}, "
+            f"{name}: expected width {weight.shape[-1]} for {of_weight} of shape {tuple(weight.shape)}, "
             f"got {tuple(x.shape)}"
         )
     return x @ weight.transpose(-2, -1)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .checks import check_floating, check_same_device, check_tensor, is_readable
+from .checks import check_axes, check_floating, check_same_device, check_tensor, is_readable
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,13 @@ def on_diagonals(diagonals: Tensor, receivers: int, rows: slice, columns: slice)
 def symbol_table(symbols: Tensor | RelativeSymbols) -> Tensor:
     """The tensor that holds the symbols: shared ones themselves, or the library of relative ones."""
     return symbols.library if isinstance(symbols, RelativeSymbols) else symbols
+
+
+def checked_table(symbols: Tensor | RelativeSymbols) -> Tensor:
+    """As :func:`symbol_table`; ``TypeError`` or ``ValueError`` unless these are projected symbols, of heads."""
+    table, relative = symbol_table(symbols), isinstance(symbols, RelativeSymbols)
+    check_axes(**{"symbols.library" if relative else "symbols": (table, 3 if relative else 4)})
+    return table
 
 
 def check_index(q: Tensor, symbols: Tensor | RelativeSymbols) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from dual_attention.attention import Attention
 from dual_attention.dual_attention import DualAttention
 from dual_attention.dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
-from dual_attention.functional import MaskPattern, mask_pattern
+from dual_attention.functional import MaskPattern, attention, mask_pattern
 from dual_attention.relational_attention import (
     DisentangledRelationalCrossAttention,
     RelationalAttention,
@@ -124,6 +127,20 @@ def test_what_is_built_of_a_pattern_is_built_once():
     assert narrow.dense("cpu") is narrow.dense("cpu")
     assert narrow.last_senders(2) is narrow.last_senders(2)
     assert mask_pattern(narrow, is_causal=True, window=3, batch=B, heads=1, n=N, m=N) is narrow
+
+
+@pytest.mark.parametrize("first", ["fake", "real"])
+def test_a_pattern_serves_fake_tensors_and_real_ones(first):
+    pattern, q = MaskPattern(4, 4, causal=True, window=2), torch.randn(1, 2, 4, 4)
+
+    def run(kind):
+        with FakeTensorMode(allow_non_fake_inputs=False) if kind == "fake" else nullcontext():
+            x = torch.ones(1, 2, 4, 4) if kind == "fake" else q
+            return [attention(x, x, x, scale=0.5, mask=pattern, need_weights=need)[0] for need in (False, True)]
+
+    results = {kind: run(kind) for kind in (first, *{"fake", "real"} - {first}, first)}
+    assert all(isinstance(x, FakeTensor) for x in results["fake"])
+    torch.testing.assert_close(*results["real"])
 
 
 def test_a_mask_built_in_inference_mode_serves_training():

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from dual_attention.functional import (
     bernoulli_subset,
@@ -97,10 +98,30 @@ def test_alpha_can_be_learned():
     close(swapped, entmax(scores, mask, alpha=alpha))
 
 
-@pytest.mark.parametrize("alpha", [0.99, 0.0, math.nan])
+@pytest.mark.parametrize("alpha", [0.99, 0.0, math.nan, math.inf])
 def test_bad_alpha(alpha):
-    with pytest.raises(ValueError, match="alpha: expected at least 1"):
+    with pytest.raises(ValueError, match=r"^alpha: expected"):
         entmax(torch.zeros(3), alpha=alpha)
+    for values in (torch.tensor(alpha), nn.Parameter(torch.tensor([[1.5], [alpha]]))):
+        with pytest.raises(ValueError, match=r"^alpha: expected finite numbers above 1, got"):
+            entmax(torch.zeros(2, 3), alpha=values)
+    with pytest.raises(ValueError, match=r"^alpha: expected finite numbers above 1, got 1"):
+        entmax(torch.zeros(3), alpha=torch.tensor(1.0))
+    with pytest.raises(TypeError, match=r"^alpha: expected a number, got None"):
+        entmax(torch.zeros(3), alpha=None)
+
+
+@pytest.mark.parametrize("size", [1.0, 5.0])
+@pytest.mark.parametrize("alpha", [1 + 1e-9, 1 + 1e-7, 1.0001, 1.01, 1.25, 1.5, 2.5, 4.0])
+def test_float32_keeps_its_digits_at_every_alpha(alpha, size):
+    scores = size * torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
+    weights = entmax(scores, alpha=alpha)
+    # A large alpha makes much of the last digit of a score.
+    close(weights.double(), entmax(scores.double(), alpha=alpha), atol=1e-6 if alpha < 4 else 1e-2)
+    if alpha < 1.001:
+        close(weights, torch.softmax(scores, -1), atol=10 * (alpha - 1) + 1e-6)
+    learned = torch.tensor(max(alpha, 1 + 2e-7))
+    close(entmax(scores, alpha=learned), entmax(scores, alpha=learned.item()), atol=1e-6 if alpha < 4 else 1e-2)
 
 
 def test_long_rows_in_float32():

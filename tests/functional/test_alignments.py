@@ -6,11 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from dual_attention.functional import (
-    combine,
-    masked_softmax,
-)
+from dual_attention.functional import combine, hard_alignment, masked_softmax, sigmoid_alignment, sparsemax
 
 from .attention_space import (
     ALIGNMENTS,
@@ -186,6 +184,19 @@ def test_scores_of_minus_infinity_are_masked(name):
         assert filled.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", [*(NORMALISED.keys() - {"cool softmax"}), *SAMPLED])
+def test_the_lowest_score_hides_nothing(name):
+    """A row of it is a row of zeros: masked keys have no part in either."""
+    _, mask = scores_and_mask()
+    low = torch.full((B, L, S), torch.finfo(torch.float64).min, dtype=torch.float64, requires_grad=True)
+    weights = ALIGNMENTS[name](low, mask)
+    close(weights, ALIGNMENTS[name](torch.zeros_like(low), mask))
+    if weights.requires_grad:
+        (first,) = torch.autograd.grad(weights.square().sum(), low, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), low, materialize_grads=True)
+        assert first.isfinite().all() and second.isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "sigmoid", "tanh", "entmax 1.5", "argmax"])
 def test_bias_is_added_before_masking(name):
     scores, mask = scores_and_mask()
@@ -210,5 +221,9 @@ def test_bad_masks(name):
 def test_bad_temperatures(temperature):
     with pytest.raises(ValueError, match="temperature"):
         masked_softmax(torch.zeros(3), temperature=temperature)
+    for values in (torch.tensor(temperature), nn.Parameter(torch.tensor([[1.0], [temperature]]))):
+        for alignment in (masked_softmax, sparsemax, sigmoid_alignment, hard_alignment):
+            with pytest.raises(ValueError, match=r"^temperature: expected finite numbers above 0"):
+                alignment(torch.zeros(2, 3), temperature=values)
     with pytest.raises(TypeError, match="floating-point"):
         masked_softmax(torch.zeros(3, dtype=torch.long))

@@ -64,6 +64,25 @@ def test_a_row_with_nothing_to_attend_is_zero_and_so_are_its_gradients(dtype, ne
     assert q.grad is not None and (q.grad[1, :, 2] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_lowest_number_as_a_bias_hides_nothing(dtype):
+    """As transformers write masks: where it biases all that a receiver may attend, it is a constant."""
+    q, k, v = (4 * torch.randn(2, 2, 4, 8, dtype=dtype) for _ in range(3))
+    bias = torch.zeros(1, 1, 1, 4, dtype=dtype)
+    bias[..., :2] = torch.finfo(dtype).min
+    leaves = [x.requires_grad_() for x in (q, k, v, bias)]
+    mask = causal_mask(4)
+    out, weights = attention(q, k, v, scale=0.3, mask=mask, bias=bias, need_weights=True)
+    assert weights is not None and (weights.triu(1) == 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]), atol=1e-2, rtol=0)
+    assert (weights[..., 2:, :2] == 0).all()
+    if dtype.itemsize >= 4:  # lower ones round the scores of such a row away
+        torch.testing.assert_close(out, attention(q, k, v, scale=0.3, mask=mask, bias=bias)[0])
+    (first,) = torch.autograd.grad(out.float().square().mean(), q, create_graph=True)
+    for gradient in torch.autograd.grad(first.float().square().mean(), leaves):
+        assert gradient.isfinite().all()
+
+
 def test_causal_flag_is_the_causal_mask():
     q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
     wanted, weights = attention(q, k, v, scale=0.5, mask=causal_mask(5)[None, None], need_weights=True)
@@ -141,6 +160,7 @@ def test_a_bias_below_the_range_of_the_type_masks():
     "change, error, message",
     [
         ({"dropout": 1.0}, ValueError, "^dropout: expected a rate"),
+        ({"scale": None}, TypeError, "^scale: expected a number, got None"),
         ({"mask": torch.zeros(1, 1, 3, 4)}, TypeError, "^mask: expected a boolean tensor"),
         ({"mask": torch.ones(1, 1, 4, 4, dtype=torch.bool)}, ValueError, "^mask: expected shape"),
         ({"bias": torch.ones(1, 1, 3, 4, dtype=torch.bool)}, TypeError, "^bias: expected a floating-point"),

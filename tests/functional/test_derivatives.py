@@ -98,6 +98,28 @@ def test_transforms_of_layers(name, pairs):
     torch.testing.assert_close(product, direct)
 
 
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_mask_pattern_serves_transform_after_transform(used_before):
+    """What one of them builds is dead after it."""
+    layer, x = float64(RelationalAttention(D, 2)), normal(B, N, D)
+    padding = torch.arange(N) < torch.tensor([[N], [2]])
+    pattern = MaskPattern(N, N, padding=padding, causal=True)
+
+    def energy(x, pattern=pattern):
+        return layer(x, x, attn_mask=pattern).output.square().sum()
+
+    def product(function):
+        return torch.func.jvp(torch.func.grad(function), (x,), (torch.ones_like(x),))[1]
+
+    if used_before:
+        energy(x)
+    for _ in range(2):
+        wanted = product(lambda x: energy(x, MaskPattern(N, N, padding=padding, causal=True)))
+        torch.testing.assert_close(product(energy), wanted)
+    twice = torch.stack([x, 2 * x])
+    torch.testing.assert_close(torch.func.vmap(energy)(twice), torch.stack([energy(each) for each in twice]))
+
+
 def both_gradients(result, leaves):
     """Gradients of the fast backward pass, and of the one that leaves a graph."""
     cotangent = torch.randn_like(result)
@@ -127,6 +149,21 @@ def test_linear_second_derivatives():
     leaves, _, mask = draw_inputs(n=3, m=3)
     how = {"scale": 0.7, "rel_scale": 0.4, "mask": mask, "impl": "linear"}
     assert gradgradcheck(lambda *x: relational_attention(*x, **how).output, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_linear_second_derivatives_of_one_input(place):
+    """Of the two parts of a message, attended symbols and attended relations, only one may need gradients."""
+    leaves, _, mask = draw_inputs(n=3, m=3)
+    inputs = [x.detach().requires_grad_(i == place) for i, x in enumerate(leaves)]
+
+    def derivatives(impl):
+        result = relational_attention(*inputs, scale=0.7, rel_scale=0.4, mask=mask, impl=impl).output
+        (first,) = torch.autograd.grad(result.square().sum(), inputs[place], create_graph=True)
+        return first, torch.autograd.grad(first.square().sum(), inputs[place])[0]
+
+    for found, wanted in zip(derivatives("linear"), derivatives("reference"), strict=True):
+        torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("same", [False, True])

@@ -58,6 +58,12 @@ def test_under_torch_func_it_is_pytorchs():
     assert torch.equal(ours, torch.func.vmap(lambda x: F.dropout(x, 0.5), randomness="different")(x))
 
 
+def test_a_default_device_is_not_the_tensors():
+    x = torch.ones(100)
+    with torch.device("meta"):
+        assert drop(x, 0.5).device == x.device and 0 < (drop(x, 0.5) == 0).sum() < 100
+
+
 def test_module():
     module, x = Dropout(0.5), torch.randn(3, 4)
     assert isinstance(module, torch.nn.Dropout)

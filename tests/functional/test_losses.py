@@ -79,6 +79,27 @@ def test_first_and_second_derivatives():
     torch.autograd.gradgradcheck(loss, (hidden, weight, bias))
 
 
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_transforms_and_forward_derivatives(with_bias):
+    hidden, weight, targets, bias = problem(5, bias=with_bias)
+    inputs = [tensor for tensor in (hidden, weight, bias) if tensor is not None]
+
+    def loss(hidden, weight, bias=None, targets=targets):
+        return linear_cross_entropy(hidden, weight, targets, bias, chunk_size=2)
+
+    torch.autograd.gradcheck(loss, inputs, check_forward_ad=True)
+    wanted, tangents = gradients(loss(*inputs), *inputs), [torch.randn_like(tensor) for tensor in inputs]
+    places = tuple(range(len(inputs)))
+    for ours, theirs in zip(torch.func.grad(loss, places)(*inputs), wanted, strict=True):
+        close(ours, theirs)
+    change = sum((gradient * tangent).sum() for gradient, tangent in zip(wanted, tangents, strict=True))
+    close(torch.func.jvp(loss, tuple(inputs), tuple(tangents))[1], change)
+    batches, labels = torch.stack([hidden, 2 * hidden]), torch.stack([targets, targets.flip(0)])
+    each = torch.func.vmap(lambda x, y: torch.func.grad(loss)(x, *inputs[1:], targets=y))(batches, labels)
+    for row, x, y in zip(each, batches, labels, strict=True):
+        close(row, gradients(loss(x, *inputs[1:], targets=y), x)[0])
+
+
 def test_gradients_that_are_not_asked_for_are_not_computed():
     hidden, weight, targets, bias = problem(4)
     linear_cross_entropy(hidden, weight.detach(), targets, bias).backward()

@@ -127,6 +127,37 @@ def test_measures_refuse_what_is_no_distribution(measure):
         measure(torch.tensor([[0.5, -0.5, 1.0], [0.0, 0.0, 0.0]]))
 
 
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda w: attention_correctness(w, torch.ones(2, 3, dtype=torch.bool)),
+        attention_entropy,
+        lambda w: alignment_error_rate(w, torch.ones(2, 3, dtype=torch.bool)),
+        lambda w: rank_correlation(w, torch.rand(2, 3)),
+        lambda w: supervised_attention_loss(w, torch.rand(2, 3)),
+        doubly_stochastic_penalty,
+        coverage_loss,
+        structured_attention_penalty,
+    ],
+)
+def test_measures_refuse_what_is_no_tensor(measure):
+    with pytest.raises(TypeError, match=r"^weights: expected a tensor, got list"):
+        measure([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    with pytest.raises(TypeError, match=r"^weights: expected a floating-point tensor"):
+        measure(torch.ones(2, 3, dtype=torch.long))
+
+
+def test_others_that_are_no_tensors_are_named():
+    weights = torch.rand(2, 3)
+    with pytest.raises(TypeError, match=r"^human: expected a tensor, got list"):
+        rank_correlation(weights, [0.5])
+    with pytest.raises(TypeError, match=r"^gold: expected a tensor, got list"):
+        supervised_attention_loss(weights, [0.5])
+    for penalty in (doubly_stochastic_penalty, coverage_loss, structured_attention_penalty):
+        with pytest.raises(ValueError, match=r"^weights: expected shape \(..., length, width\), got \(3,\)"):
+            penalty(weights[0])
+
+
 def test_bad_masks():
     weights = torch.rand(2, 3)
     for call in (

@@ -152,6 +152,10 @@ def test_a_bias_of_minus_infinity_masks_relations_under_softmax(largest, monkeyp
         ({"k": torch.zeros(B, 3, N, D, dtype=torch.float64)}, ValueError, "^(k|k_rel|symbols): "),
         ({"symbols": torch.zeros(B, 2, N + 1, D, dtype=torch.float64)}, ValueError, "^symbols: expected shape"),
         ({"symbols": torch.zeros(B, 2, N, D, device="meta")}, ValueError, "^symbols: expected a tensor on cpu"),
+        ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
+        ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
+        ({"symbols": torch.tensor(1.0)}, ValueError, r"^symbols: expected 4 axes, got shape \(\)"),
+        ({"scale": None}, TypeError, "^scale: expected a number, got None"),
     ],
 )
 def test_wrong_arguments_are_named(operation, change, error, message):
@@ -160,7 +164,18 @@ def test_wrong_arguments_are_named(operation, change, error, message):
     if operation is disentangled_relational_cross_attention:
         given |= {"q_rel": queries[1], "k_rel": keys[1]}
     with pytest.raises(error, match=message):
-        operation(**{**given, **change}, scale=0.5)
+        operation(**{"scale": 0.5, **given, **change})
+
+
+@pytest.mark.parametrize(("activation", "error"), [("swish", ValueError), (["tanh"], TypeError)])
+def test_wrong_activations_are_named(activation, error):
+    queries, keys, symbols, _, _, _ = inputs(2, False, False, False)
+    with pytest.raises(error, match=r"^activation: expected"):
+        relational_cross_attention(queries[0], keys[0], symbols, scale=0.5, activation=activation)
+    with pytest.raises(error, match=r"^rel_activation: expected"):
+        disentangled_relational_cross_attention(
+            queries[0], keys[0], queries[1], keys[1], symbols, scale=0.5, rel_activation=activation
+        )
 
 
 def test_returned_relations_are_those_of_padded_senders_too():

@@ -65,13 +65,14 @@ def test_tables_for_each_example():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("layout", ["rows", "heads side by side", "odd strides", "backwards"])
+@pytest.mark.parametrize("layout", ["rows", "heads side by side", "odd strides", "odd offset", "backwards"])
 def test_pairs_as_complex_numbers(dtype, layout):
     cos, sin = (table[:5] for table in rotary_tables(6, 9))
     tensors = {
         "rows": lambda: torch.randn(2, 3, 5, 6, dtype=dtype),
         "heads side by side": lambda: torch.randn(2, 5, 3, 6, dtype=dtype).transpose(1, 2),
         "odd strides": lambda: torch.randn(2, 3, 5, 7, dtype=dtype)[..., 1:],
+        "odd offset": lambda: torch.randn(181, dtype=dtype)[1:].view(2, 3, 5, 6),
         "backwards": lambda: torch.randn(2, 3, 6, 5, dtype=dtype).transpose(2, 3),
     }
     x, grad = tensors[layout]().requires_grad_(), torch.randn(2, 3, 5, 6, dtype=dtype)

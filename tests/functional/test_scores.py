@@ -69,6 +69,14 @@ def test_gradients(table):
         assert torch.autograd.gradcheck(score, (q, k))
 
 
+@pytest.mark.parametrize("table", [SCORES, MULTIDIM_SCORES])
+def test_second_and_forward_derivatives(table):
+    for score in table.values():
+        inputs_of_score = tuple(x.requires_grad_() for x in inputs(2))
+        assert torch.autograd.gradcheck(score, inputs_of_score, check_forward_ad=True, fast_mode=True)
+        assert torch.autograd.gradgradcheck(score, inputs_of_score, fast_mode=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", SCORES)
 def test_lower_precision(name, dtype):
@@ -178,6 +186,24 @@ def test_the_distance_has_no_gradient_where_key_and_query_meet():
     assert (q.grad == 0).all() and (k.grad == 0).all()
 
 
+def test_every_derivative_of_the_distance_is_finite_where_key_and_query_meet():
+    q, k = inputs(2)
+    k[0, 0] = q[0, 1]
+    q.requires_grad_()
+    k.requires_grad_()
+
+    def energy(q, k):
+        return euclidean_score(q, k).square().sum() + euclidean_score(q, k).sum()
+
+    first = torch.autograd.grad(energy(q, k), (q, k), create_graph=True)
+    for ours, theirs in zip(first, torch.func.grad(energy, (0, 1))(q, k), strict=True):
+        close(ours, theirs)
+    products = torch.autograd.grad(sum(x.square().sum() for x in first), (q, k))
+    assert all(x.isfinite().all() for x in products)
+    tangents = torch.func.jvp(torch.func.grad(energy), (q, k), (torch.ones_like(q), torch.ones_like(k)))
+    assert all(x.isfinite().all() for x in tangents)
+
+
 def test_trilinear_is_the_score_of_a_concatenation():
     q, k = inputs(2)
     weight = torch.randn(3 * WIDTH).double()
@@ -256,6 +282,40 @@ def test_other_widths_are_refused():
         additive_score(q, k, w, w, None)
     with pytest.raises(ValueError, match="multidim"):
         additive_score(q, k, w, w, torch.zeros(HIDDEN), out_bias=torch.zeros(3))
+
+
+OF_ADDITIVE = {"weight_q": torch.zeros(4, 3), "weight_k": torch.zeros(4, 3), "weight": torch.zeros(4)}
+OF_KEYS = {"weight_k": torch.zeros(4, 3), "weight": torch.zeros(2, 4)}
+TENSORS = {  # of each score its parameters, and those that may be left out
+    additive_score: (OF_ADDITIVE, {"bias": torch.zeros(4)}),
+    key_score: (OF_KEYS, {"bias": torch.zeros(4), "out_bias": torch.zeros(2)}),
+    general_score: ({"weight": torch.zeros(3, 3)}, {"query_bias": torch.zeros(3)}),
+    product_score: (OF_ADDITIVE, {}),
+}
+
+
+@pytest.mark.parametrize("name", [(score, name) for score, parts in TENSORS.items() for name in parts[0] | parts[1]])
+def test_wrong_parameters_are_named(name):
+    (score, wrong), (needed, more) = name, TENSORS[name[0]]
+    x = {"k": torch.zeros(5, 3)} if score is key_score else {"q": torch.zeros(2, 3), "k": torch.zeros(5, 3)}
+    given = x | needed | more
+    score(**given)
+    with pytest.raises(TypeError, match=f"^{wrong}: expected a tensor, got list"):
+        score(**given | {wrong: [0.0]})
+    for bad in (torch.tensor(0.0), torch.zeros(9)):
+        with pytest.raises(ValueError, match=f"^{wrong}: "):
+            score(**given | {wrong: bad})
+    with pytest.raises(ValueError, match=r"^k: expected"):
+        score(**given | {"k": torch.zeros(5, 2)})
+
+
+def test_wrong_biases_of_a_general_score_are_named():
+    q, k, matrices = torch.zeros(2, 3), torch.zeros(5, 3), torch.zeros(4, 3, 3)
+    with pytest.raises(TypeError, match=r"^bias: expected a tensor, got float"):
+        general_score(q, k, matrices[0], bias=1.0)
+    for bad in (torch.tensor(0.0), torch.zeros(3)):
+        with pytest.raises(ValueError, match=r"^bias: expected "):
+            general_score(q, k, matrices, bias=bad, multidim=True)
 
 
 @pytest.mark.parametrize("score", [dot_score, cosine_score, euclidean_score])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_broadcast, check_finite, check_floating, check_same_device
+from ..checks import check_broadcast, check_finite, check_floating, check_same_device, is_readable
 from ..masks import check_mask
 
 
@@ -29,14 +29,16 @@ class Alignment(NamedTuple):
 def prepare(
     scores: Tensor, mask: Tensor | None, *, bias: Tensor | None = None, temperature: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Scores in float32 or better, scaled, biased and only then filled where masked; and the mask of their shape.
+    """Scores in float32 or better, scaled and biased; and the mask of their shape, by which they are yet to be filled.
 
     The order matters: dividing filled scores by a temperature below one overflows, and rows become NaN. Arguments and
     errors as :func:`.masked_softmax`.
     """
     check_floating("scores", scores)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if not isinstance(temperature, Tensor):
+    if isinstance(temperature, Tensor):
+        require_above("temperature", temperature, 0.0)
+    else:
         require_rate("temperature", temperature)
     if isinstance(temperature, Tensor) or temperature != 1.0:
         scores = scores / temperature
@@ -49,7 +51,7 @@ def prepare(
         check_mask("mask", mask, scores)
         check_same_device(scores=scores, mask=mask)
         allowed = allowed & mask
-    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min), allowed
+    return scores, allowed
 
 
 def finish(weights: Tensor, allowed: Tensor, dtype: torch.dtype) -> Tensor:
@@ -62,3 +64,12 @@ def require_rate(name: str, value: float) -> None:
     check_finite(**{name: value})
     if not value > 0:
         raise ValueError(f"{name}: expected a positive number, got {value}")
+
+
+def require_above(name: str, values: Tensor, bound: float) -> None:
+    """Raise ``ValueError`` unless all numbers of a tensor, where they can be read, are finite and above a bound."""
+    values = values.detach()
+    if is_readable(values):
+        right = values.isfinite() & (values > bound)
+        if not right.all():
+            raise ValueError(f"{name}: expected finite numbers above {bound:g}, got {values[~right][0].item():g}")

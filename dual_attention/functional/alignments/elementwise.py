@@ -25,10 +25,10 @@ def masked_activation(
 
     Args and errors as :func:`.masked_softmax`; ``activation`` is an elementwise function.
     """
-    filled, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
+    x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
     # An activation may be NaN where scores are filled, or have no derivative at zero. Either would be dropped below,
     # but anomaly detection would report it.
-    return finish(activation(filled.masked_fill(~allowed, 1.0)), allowed, scores.dtype)
+    return finish(activation(x.masked_fill(~allowed, 1.0)), allowed, scores.dtype)
 
 
 def sigmoid_alignment(
@@ -50,7 +50,7 @@ def sigmoid_alignment(
 
     Other arguments and errors as :func:`.masked_softmax`.
     """
-    filled, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
+    x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
     if shift is None:
-        shift = -allowed.sum(dim=dim, keepdim=True).clamp_min(1).to(filled.dtype).log()
-    return finish(torch.sigmoid(filled + shift), allowed, scores.dtype)
+        shift = -allowed.sum(dim=dim, keepdim=True).clamp_min(1).to(x.dtype).log()
+    return finish(torch.sigmoid(x.masked_fill(~allowed, 0.0) + shift), allowed, scores.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..checks import check_same_device
 from ..masks import check_mask
+from ..reference import fill_hidden
 from .common import Alignment, finish, prepare, require_rate
 
 Estimator = Literal["reinforce", "st", "gumbel", "gumbel_st", "argmax", "expected"]
@@ -59,9 +60,9 @@ def hard_alignment(
     if estimator not in get_args(Estimator):
         raise ValueError(f"estimator: expected one of {', '.join(get_args(Estimator))}, got {estimator!r}")
     require_rate("tau", tau)
-    filled, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
-    # Rows with nothing to attend are drawn from like any other, without overflow, and dropped.
-    filled = torch.where(allowed.any(dim=dim, keepdim=True), filled, 0.0)
+    x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
+    # Rows with nothing to attend are drawn from like any other, and dropped.
+    filled = fill_hidden(x, allowed, dim)
     if not filled.shape[dim]:
         nothing = filled.sum(dim)
         return Alignment(scores.clone(), None if estimator == "expected" else nothing, nothing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..reference import fill_hidden
 from .common import finish, prepare
 
 
@@ -34,8 +35,8 @@ def masked_softmax(
     Raises:
         TypeError, ValueError: for a mask that is not boolean or does not broadcast, or a temperature not positive.
     """
-    filled, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
-    return finish(torch.softmax(filled, dim=dim), allowed, scores.dtype)
+    x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
+    return finish(torch.softmax(fill_hidden(x, allowed, dim), dim=dim), allowed, scores.dtype)
 
 
 def uniform_alignment(scores: Tensor, mask: Tensor | None = None, *, dim: int = -1) -> Tensor:
@@ -43,6 +44,6 @@ def uniform_alignment(scores: Tensor, mask: Tensor | None = None, *, dim: int = 
 
     Args, returns and errors as :func:`masked_softmax`.
     """
-    filled, allowed = prepare(scores, mask)
+    x, allowed = prepare(scores, mask)
     count = allowed.sum(dim=dim, keepdim=True).clamp_min(1)
-    return (allowed.to(filled.dtype) / count).to(scores.dtype)
+    return (allowed.to(x.dtype) / count).to(scores.dtype)

@@ -4,18 +4,22 @@ Both are ``max((alpha - 1) e - tau, 0)^(1 / (alpha - 1))`` with the threshold ta
 threshold and the support are found without gradients; then the threshold is written as a function of the supported
 scores, so that ordinary differentiation gives the exact gradient: in closed form for sparsemax, and elsewhere by two
 steps of Newton's method from the solution, which leave its value and give its first three derivatives.
+
+Where alpha nears 1, tau nears -1, and the power makes rounding errors large. So entmax finds, in place of tau, the
+logarithm of a row's highest weight, which for a maximum of zero is ``(-tau)^(1 / (alpha - 1))``.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from .common import finish, prepare
+from ..checks import check_finite
+from ..reference import fill_hidden
+from .common import finish, prepare, require_above
 from .soft import masked_softmax
-
-HALVINGS = 50
-"""Of the interval that holds the threshold; float32 needs about 24."""
 
 
 def sparsemax(
@@ -63,9 +67,12 @@ def entmax(
     Other arguments, shape and errors as :func:`.masked_softmax`.
 
     Raises:
-        ValueError: if ``alpha`` is a number below 1.
+        TypeError, ValueError: if ``alpha`` is not finite or below 1, or a tensor of it on the CPU not above 1.
     """
-    if not isinstance(alpha, Tensor):
+    if isinstance(alpha, Tensor):
+        require_above("alpha", alpha, 1.0)
+    else:
+        check_finite(alpha=alpha)
         if not alpha >= 1:
             raise ValueError(f"alpha: expected at least 1, got {alpha}")
         if alpha in (1, 2):
@@ -74,26 +81,20 @@ def entmax(
     x, allowed, empty = _rows(scores, mask, bias, temperature, dim)
     if empty:
         return scores.clone()
-    if isinstance(alpha, Tensor):
-        alpha = alpha.to(x.dtype)
-        alpha = alpha.transpose(dim, -1) if alpha.dim() else alpha
-    x = (alpha - 1) * x
-    power = 1 / (alpha - 1)
+    steepness = alpha - 1
+    if isinstance(steepness, Tensor):
+        steepness = steepness.to(x.dtype)
+        steepness = steepness.transpose(dim, -1) if steepness.dim() else steepness
+    x = steepness * x
     with torch.no_grad():
         exact = not isinstance(alpha, Tensor) and alpha == 1.5
-        threshold = _threshold_15(x) if exact else _bisection(x, alpha, power)
-        support = x > threshold
-
-    def above(threshold: Tensor) -> Tensor:
-        # A supported score stays above the threshold up to rounding; zero has no gradient under a power.
-        return torch.where(support, (x - threshold).clamp_min(torch.finfo(x.dtype).tiny), 1.0)
-
+        highest = 2 * (-_threshold_15(x)).log() if exact else _bisection(x, steepness)
+        support = _over_highest(x, highest, steepness) > -1
     for _ in range(2):
-        base = above(threshold)
-        excess = torch.where(support, base**power, 0.0).sum(-1, keepdim=True) - 1
-        slope = torch.where(support, power * base ** (power - 1), 0.0).sum(-1, keepdim=True)
-        threshold = threshold + excess / slope
-    weights = torch.where(support, above(threshold) ** power, 0.0)
+        weights, below = _entmax_weights(x, highest, support, steepness)
+        slope = (weights / (1 + below)).sum(-1, keepdim=True)
+        highest = highest - (weights.sum(-1, keepdim=True) - 1) / slope
+    weights, _ = _entmax_weights(x, highest, support, steepness)
     weights = weights / weights.sum(-1, keepdim=True)
     return finish(weights.transpose(dim, -1), allowed, scores.dtype)
 
@@ -102,11 +103,13 @@ def _rows(
     scores: Tensor, mask: Tensor | None, bias: Tensor | None, temperature: float | Tensor, dim: int
 ) -> tuple[Tensor, Tensor, bool]:
     """Filled scores with the keys last and the maximum at zero, the mask as it was, and whether there are no keys."""
-    filled, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
-    if not filled.numel():
-        return filled, allowed, True
-    x = filled.transpose(dim, -1)
-    return x - x.detach().amax(-1, keepdim=True), allowed, False
+    x, allowed = prepare(scores, mask, bias=bias, temperature=temperature)
+    if not x.numel():
+        return x, allowed, True
+    x = fill_hidden(x, allowed, dim).transpose(dim, -1)
+    # None has weight so far below; in products minus infinity would make NaN of a gradient of zero.
+    x = (x - x.detach().amax(-1, keepdim=True)).clamp_min(-math.sqrt(torch.finfo(x.dtype).max))
+    return x, allowed, False
 
 
 def _sparsemax_support(x: Tensor) -> Tensor:
@@ -131,12 +134,27 @@ def _threshold_15(x: Tensor) -> Tensor:
     return thresholds.gather(-1, size - 1)
 
 
-def _bisection(x: Tensor, alpha: float | Tensor, power: float | Tensor) -> Tensor:
-    """The threshold of scaled rows whose maximum is zero, by halving the interval that holds it."""
-    low = torch.full_like(x[..., :1], -1.0)
-    high = low + (1 - x.shape[-1] ** (1 - alpha))
-    for _ in range(HALVINGS):
+def _over_highest(x: Tensor, highest: Tensor, steepness: float | Tensor) -> Tensor:
+    """Scaled rows over the power of the highest weight, given by its logarithm: at -1 and below there is no weight."""
+    return x * (-steepness * highest).exp().clamp_max(torch.finfo(x.dtype).max)
+
+
+def _entmax_weights(x: Tensor, highest: Tensor, support: Tensor, steepness: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Weights in the support, from scaled rows and the logarithm of the highest weight; and :func:`_over_highest`."""
+    # Rounding may leave a supported score at -1, where a power has no gradient, but holds the threshold by its slope.
+    least = -1 + torch.finfo(x.dtype).eps / 2
+    below = torch.where(support, _over_highest(x, highest, steepness).clamp_min(least), 0.0)
+    weights = torch.where(support, (highest + below.log1p() / steepness).exp(), 0.0)
+    return weights, below
+
+
+def _bisection(x: Tensor, steepness: float | Tensor) -> Tensor:
+    """The logarithm of the highest weight, of scaled rows whose maximum is zero, by halving its interval."""
+    high = torch.zeros_like(x[..., :1])
+    low = high - torch.full_like(high, x.shape[-1]).log()
+    for _ in range(1 - round(math.log2(torch.finfo(x.dtype).eps))):
         middle = (low + high) / 2
-        too_low = ((x - middle).clamp_min(0.0) ** power).sum(-1, keepdim=True) >= 1
-        low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
-    return low
+        shares = (_over_highest(x, middle, steepness).clamp_min(-1.0).log1p() / steepness).exp()
+        too_high = shares.sum(-1, keepdim=True) * middle.exp() >= 1
+        low, high = torch.where(too_high, low, middle), torch.where(too_high, middle, high)
+    return high

@@ -15,6 +15,7 @@ from ..activations import Activation, activation_function
 from ..checks import (
     check_axes,
     check_dropout,
+    check_finite,
     check_key_heads,
     check_same_device,
     check_same_dtype,
@@ -24,7 +25,7 @@ from ..checks import (
 from ..derivatives import needs_plain
 from ..masks import MaskPattern, pattern_and_bias
 from ..padding import zero_padding
-from ..symbols import RelativeSymbols, check_index, symbol_table
+from ..symbols import RelativeSymbols, check_index, checked_table, symbol_table
 
 
 class RelationalAttentionOutput(NamedTuple):
@@ -125,8 +126,8 @@ def check_inputs(
     need_weights: bool,
 ) -> RelationalInputs:
     """Check the arguments of :func:`.relational_attention`, and clear what padded senders hold."""
-    table = symbol_table(symbols)
     check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
+    table = checked_table(symbols)
     check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
     check_index(q, symbols)
     check_same_dtype(q=q, k=k, u=u, w=w, symbols=table)
@@ -134,12 +135,13 @@ def check_inputs(
         check_same_dtype(q=q, w_r=w_r)
     _check_shapes(q, k, u, w, symbols, w_r)
     check_dropout("dropout", dropout)
+    check_finite(scale=scale, rel_scale=rel_scale)
     pattern, bias = pattern_and_bias(mask, bias, q=q, m=k.shape[2])
     (k,), (real_w,) = zero_padding(pattern, k), zero_padding(pattern, w, axis=1)
     if isinstance(symbols, Tensor):
         (symbols,) = zero_padding(pattern, symbols)
     if rel_activation != "softmax" and rel_activation != "identity":
-        rel_activation = activation_function(rel_activation)
+        rel_activation = activation_function(rel_activation, "rel_activation")
     return RelationalInputs(
         q, k, u, real_w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights, w
     )

@@ -45,9 +45,7 @@ def attention_weights(
 ) -> Tensor:
     """As :func:`.reference.attention_weights`, without a key for every head."""
     scores = rows_of_heads(reference.inner_products(rows_of_groups(q, k.shape[1]), k, scale), q.shape[1])
-    if bias is not None:
-        scores = scores + bias
-    return reference.softmax_over_senders(scores, reference.without_hidden(mask, bias))
+    return reference.softmax_over_senders(reference.add_bias(scores, bias), reference.without_hidden(mask, bias))
 
 
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:

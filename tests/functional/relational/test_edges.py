@@ -21,7 +21,7 @@ from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, ru
         ({"impl": "sdpa", "dropout": 0.1}, "impl='sdpa' .*dropout=0.1"),
         ({"impl": "sdpa", "rel_activation": "softmax"}, "impl='sdpa' .*'softmax'"),
         ({"impl": "fast"}, "impl: expected one of"),
-        ({"rel_activation": "swish"}, "activation: expected one of"),
+        ({"rel_activation": "swish"}, "^rel_activation: expected one of"),
     ],
 )
 def test_what_cannot_be_done_is_refused(arguments, message):
@@ -115,12 +115,23 @@ FULL = (2, 4, 4, 5)  # (B, H, N, M) of draw_inputs()
         ({"bias": boolean(*FULL)}, TypeError, "^bias: expected a floating-point tensor"),
         ({"bias": torch.zeros(1, 1, 5, 5)}, ValueError, "^bias: expected shape"),
         ({"bias": torch.zeros(FULL, device="meta")}, ValueError, "^bias: expected a tensor on cpu"),
+        ({"mask": MaskPattern(4, 5, boolean(4, 5))}, ValueError, r"^attn_mask: expected 4 axes, got shape \(4, 5\)"),
+        ({"mask": MaskPattern(4, 5, receiver_segments=torch.zeros(2, 4))}, ValueError, "^segments: .* of senders"),
+        ({"mask": MaskPattern(4, 5, sender_segments=torch.zeros(2, 5))}, ValueError, "^segments: .* of receivers"),
+        ({"scale": None}, TypeError, "^scale: expected a number, got None"),
+        ({"rel_scale": "1"}, TypeError, "^rel_scale: expected a number, got '1'"),
+        ({"scale": float("nan")}, ValueError, "^scale: expected a finite number"),
+        ({"rel_activation": ["tanh"]}, TypeError, "^rel_activation: expected a name or a function"),
+        ({"symbols": None}, TypeError, "^symbols: expected a tensor, got NoneType"),
+        ({"symbols": [[1.0]]}, TypeError, "^symbols: expected a tensor, got list"),
+        ({"symbols": torch.tensor(1.0)}, ValueError, r"^symbols: expected 4 axes, got shape \(\)"),
     ],
 )
 def test_wrong_arguments_are_named_whatever_computes(impl, arguments, error, message):
-    leaves, _, _ = draw_inputs()
+    (q, k, u, w, symbols, w_r), _, _ = draw_inputs()
+    given = {"q": q, "k": k, "u": u, "w": w, "symbols": symbols, "w_r": w_r, **SCALES, "impl": impl}
     with pytest.raises(error, match=message):
-        run(relational_attention, leaves, None, impl=impl, **arguments)
+        relational_attention(**{**given, **arguments})
 
 
 @pytest.mark.parametrize("impl", EVERY)
