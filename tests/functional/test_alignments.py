@@ -184,7 +184,7 @@ def test_scores_of_minus_infinity_are_masked(name):
         assert filled.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [*(NORMALISED.keys() - {"cool softmax"}), *SAMPLED])
+@pytest.mark.parametrize("name", [*(name for name in NORMALISED if name != "cool softmax"), *SAMPLED])
 def test_the_lowest_score_hides_nothing(name):
     """A row of it is a row of zeros: masked keys have no part in either."""
     _, mask = scores_and_mask()
