@@ -14,7 +14,7 @@ from torch import nn
 from dual_attention._processes import keep_freed_memory
 
 def faults():
-    for step in range(6):
+    for step in range(60):
         if step == 3:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         model(x).sum().backward()
@@ -31,7 +31,10 @@ print(faults(), keep_freed_memory(), faults())
     platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc; elsewhere nothing is set, see below"
 )
 def test_freed_memory_is_kept():
-    """The system need not hand out all pages again in every training step."""
+    """The system need not hand out pages again in training steps.
+
+    There are many of them, since it takes some back on its own, and the least block that is given back grows by itself.
+    """
     ran = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
     given, told, kept = ran.stdout.split()
     assert told == "True" and int(kept) < int(given) / 3, ran.stdout

@@ -69,7 +69,7 @@ class Effect:
         if method != "bootstrap":
             raise ValueError(f"method: expected 't' or 'bootstrap', got {method!r}")
         if len(self.values) < 2:
-            raise ValueError(f"values: expected at least two, got {len(self.values)}")
+            raise ValueError(f"values: expected at least 2, got {len(self.values)}")
         generator = torch.Generator().manual_seed(seed)
         values = torch.tensor(self.values, dtype=torch.float64)
         drawn = torch.randint(len(values), (samples, len(values)), generator=generator)

@@ -176,7 +176,7 @@ def test_intervals():
         with pytest.raises(ValueError, match=message):
             effect.interval(**wrong)
     for method in ("t", "bootstrap"):
-        with pytest.raises(ValueError, match="values: expected at least two, got 1"):
+        with pytest.raises(ValueError, match="values: expected at least 2, got 1"):
             Effect("head", "loss", (0.5,)).interval(method=method)
 
 
