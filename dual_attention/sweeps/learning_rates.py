@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from ..training.metrics import Row
-from ..training.plots import house_style, legend_below, matplotlib_figure, plain_number, save_figure, scale_log
+from ..training.plots import house_style, legend_below, matplotlib_figure, save_figure, scale_log
 from .comparison import mean_text
 from .curves import colours_of
 from .experiment import DIVERGED, AnySwept
@@ -181,15 +182,15 @@ def draw_rates(experiment: AnySwept, rows: Sequence[Row], measure: str, path: Pa
             drawn = [_draw_arm(axis, optimum(experiment, within, measure, arm), c) for arm, c in colours.items()]
             rates = sorted({float(row[LR]) for row in within if LR in row})
             axis.set(xscale="log", xlabel="peak learning rate")
-            axis.set_xticks(rates, [plain_number(rate) for rate in rates], minor=False)
+            axis.set_xticks(rates, [f"{rate:g}" for rate in rates], minor=False)
             axis.xaxis.minorticks_off()
             axis.set_title(panel, loc="left", fontweight="bold")
             if experiment.log_scale and any(drawn):
                 scale_log(axis)
-        axes[0][0].set_ylabel(f"{experiment.y_title}\n{experiment.measures[measure]}")
+        axes[0][0].set_ylabel(textwrap.fill(f"{experiment.y_title}: {experiment.measures[measure]}", 36))
         crosses = "; cross: diverged" if any(DIVERGED in row for row in rows) else ""
         title = f"Learning rates: mean and seeds; star: best, hollow at the border{crosses}"
-        figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+        figure.suptitle(textwrap.fill(title, int(11 * size[0])), fontsize=12, x=0.01, ha="left")
         figure.tight_layout()
         line: Any = axes[0][0].plot
         label = experiment.curve_axis.label
