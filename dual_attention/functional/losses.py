@@ -64,10 +64,9 @@ def linear_cross_entropy(
     """``cross_entropy(linear(hidden, weight, bias), targets)``, some tokens at a time.
 
     Logits are computed for a chunk of tokens, reduced and dropped, and computed again in the backward pass: memory for
-    one chunk, at the price of the output layer's forward pass a second time; for derivatives forwards or by
-    ``torch.func`` all are kept. Under autocast its matrix products are in
-    the lower precision; the rest is in float32 or wider always, and the gradient of ``weight`` is summed over chunks in
-    that.
+    one chunk, at the price of the output layer's forward pass a second time; for forward derivatives and those of
+    ``torch.func`` all are kept. Under autocast its matrix products are in the lower precision; the rest is in float32
+    or wider always, and the gradient of ``weight`` is summed over chunks in that.
 
     Args:
         hidden: ``(..., d)``.

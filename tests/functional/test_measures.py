@@ -113,15 +113,15 @@ def test_structured_attention_penalty():
     torch.testing.assert_close(structured_attention_penalty(uniform), torch.full((2,), wanted, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(
-    "measure",
-    [
-        lambda w: attention_correctness(w, torch.ones(2, 3, dtype=torch.bool)),
-        attention_entropy,
-        lambda w: alignment_error_rate(w, torch.ones(2, 3, dtype=torch.bool)),
-        lambda w: rank_correlation(w, torch.rand(2, 3)),
-    ],
-)
+OF_DISTRIBUTIONS = [
+    lambda w: attention_correctness(w, torch.ones(2, 3, dtype=torch.bool)),
+    attention_entropy,
+    lambda w: alignment_error_rate(w, torch.ones(2, 3, dtype=torch.bool)),
+    lambda w: rank_correlation(w, torch.rand(2, 3)),
+]
+
+
+@pytest.mark.parametrize("measure", OF_DISTRIBUTIONS)
 def test_measures_refuse_what_is_no_distribution(measure):
     with pytest.raises(ValueError, match="none negative"):
         measure(torch.tensor([[0.5, -0.5, 1.0], [0.0, 0.0, 0.0]]))
@@ -130,10 +130,7 @@ def test_measures_refuse_what_is_no_distribution(measure):
 @pytest.mark.parametrize(
     "measure",
     [
-        lambda w: attention_correctness(w, torch.ones(2, 3, dtype=torch.bool)),
-        attention_entropy,
-        lambda w: alignment_error_rate(w, torch.ones(2, 3, dtype=torch.bool)),
-        lambda w: rank_correlation(w, torch.rand(2, 3)),
+        *OF_DISTRIBUTIONS,
         lambda w: supervised_attention_loss(w, torch.rand(2, 3)),
         doubly_stochastic_penalty,
         coverage_loss,
