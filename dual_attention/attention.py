@@ -92,7 +92,7 @@ class Attention(Heads):
                 self.rel_pos_values = RelativePositionalEncoding(self.head_dim, shaw_max_rel_pos)
         elif shaw_values:
             raise ValueError("shaw_values: needs shaw_max_rel_pos")
-        self._gate = None if output_gate is None else activation_function(output_gate)
+        self._gate = None if output_gate is None else activation_function(output_gate, "output_gate")
         self.wg = None if output_gate is None else nn.Linear(d_model, n_heads * self.head_dim, bias=False)
 
     def _kept(self) -> dict[str, tuple[int, ...]]:

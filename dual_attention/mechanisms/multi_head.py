@@ -99,7 +99,7 @@ class MultiHead(nn.Module):
             self.features = FeatureMessage(d_value, n_heads, self.head_dim, n_kv_heads=self.n_kv_heads, bias=bias)
         self.q_norm = nn.RMSNorm(self.key_dim) if qk_norm and takes_query else nn.Identity()
         self.k_norm = nn.RMSNorm(self.key_dim) if qk_norm else nn.Identity()
-        self.gate = None if gate is None else activation_function(gate)
+        self.gate = None if gate is None else activation_function(gate, "gate")
         width = n_heads * self.head_dim
         self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
         self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
