@@ -8,10 +8,31 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+CACHE = "DUAL_ATTENTION_CACHE"
+"""Environment variable that names the folder for what can be made again."""
+
+
+def cache_folder() -> Path:
+    """Folder of this user for what can be made again: ``$DUAL_ATTENTION_CACHE``, or the one of the system.
+
+    That is ``dual-attention`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS in ``~/Library/Caches``, on Windows in
+    ``%LOCALAPPDATA%``.
+    """
+    if own := os.environ.get(CACHE):
+        return Path(own).expanduser()
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "dual-attention"
 
 
 class DigestWriter:

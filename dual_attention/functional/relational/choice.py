@@ -18,10 +18,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
+import torch
+
 from ..activations import activation_name
 from ..checks import is_open, leaves_pytorch
-from ..symbols import RelativeSymbols
+from ..symbols import RelativeSymbols, symbol_table
 from ..triton.support import obstacle, preferred
+from . import compiled
 from .inputs import RelationalInputs
 from .relative_symbols import has_symbol_per_pair
 from .tiles import multiplies_bfloat16, prefers_tiles
@@ -91,7 +94,11 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
 
 
 def _form(x: RelationalInputs) -> str:
-    """The reason for another form of relations than float32 has, if the linear way takes one."""
+    """How the linear way computes this: in C, or why not, or in another form of relations than float32 has."""
+    if not torch.compiler.is_compiling() and x.q.is_cpu and x.q.dtype == torch.float32:
+        table, relative = symbol_table(x.symbols), isinstance(x.symbols, RelativeSymbols)
+        against = compiled.obstacle(x.q, x.k, x.u, x.w, table, x.bias, relative=relative)
+        return ", by the library in C" if against is None else f" (not in C: {against})"
     sizes = x.q.shape[1], x.u.shape[3]
     if multiplies_bfloat16(x.u) and prefers_tiles(*sizes) and not prefers_tiles(*sizes, in_bfloat16=True):
         return ", and large products suit a processor that multiplies bfloat16"
@@ -107,7 +114,7 @@ def _named(x: RelationalInputs, impl: Implementation) -> Choice:
         raise ValueError(f"impl={impl!r} {refusal}")
     if impl == "linear" and x.activated:
         return Choice("blockwise", "impl='linear' was asked for, and activated relations must be built, block by block")
-    return Choice(impl, f"impl={impl!r} was asked for")
+    return Choice(impl, f"impl={impl!r} was asked for" + (_form(x) if impl == "linear" else ""))
 
 
 def _refusal(x: RelationalInputs, impl: Implementation) -> str | None:

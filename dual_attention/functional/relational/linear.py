@@ -1,8 +1,9 @@
-"""Relational attention in memory linear in the length, forward and backward, in plain PyTorch.
+"""Relational attention in memory linear in the length, forward and backward.
 
 Attention weights are built for a block of receivers at a time, the relations of that block for all heads at once, a
 tile at a time (see :mod:`.tiles`), and all of it again in the backward pass. Nothing of size N x M, let alone
-N x M x R, outlives a block.
+N x M x R, outlives a block. In float32 on a CPU a library in C does the same faster, where it can be built
+(:mod:`.compiled`).
 
 Math: a^h_i = sum_j alpha^h_ij r_ij, and sum_j alpha^h_ij s_j W_s^h beside it
 
@@ -22,6 +23,7 @@ from ..checks import is_open
 from ..derivatives import gradients_with_graph
 from ..op_schema import op_schema
 from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
+from . import compiled
 from .blocks import Blocks, Gradients, LinearArguments, of_examples
 from .inputs import RelationalAttentionOutput, RelationalInputs
 from .pair_symbols import PairSymbols, pair_index, pair_symbols
@@ -101,6 +103,11 @@ def _some_examples_at_a_time(x: LinearArguments, pairs: PairSymbols | None) -> I
         yield some, Blocks(x.of_examples(some), first + some.start * n, workspace, pairs)
 
 
+def _is_compiled(x: LinearArguments) -> bool:
+    """Whether the library in C computes this, forward and backward."""
+    return compiled.obstacle(x.q, x.k, x.u, x.w, x.table, x.bias, relative=x.symbol_index is not None) is None
+
+
 def _pairs(x: LinearArguments) -> PairSymbols | None:
     """Relative symbols written out for all pairs, if that is worth its memory."""
     return pair_symbols(x.table, x.symbol_index, x.q.shape[2], x.k.shape[2], maps=x.q.shape[0] * x.q.shape[1])
@@ -117,6 +124,8 @@ def side_by_side(x: Tensor, width: int) -> Tensor:
 )
 def _forward_op(*arguments: Any) -> tuple[Tensor, Tensor]:
     x = LinearArguments(*arguments)
+    if _is_compiled(x):
+        return compiled.forward(x)
     symbols, relations = _empty_results(x)
     for examples, blocks in _some_examples_at_a_time(x, _pairs(x)):
         blocks.forward(symbols[examples], relations[examples])
@@ -140,6 +149,8 @@ def _empty_results(x: LinearArguments) -> tuple[Tensor, Tensor]:
 )
 def _backward_op(grad_symbols: Tensor, grad_relations: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     x = LinearArguments(*arguments)
+    if _is_compiled(x):
+        return *compiled.backward(x, grad_symbols, grad_relations), x.q.new_zeros(0)
     wide = torch.promote_types(x.q.dtype, torch.float32)
     dq, dk = side_by_side(x.q, x.q.shape[-1]), side_by_side(x.k, x.k.shape[-1])
     du, dw = x.u.new_empty(x.u.shape), x.w.new_empty(x.w.shape)
@@ -190,9 +201,11 @@ def _plain(
 
 @torch.no_grad()
 def _all_kept(x: LinearArguments) -> Tensor | None:
-    """Factors of dropout of all weights, ``(B, H, N, M)``, as blocks draw them."""
+    """Factors of dropout of all weights, ``(B, H, N, M)``, as the operation draws them."""
     if not x.dropout:
         return None
+    if _is_compiled(x):
+        return compiled.dropout_factors(x)
     all_kept = x.q.new_zeros(*x.q.shape[:3], x.k.shape[2])
     for some, blocks in _some_examples_at_a_time(x, None):
         for rows, columns in blocks.spans():

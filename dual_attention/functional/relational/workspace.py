@@ -13,24 +13,30 @@ import torch
 from torch import Tensor
 
 LARGEST_KEPT = 2**23
-"""Bytes of one tensor, at most, that are kept after a call. A thread keeps up to ten for each type that it has used."""
+"""Bytes of one tensor, at most, that are usually kept after a call. A thread keeps up to ten for each type that it
+has used."""
 
 _OF_THREAD = threading.local()
 """Memory that each thread keeps, by type and name."""
 
 
 class Workspace:
-    """Uninitialised tensors by name, like a given one, each on the memory of the last of that name."""
+    """Uninitialised tensors by name, like a given one, each on the memory of the last of that name.
 
-    def __init__(self, like: Tensor) -> None:
-        self.like = like
+    Args:
+        like: tells type and device.
+        largest_kept: bytes of one of them, at most, that are kept for the next call.
+    """
+
+    def __init__(self, like: Tensor, largest_kept: int = LARGEST_KEPT) -> None:
+        self.like, self.largest_kept = like, largest_kept
         self.taken: dict[str, Tensor] = {}
         self.kept = vars(_OF_THREAD).setdefault(str(like.dtype), {}) if like.is_cpu else self.taken
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A contiguous tensor of that shape."""
         size = math.prod(shape)
-        memory = self.kept if size * self.like.itemsize <= LARGEST_KEPT else self.taken
+        memory = self.kept if size * self.like.itemsize <= self.largest_kept else self.taken
         if name not in memory or memory[name].numel() < size:
             with torch.inference_mode(False):  # a tensor made under inference mode serves nothing else
                 memory[name] = self.like.new_empty(size)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 from ..._extras import require
-from ..._files import remove_leftovers, sync_folder, temporary_path
+from ..._files import cache_folder, remove_leftovers, sync_folder, temporary_path
 from ...experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageOptimConfig
 from ...experiments.language.experiment import LanguageModelling
 from ...experiments.language.model_keys import LanguageModelKeys
@@ -19,26 +18,6 @@ NAME = "explorer-model-1"
 """Folder of the model; its number changes with what is trained."""
 
 STEPS = 240
-
-CACHE = "DUAL_ATTENTION_CACHE"
-"""Environment variable that names the folder in which to keep it."""
-
-
-def cache_folder() -> Path:
-    """Folder of this user for what can be made again: ``$DUAL_ATTENTION_CACHE``, or the one of the system.
-
-    That is ``dual-attention`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS in ``~/Library/Caches``, on Windows in
-    ``%LOCALAPPDATA%``.
-    """
-    if own := os.environ.get(CACHE):
-        return Path(own).expanduser()
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "dual-attention"
 
 
 def example_config(folder: Path, *, steps: int = STEPS, progress: bool = True) -> LanguageConfig:

@@ -1,0 +1,297 @@
+/* Relational attention in float32, forward and backward, for blocks of as many receivers as a vector has lanes.
+
+   A block's weights are built for all senders, its relations for a few senders at a time; neither is kept. The backward
+   pass builds them again. Each number of a vector belongs to another receiver, so that sums over senders, relations and
+   features never cross lanes. dual_attention/functional/relational/compiled.py has the arguments.
+
+   Shapes: B examples, H heads, G key/value heads, N receivers, M senders, D width of keys, R relations of width p, d_h
+   width of symbols, K rows of a library of relative symbols; in a block: J senders that order lets any receiver see. */
+
+#include "weights.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ---- symbols by a row of a library for each pair ---- */
+
+static void find_places(const Call *x, const Memory *t, Size i0, Size given, Span s) {
+  for (Size j = s.first; j < s.last; j++)
+    for (Size i = 0; i < LANES; i++) {
+      Size receiver = i0 + least(i, given - 1);
+      t->place[(j - s.first) * LANES + i] = x->index[receiver * x->index_strides[0] + j * x->index_strides[1]];
+    }
+}
+
+/* Attended rows, (lanes, ld), of weights (J, lanes): some columns of them, for four receivers at a time. */
+INLINE void some_rows(const int vectors, const float *table, Size ld, const int32_t *place, const float *a, Size seen,
+                      float *to) {
+  for (int i = 0; i < LANES; i += 4) {
+    Vector sum[4][WIDE];
+    UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++) sum[l][v] = ALL(0.0f);
+    for (Size j = 0; j < seen; j++)
+      UNROLL for (int l = 0; l < 4; l++) {
+        const float *row = table + (Size)place[j * LANES + i + l] * ld;
+        UNROLL for (int v = 0; v < vectors; v++) sum[l][v] += a[j * LANES + i + l] * load(row + v * LANES);
+      }
+    UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++)
+      store(to + (i + l) * ld + v * LANES, sum[l][v]);
+  }
+}
+static void attend_rows(const float *table, Size ld, const int32_t *place, const float *a, Size seen, float *to) {
+  Size v = 0;
+  for (; v + WIDE * LANES <= ld; v += WIDE * LANES) some_rows(WIDE, table + v, ld, place, a, seen, to + v);
+  for (; v < ld; v += LANES) some_rows(1, table + v, ld, place, a, seen, to + v);
+}
+/* Adds the gradient of the table, from that of what was attended, (lanes, ld). */
+static void add_to_rows(float *table, Size ld, const int32_t *place, const float *a, Size seen, const float *g) {
+  for (Size v = 0; v < ld; v += LANES)
+    for (Size i = 0; i < LANES; i++) {
+      const Vector own = load(g + i * ld + v);
+      for (Size j = 0; j < seen; j++) {
+        float *row = table + (Size)place[j * LANES + i] * ld + v;
+        store(row, load(row) + a[j * LANES + i] * own);
+      }
+    }
+}
+
+/* ---- a block ---- */
+
+/* Relations with `seen` senders from the j-th on, (R, tile, lanes). */
+static void relate(const Call *x, const Memory *t, Size j, Size seen) {
+  for (Size l = 0; l < x->relations; l++)
+    product(seen, LANES, x->p, t->w + (l * x->m + j) * x->p, x->p, 1, t->u_lanes + l * x->p * LANES, LANES,
+            t->r + l * t->tile * LANES, LANES, 0);
+}
+
+static void forward_block(const Call *x, const Memory *t, Size b, Size i0, Size given) {
+  const Size R = x->relations, ld = padded(x->width);
+  const Span s = span_of(x, i0, i0 + given);
+  const Size seen = s.last - s.first;
+  weigh(x, t, b, i0, given, s);
+  drop(x, t->alpha, b, i0, s);
+  const float *u = x->u + b * x->u_strides[0] + i0 * x->u_strides[1];
+  pack_lanes(u, x->u_strides[1], given, R * x->p, x->rel_scale, t->u_lanes);
+  memset(t->attended, 0, x->heads * R * LANES * sizeof(float));
+  for (Size j = 0; j < seen; j += t->tile) {
+    Size tile = least(t->tile, seen - j);
+    relate(x, t, s.first + j, tile);
+    lane_product(x->heads, R, tile, t->alpha + j * LANES, seen * LANES, LANES, t->r, t->tile * LANES, LANES, t->attended,
+                 R * LANES, LANES, 1);
+  }
+  if (x->library) find_places(x, t, i0, given, s);
+  for (Size h = 0; h < x->heads; h++) {
+    Size g = h / (x->heads / x->groups);
+    unpack_lanes(t->attended + h * R * LANES, given, R, 1.0f, x->attended + ((b * x->heads + h) * x->n + i0) * R, R);
+    const float *a = t->alpha + h * seen * LANES, *table = t->s + g * table_rows(x) * ld;
+    float *to = x->symbols + b * x->symbols_strides[0] + h * x->symbols_strides[1] + i0 * x->symbols_strides[2];
+    if (x->library) {
+      attend_rows(table, ld, t->place, a, seen, t->part);
+      write_rows(t->part, ld, given, x->width, to, x->symbols_strides[2], 0);
+    } else {
+      product(x->width, LANES, seen, table + s.first * ld, 1, ld, a, LANES, t->part, LANES, 0);
+      unpack_lanes(t->part, given, x->width, 1.0f, to, x->symbols_strides[2]);
+    }
+  }
+}
+
+/* Writes the gradient of the weights through the symbols, and adds that of the symbols. */
+static void symbols_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *ds) {
+  const Size ld = padded(x->width), rows = table_rows(x), seen = s.last - s.first, *strides = x->grad_symbols_strides;
+  for (Size h = 0; h < x->heads; h++) {
+    Size g = h / (x->heads / x->groups);
+    float *a = t->alpha + h * seen * LANES, *da = t->dalpha + h * seen * LANES;
+    const float *grad = x->grad_symbols + b * strides[0] + h * strides[1] + i0 * strides[2], *table = t->s + g * rows * ld;
+    pack(grad, strides[2], given, x->width, 1.0f, t->g, LANES, ld);
+    pack_lanes(grad, strides[2], given, x->width, 1.0f, t->g_lanes);
+    if (x->library) {
+      add_to_rows(ds + g * rows * ld, ld, t->place, a, seen, t->g);
+      product(rows, LANES, x->width, table, ld, 1, t->g_lanes, LANES, t->dbeta, LANES, 0);
+      for (Size j = 0; j < seen; j++)
+        for (Size i = 0; i < LANES; i++) da[j * LANES + i] = t->dbeta[t->place[j * LANES + i] * LANES + i];
+    } else {
+      product(seen, ld, LANES, a, LANES, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
+      product(seen, LANES, x->width, table + s.first * ld, ld, 1, t->g_lanes, LANES, da, LANES, 0);
+    }
+  }
+}
+
+/* Adds to the gradient of the weights, through the relations, and to that of relation keys; writes that of u. */
+static void relations_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *dw) {
+  const Size R = x->relations, p = x->p, ld = padded(p), seen = s.last - s.first, across = t->tile * LANES;
+  const float *u = x->u + b * x->u_strides[0] + i0 * x->u_strides[1];
+  pack_lanes(u, x->u_strides[1], given, R * p, x->rel_scale, t->u_lanes);
+  for (Size l = 0; l < R; l++)
+    pack(u + l * p, x->u_strides[1], given, p, x->rel_scale, t->u + l * LANES * ld, LANES, ld);
+  for (Size h = 0; h < x->heads; h++)
+    pack_lanes(x->grad_attended + ((b * x->heads + h) * x->n + i0) * R, R, given, R, 1.0f, t->ga + h * R * LANES);
+  memset(t->du, 0, R * p * LANES * sizeof(float));
+  for (Size j = 0; j < seen; j += t->tile) {
+    Size tile = least(t->tile, seen - j);
+    relate(x, t, s.first + j, tile);
+    lane_product(x->heads, tile, R, t->ga, R * LANES, LANES, t->r, LANES, across, t->dalpha + j * LANES, seen * LANES,
+                 LANES, 1);
+    /* The relations have served: their gradient takes their place. */
+    lane_product(R, tile, x->heads, t->ga, LANES, R * LANES, t->alpha + j * LANES, LANES, seen * LANES, t->r, across, LANES,
+                 0);
+    for (Size l = 0; l < R; l++) {
+      Size at = l * x->m + s.first + j;
+      product(p, LANES, tile, t->w + at * p, 1, p, t->r + l * across, LANES, t->du + l * p * LANES, LANES, 1);
+      product(tile, ld, LANES, t->r + l * across, LANES, 1, t->u + l * LANES * ld, ld, dw + at * ld, ld, 1);
+    }
+  }
+  unpack_lanes(t->du, given, R * p, x->rel_scale, x->du + (b * x->n + i0) * R * p, R * p);
+}
+
+/* Writes the gradient of queries and adds that of keys, from that of the weights before dropout. */
+static void scores_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *dk) {
+  const Size ld = padded(x->d), seen = s.last - s.first;
+  for (Size h = 0; h < x->heads; h++) {
+    Size g = h / (x->heads / x->groups), sender = g * x->m + s.first;
+    float *a = t->alpha + h * seen * LANES, *da = t->dalpha + h * seen * LANES;
+    Vector mean = ALL(0.0f);
+    for (Size j = 0; j < seen * LANES; j += LANES) mean += load(a + j) * load(da + j);
+    for (Size j = 0; j < seen * LANES; j += LANES) store(da + j, load(a + j) * (load(da + j) - mean));
+    product(x->d, LANES, seen, t->k + sender * x->d, 1, x->d, da, LANES, t->part, LANES, 0);
+    float *dq = x->dq + b * x->dq_strides[0] + h * x->dq_strides[1] + i0 * x->dq_strides[2];
+    unpack_lanes(t->part, given, x->d, x->scale, dq, x->dq_strides[2]);
+    const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
+    pack(q, x->q_strides[2], given, x->d, x->scale, t->q, LANES, ld);
+    product(seen, ld, LANES, da, LANES, 1, t->q, ld, dk + sender * ld, ld, 1);
+  }
+}
+
+static void backward_block(const Call *x, const Memory *t, Size b, Size i0, Size given, float *sums) {
+  const Span s = span_of(x, i0, i0 + given);
+  weigh(x, t, b, i0, given, s);
+  drop(x, t->alpha, b, i0, s);
+  if (x->library) find_places(x, t, i0, given, s);
+  symbols_backward(x, t, b, i0, given, s, one_table(x) ? t->table_sums : sums + t->of_k + t->of_w);
+  relations_backward(x, t, b, i0, given, s, sums + t->of_k);
+  if (x->share) {
+    weigh(x, t, b, i0, given, s);
+    drop(x, t->dalpha, b, i0, s);
+  }
+  scores_backward(x, t, b, i0, given, s, sums);
+}
+
+/* ---- examples and threads ---- */
+
+static void pack_example(const Call *x, const Memory *t, Size b, int first) {
+  const Size rows = table_rows(x), ld = padded(x->width);
+  for (Size g = 0; g < x->groups; g++) {
+    const float *k = x->k + b * x->k_strides[0] + g * x->k_strides[1];
+    write_rows(k, x->k_strides[2], x->m, x->d, t->k + g * x->m * x->d, x->d, 0);
+    const float *s = x->table + b * x->table_strides[0] + g * x->table_strides[1];
+    if (first || !one_table(x)) pack(s, x->table_strides[2], rows, x->width, 1.0f, t->s + g * rows * ld, rows, ld);
+  }
+  for (Size l = 0; l < x->relations; l++)
+    write_rows(x->w + b * x->w_strides[0] + l * x->p, x->w_strides[1], x->m, x->p, t->w + l * x->m * x->p, x->p, 0);
+}
+
+/* Gradients of an example's senders: written, or added to what another thread has written. */
+static void write_sums(const Call *x, const Memory *t, Size b, const float *sums, int add) {
+  const Size ld = padded(x->d), of_p = padded(x->p), of_s = padded(x->width), *strides = x->dk_strides;
+  for (Size g = 0; g < x->groups; g++)
+    write_rows(sums + g * x->m * ld, ld, x->m, x->d, x->dk + b * strides[0] + g * strides[1], strides[2], add);
+  for (Size l = 0; l < x->relations; l++)
+    write_rows(sums + t->of_k + l * x->m * of_p, of_p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,
+               x->relations * x->p, add);
+  for (Size g = 0; !one_table(x) && g < x->groups; g++)
+    write_rows(sums + t->of_k + t->of_w + g * x->m * of_s, of_s, x->m, x->width,
+               x->dtable + (b * x->groups + g) * x->m * x->width, x->width, add);
+}
+
+typedef struct {
+  const Call *x;
+  Memory t;
+  Size first, last; /* blocks, of all examples in a row */
+  int backward, shared; /* shared: another thread has begun the first example, whose sums are in first_sums */
+  pthread_t id;
+} Worker;
+
+static void *work(void *of) {
+  Worker *me = of;
+  const Call *x = me->x;
+  const Memory *t = &me->t;
+  const Size blocks = (x->n + LANES - 1) / LANES;
+  if (me->backward && one_table(x)) memset(t->table_sums, 0, x->groups * table_rows(x) * padded(x->width) * sizeof(float));
+  for (Size at = me->first; at < me->last;) {
+    const Size b = at / blocks, end = least(me->last, (b + 1) * blocks);
+    const int begun = at % blocks != 0;
+    float *sums = begun ? t->first_sums : t->sums;
+    pack_example(x, t, b, at == me->first);
+    if (me->backward) memset(sums, 0, (t->of_k + t->of_w + t->of_s) * sizeof(float));
+    for (; at < end; at++) {
+      Size i0 = at % blocks * LANES, given = least(LANES, x->n - i0);
+      if (me->backward) backward_block(x, t, b, i0, given, sums);
+      else forward_block(x, t, b, i0, given);
+    }
+    if (begun) me->shared = 1;
+    else if (me->backward) write_sums(x, t, b, sums, 0);
+  }
+  return 0;
+}
+
+static Size cost(const Call *x, Size block) {
+  Span s = span_of(x, block * LANES, least((block + 1) * LANES, x->n));
+  return s.last - s.first + 8;
+}
+/* Gives threads consecutive blocks of about the same cost. */
+static void divide(const Call *x, Worker *of, Size threads) {
+  const Size blocks = (x->n + LANES - 1) / LANES;
+  Size example = 0, at = 0;
+  for (Size i = 0; i < blocks; i++) example += cost(x, i);
+  for (Size i = 0; i < threads; i++) {
+    of[i].first = at;
+    Size due = x->batch * example * (i + 1) / threads, left = due % example;
+    at = due / example * blocks;
+    for (Size j = 0; left > 0; j++, at++) left -= cost(x, j);
+    of[i].last = at = i + 1 < threads ? most(of[i].first, least(at, x->batch * blocks)) : x->batch * blocks;
+  }
+}
+
+#define MOST_THREADS 256
+
+static void run(const Call *x, int backward) {
+  Worker of[MOST_THREADS];
+  const Size threads = least(x->threads, MOST_THREADS), rows = table_rows(x), ld = padded(x->width);
+  float *at = (float *)(((uintptr_t)x->scratch + 63) / 64 * 64);
+  for (Size i = 0; i < threads; i++) {
+    of[i] = (Worker){.x = x, .t = memory_of(x, at, backward), .backward = backward};
+    at += of[i].t.total;
+  }
+  divide(x, of, threads);
+  Size started = 1;
+  while (started < threads && !pthread_create(&of[started].id, 0, work, &of[started])) started++;
+  work(&of[0]);
+  for (Size i = started; i < threads; i++) work(&of[i]); /* no more threads were to be had */
+  for (Size i = 1; i < started; i++) pthread_join(of[i].id, 0);
+  for (Size i = 0; backward && i < threads; i++) { /* in their order, so that sums are the same in every run */
+    const Memory *t = &of[i].t;
+    if (of[i].shared) write_sums(x, t, of[i].first / ((x->n + LANES - 1) / LANES), t->first_sums, 1);
+    for (Size g = 0; one_table(x) && g < x->groups; g++) /* of a library (K, G, d_h), or shared symbols (1, G, M, d_h) */
+      write_rows(t->table_sums + g * rows * ld, ld, rows, x->width, x->dtable + (x->library ? g : g * rows) * x->width,
+                 x->library ? x->groups * x->width : x->width, i > 0);
+  }
+}
+
+/* ---- what Python calls ---- */
+
+Size size_of_call(void) { return sizeof(Call); }
+Size scratch_size(const Call *x, int backward) { /* in floats */
+  return memory_of(x, (float *)64, backward).total * least(x->threads, MOST_THREADS) + 16;
+}
+void forward(const Call *x) { run(x, 0); }
+void backward(const Call *x) { run(x, 1); }
+/* Factors of dropout of all weights, (B, H, N, M), into `attended`, with as many floats as 16 maps of a head in scratch. */
+void dropout_factors(const Call *x) {
+  const Span s = {0, x->m};
+  for (Size b = 0; b < x->batch; b++)
+    for (Size i0 = 0; i0 < x->n; i0 += LANES) {
+      for (Size e = 0; e < x->heads * x->m * LANES; e++) x->scratch[e] = 1.0f;
+      drop(x, x->scratch, b, i0, s);
+      for (Size h = 0; h < x->heads; h++)
+        unpack_lanes(x->scratch + h * x->m * LANES, least(LANES, x->n - i0), x->m, 1.0f,
+                     x->attended + ((b * x->heads + h) * x->n + i0) * x->m, x->m);
+    }
+}

@@ -1,0 +1,186 @@
+/* A call of relational attention, the memory of a thread, and the attention weights of a block of receivers.
+
+   Shapes and names: as in relational_attention.c. */
+
+#ifndef DUAL_ATTENTION_WEIGHTS_H
+#define DUAL_ATTENTION_WEIGHTS_H
+
+#include "products.h"
+
+#include <math.h>
+#include <stddef.h>
+
+typedef struct {
+  Size batch, heads, groups, n, m, d, relations, p, width, library; /* library: K, or 0 for shared symbols */
+  Size q_strides[3], k_strides[3], u_strides[2], w_strides[2], table_strides[3], symbols_strides[3]; /* B, H or G, N */
+  Size dq_strides[3], dk_strides[3], grad_symbols_strides[3];
+  Size mask_strides[4], index_strides[2];
+  Size causal, window, offset, threads; /* window: -1 for none */
+  uint64_t seed;
+  uint64_t share; /* of 65536 that dropout keeps; 0 without dropout */
+  double scale, rel_scale, factor;
+  const float *q, *k, *u, *w, *table;
+  const int64_t *index;
+  const uint8_t *mask, *padding;
+  const int64_t *receiver_segments, *sender_segments;
+  float *symbols, *attended; /* results, (B, H, N, d_h) and (B, H, N, R) */
+  const float *grad_symbols, *grad_attended;
+  float *dq, *dk, *du, *dw, *dtable;
+  float *scratch;
+} Call;
+
+typedef struct { /* of one thread */
+  float *k, *w, *s; /* factors of an example: the rows of each head and each relation one after another */
+  float *q, *q_lanes, *u, *u_lanes, *alpha, *dalpha, *hidden, *r, *attended, *dbeta, *part, *g, *g_lanes, *ga, *du;
+  int32_t *place;                        /* rows of the library, of the pairs of a block */
+  float *sums, *first_sums, *table_sums; /* gradients of the senders of an example; of a table that all examples share */
+  Size of_k, of_w, of_s, tile, total;
+} Memory;
+
+static int one_table(const Call *x) { return x->library || !x->table_strides[0]; }
+static Size table_rows(const Call *x) { return x->library ? x->library : x->m; }
+
+static Memory memory_of(const Call *x, float *at, int backward) {
+  Memory t = {0};
+  float *start = at;
+  const Size relations = x->relations, of_table = x->groups * table_rows(x) * padded(x->width);
+  t.tile = most(8, least(64, 256 / relations * 4)); /* senders; 64 kB of relations */
+#define TAKE(name, count) t.name = at, at += padded(count)
+  TAKE(k, x->groups * x->m * x->d);
+  TAKE(w, relations * x->m * x->p);
+  TAKE(s, of_table);
+  TAKE(q_lanes, x->d * LANES);
+  TAKE(u_lanes, relations * x->p * LANES);
+  TAKE(alpha, x->heads * x->m * LANES);
+  TAKE(hidden, x->m * LANES);
+  TAKE(r, relations * t.tile * LANES);
+  TAKE(attended, x->heads * relations * LANES);
+  TAKE(part, most(padded(x->width), x->d) * LANES);
+  t.place = (int32_t *)at, at += x->library ? x->m * LANES : 0;
+  if (backward) {
+    TAKE(q, LANES * padded(x->d));
+    TAKE(u, relations * LANES * padded(x->p));
+    TAKE(dalpha, x->heads * x->m * LANES);
+    TAKE(dbeta, x->library * LANES);
+    TAKE(g, LANES * padded(x->width));
+    TAKE(g_lanes, x->width * LANES);
+    TAKE(ga, x->heads * relations * LANES);
+    TAKE(du, relations * x->p * LANES);
+    t.of_k = x->groups * x->m * padded(x->d);
+    t.of_w = relations * x->m * padded(x->p);
+    t.of_s = one_table(x) ? 0 : of_table;
+    TAKE(sums, t.of_k + t.of_w + t.of_s);
+    t.first_sums = t.sums; /* a thread has but one example if there is but one */
+    if (x->batch > 1) TAKE(first_sums, t.of_k + t.of_w + t.of_s);
+    TAKE(table_sums, one_table(x) ? of_table : 0);
+  }
+  t.total = at - start;
+  return t;
+}
+
+typedef struct { Size first, last; } Span; /* senders that order lets any of some receivers see */
+
+static Span span_of(const Call *x, Size start, Size stop) {
+  Size first = 0, last = x->m;
+  if (x->causal) last = least(last, stop + x->offset);
+  if (x->window >= 0) {
+    first = most(first, start + x->offset - x->window + 1);
+    last = least(last, stop + x->offset + x->window - 1);
+  }
+  last = most(last, 0);
+  return (Span){least(first, last), last};
+}
+
+INLINE Integers lanes(void) {
+  Integers place;
+  for (int i = 0; i < LANES; i++) place[i] = i;
+  return place;
+}
+INLINE Vector larger(Vector a, Vector b) {
+  Integers more = a > b;
+  return (Vector)(((Integers)a & more) | ((Integers)b & ~more));
+}
+/* exp(x) of x <= 0, to 1e-7 of it, and zero below -87.3: a power of two, and a polynomial of what is left of x */
+INLINE Vector exponential(Vector x) {
+  const Vector rounding = ALL(12582912.0f); /* 1.5 * 2^23, next to which only whole numbers are floats */
+  Vector t = x * 1.44269504f + rounding, whole = t - rounding;
+  Integers power = (Integers)t - (Integers)rounding;
+  Vector r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+  Vector y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  return (Vector)((Integers)(y * (Vector)((power + 127) << 23)) & ~(x < -87.3f));
+}
+
+/* Writes minus infinity where a pair is hidden, (J, lanes), and zero elsewhere; false if order hides nothing and there is
+   nothing else to hide pairs. */
+static int hide(const Call *x, const Memory *t, Size b, Size h, Size i0, Size given, Span s) {
+  const int ordered = (x->causal && s.last > i0 + x->offset + 1) || x->window >= 0;
+  if (!ordered && !x->padding && !x->receiver_segments && !x->mask) return 0;
+  const Integers own = lanes() + (int32_t)(i0 + x->offset);
+  for (Size j = s.first; j < s.last; j++) {
+    Integers hidden = {0};
+    if (x->causal) hidden |= own < (int32_t)j;
+    if (x->window >= 0)
+      hidden |= (own - (int32_t)j >= (int32_t)x->window) | ((int32_t)j - own >= (int32_t)x->window);
+    if (x->padding && !x->padding[b * x->m + j]) hidden |= ~(Integers){0};
+    for (Size i = 0; x->receiver_segments && i < given; i++)
+      hidden[i] |= -(x->receiver_segments[b * x->n + i0 + i] != x->sender_segments[b * x->m + j]);
+    const uint8_t *mask = x->mask + b * x->mask_strides[0] + h * x->mask_strides[1] + j * x->mask_strides[3];
+    for (Size i = 0; x->mask && i < given; i++) hidden[i] |= -!mask[(i0 + i) * x->mask_strides[2]];
+    store(t->hidden + (j - s.first) * LANES, (Vector)((Integers)ALL(-INFINITY) & hidden));
+  }
+  return 1;
+}
+
+/* Attention weights before dropout, (H, J, lanes); zero for a receiver that sees nothing. */
+static void weigh(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s) {
+  const Size seen = s.last - s.first;
+  int hides = 0;
+  for (Size h = 0; h < x->heads; h++) {
+    Size g = h / (x->heads / x->groups);
+    float *a = t->alpha + h * seen * LANES;
+    const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
+    pack_lanes(q, x->q_strides[2], given, x->d, x->scale, t->q_lanes);
+    product(seen, LANES, x->d, t->k + (g * x->m + s.first) * x->d, x->d, 1, t->q_lanes, LANES, a, LANES, 0);
+    if (!h || (x->mask && x->mask_strides[1])) hides = hide(x, t, b, h, i0, given, s);
+    Vector top = ALL(-INFINITY), total = ALL(0.0f);
+    for (Size j = 0; hides && j < seen * LANES; j += LANES) store(a + j, load(a + j) + load(t->hidden + j));
+    for (Size j = 0; j < seen * LANES; j += LANES) top = larger(load(a + j), top);
+    top = (Vector)((Integers)top & ~(top == -INFINITY));
+    for (Size j = 0; j < seen * LANES; j += LANES) {
+      Vector y = exponential(load(a + j) - top);
+      store(a + j, y);
+      total += y;
+    }
+    Vector one_over = (Vector)((Integers)(1.0f / total) & ~(total == 0.0f));
+    for (Size j = 0; j < seen * LANES; j += LANES) store(a + j, load(a + j) * one_over);
+  }
+}
+
+/* Bits that seem random, from a seed and the number of a row (splitmix64). */
+static uint32_t key_of(uint64_t seed, uint64_t row) {
+  uint64_t z = seed + (row + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return (z ^ (z >> 31)) >> 32;
+}
+/* Multiplies (H, J, lanes) by the factors of dropout, which depend on seed, example, head, receiver and sender only. */
+static void drop(const Call *x, float *a, Size b, Size i0, Span s) {
+  for (Size h = 0; x->share && h < x->heads; h++) {
+    Naturals key;
+    for (Size i = 0; i < LANES; i++) key[i] = key_of(x->seed, (b * x->heads + h) * x->n + i0 + i);
+    for (Size j = s.first; j < s.last; j++, a += LANES) {
+      Naturals z = key + (uint32_t)j * 0x9E3779B9u; /* mixed as MurmurHash3 mixes its last block */
+      z = (z ^ (z >> 16)) * 0x85EBCA6Bu;
+      z = (z ^ (z >> 13)) * 0xC2B2AE35u;
+      Integers kept = (Integers)(((z ^ (z >> 16)) >> 16) < (uint32_t)x->share);
+      store(a, load(a) * (Vector)(kept & (Integers)ALL((float)x->factor)));
+    }
+  }
+}
+
+#endif

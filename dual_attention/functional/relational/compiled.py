@@ -1,0 +1,227 @@
+"""Relational attention in linear memory by one library in C, on a CPU in float32, where a compiler is found.
+
+``native/relational_attention.c`` does for blocks of sixteen or eight receivers what :mod:`.blocks` does by PyTorch's
+operations, without ever storing relations of more than a few senders. Where it cannot be had, or cannot compute a call,
+:func:`obstacle` says why, and the call takes :mod:`.blocks`.
+
+Shapes: as in :mod:`..reference`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..dropout import LEVELS
+from ..native.building import UnavailableError, built
+from .blocks import LinearArguments
+from .workspace import Workspace
+
+SOURCE = Path(__file__).parents[1] / "native" / "relational_attention.c"
+
+LARGEST_SCRATCH = 2**28
+"""Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
+thread its own, and grow with the number of senders."""
+
+LARGEST_KEPT = 2**26
+"""Bytes of them, at most, that are kept for the next call."""
+
+FEWEST_MULTIPLICATIONS = 2**17
+"""For each thread; another is not worth its start, 20 µs or so."""
+
+
+def _strides(*names: str) -> list[tuple[str, Any]]:
+    lengths = {"u": 2, "w": 2, "index": 2, "mask": 4}
+    return [(f"{name}_strides", ctypes.c_int64 * lengths.get(name, 3)) for name in names]
+
+
+class _Call(ctypes.Structure):
+    """Arguments of the library, in the order of its own ``Call``."""
+
+    _fields_ = [
+        *[
+            (name, ctypes.c_int64)
+            for name in ("batch", "heads", "groups", "n", "m", "d", "relations", "p", "width", "library")
+        ],
+        *_strides("q", "k", "u", "w", "table", "symbols", "dq", "dk", "grad_symbols", "mask", "index"),
+        *[(name, ctypes.c_int64) for name in ("causal", "window", "offset", "threads")],
+        *[(name, ctypes.c_uint64) for name in ("seed", "share")],
+        *[(name, ctypes.c_double) for name in ("scale", "rel_scale", "factor")],
+        *[(name, ctypes.c_void_p) for name in ("q", "k", "u", "w", "table", "index", "mask", "padding")],
+        *[(name, ctypes.c_void_p) for name in ("receiver_segments", "sender_segments", "symbols", "attended")],
+        *[(name, ctypes.c_void_p) for name in ("grad_symbols", "grad_attended", "dq", "dk", "du", "dw", "dtable")],
+        ("scratch", ctypes.c_void_p),
+    ]
+
+
+def obstacle(
+    q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None, *, relative: bool
+) -> str | None:
+    """Why the library is not taken for such tensors, as a clause; None if it is.
+
+    Args:
+        table: shared symbols, or the library of relative ones.
+    """
+    if not q.is_cpu or any(x.dtype != torch.float32 for x in (q, k, u, w, table)):
+        return "it computes in float32 on a CPU"
+    if bias is not None:
+        return "it takes no bias"
+    if 0 in (*q.shape, k.shape[2], *u.shape, *table.shape):
+        return "there is nothing to compute"
+    library = _library()
+    if isinstance(library, str):
+        return library
+    rows = table.shape[0] if relative else k.shape[2]
+    of_sender = k.shape[1] * 3 * q.shape[3] + u.shape[2] * (3 * u.shape[3] + 2 * 16) + 32 * q.shape[1]
+    scratch = 4 * torch.get_num_threads() * (k.shape[2] * of_sender + rows * k.shape[1] * 3 * table.shape[-1])
+    return None if scratch <= LARGEST_SCRATCH else "its threads would need too much memory for sums of so many senders"
+
+
+def forward(x: LinearArguments) -> tuple[Tensor, Tensor]:
+    """Attended symbols ``(B, H, N, d_h)``, a token's heads side by side, and relations ``(B, H, N, R)``."""
+    call = _Arguments(x)
+    (batch, heads, n, _), width = x.q.shape, x.table.shape[-1]
+    symbols = x.q.new_empty(batch, n, heads, width).transpose(1, 2)
+    attended = x.q.new_empty(batch, heads, n, x.u.shape[2])
+    call.write("symbols", symbols, 3)
+    call.write("attended", attended)
+    call.run("forward")
+    return symbols, attended
+
+
+def backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of q, k, u, w and the table."""
+    call = _Arguments(x)
+    dq, dk = (heads.new_empty(heads.transpose(1, 2).shape).transpose(1, 2) for heads in (x.q, x.k))
+    du, dw, dtable = (like.new_empty(like.shape) for like in (x.u, x.w, x.table))
+    call.read("grad_symbols", grad_symbols, 3)
+    call.write("grad_attended", grad_attended.contiguous())
+    call.write("dq", dq, 3)
+    call.write("dk", dk, 3)
+    for name, into in {"du": du, "dw": dw, "dtable": dtable}.items():
+        call.write(name, into)
+    call.run("backward")
+    return dq, dk, du, dw, dtable
+
+
+def dropout_factors(x: LinearArguments) -> Tensor:
+    """Factors of dropout of all weights, ``(B, H, N, M)``."""
+    call = _Arguments(x)
+    factors = x.q.new_empty(*x.q.shape[:3], x.k.shape[2])
+    call.write("attended", factors)
+    call.run("dropout_factors")
+    return factors
+
+
+class _Arguments:
+    """A call's arguments as the library takes them; holds the tensors that they point into."""
+
+    def __init__(self, x: LinearArguments) -> None:
+        (batch, heads, n, d), (_, groups, m, _), (*_, relations, p) = x.q.shape, x.k.shape, x.u.shape
+        relative = x.symbol_index is not None
+        threads = _threads(batch * heads * n * m * (d + x.table.shape[-1] + relations))
+        self.like, self.held = x.q, []
+        self.call = _Call(
+            batch=batch,
+            heads=heads,
+            groups=groups,
+            n=n,
+            m=m,
+            d=d,
+            relations=relations,
+            p=p,
+            width=x.table.shape[-1],
+            library=x.table.shape[0] if relative else 0,
+            causal=x.causal,
+            window=-1 if x.window is None else x.window,
+            offset=x.offset,
+            threads=threads,
+            scale=x.scale,
+            rel_scale=x.rel_scale,
+        )
+        self.read("q", x.q, 3)
+        self.read("k", x.k, 3)
+        self.read("u", x.u, 2)
+        self.read("w", x.w, 2)
+        if relative:
+            self.read("table", x.table.movedim(0, 1)[None], 3)
+            self._take_index(x.symbol_index, n)
+        else:
+            self.read("table", x.table, 3)
+        if relative or x.table.shape[0] == 1:  # one for all examples
+            self.call.table_strides[0] = 0
+        self._take_mask(x)
+        if x.seed is not None:
+            share = max(1, round((1.0 - x.dropout) * LEVELS))
+            self.call.seed, self.call.share, self.call.factor = int(x.seed), share, LEVELS / share
+
+    def write(self, name: str, x: Tensor, strides: int = 0) -> None:
+        """Hand over a tensor as it lies in memory, with that many of its strides."""
+        self.held.append(x)
+        setattr(self.call, name, x.data_ptr())
+        if strides:
+            getattr(self.call, f"{name}_strides")[:] = x.stride()[:strides]
+
+    def read(self, name: str, x: Tensor, strides: int) -> None:
+        """Hand over a tensor whose axes behind those strides lie in a row, or a copy where they do not."""
+        self.write(name, x if x[(0,) * strides].is_contiguous() else x.contiguous(), strides)
+
+    def run(self, name: str) -> None:
+        library = _library()
+        assert not isinstance(library, str)
+        size = library.scratch_size(ctypes.byref(self.call), name == "backward")
+        scratch = Workspace(self.like, LARGEST_KEPT).tensor("scratch", size)
+        self.call.scratch = scratch.data_ptr()
+        getattr(library, name)(ctypes.byref(self.call))
+
+    def _take_index(self, index: Tensor | None, n: int) -> None:
+        assert index is not None
+        index = index.long()
+        if index.dim() == 2:
+            return self.write("index", index, 2)
+        self.write("index", index.contiguous())  # along diagonals: the pair of receiver i and sender j is at j - i + N
+        self.call.index += n * index.itemsize
+        self.call.index_strides[:] = (-1, 1)
+
+    def _take_mask(self, x: LinearArguments) -> None:
+        (batch, heads, n, _), m = x.q.shape, x.k.shape[2]
+        if x.attn_mask is not None:
+            self.write("mask", x.attn_mask.expand(batch, heads, n, m), 4)
+        if x.padding is not None:
+            self.write("padding", x.padding.expand(batch, m).contiguous())
+        if x.receiver_segments is not None and x.sender_segments is not None:
+            self.write("receiver_segments", x.receiver_segments.expand(batch, n).long().contiguous())
+            self.write("sender_segments", x.sender_segments.expand(batch, m).long().contiguous())
+
+
+def _threads(multiplications: int) -> int:
+    return max(1, min(torch.get_num_threads(), multiplications // FEWEST_MULTIPLICATIONS))
+
+
+_LOADING = threading.Lock()
+
+
+def _library() -> ctypes.CDLL | str:
+    """The library, built and tried at the first call; or why it cannot be had."""
+    with _LOADING:
+        return _loaded()
+
+
+@cache
+def _loaded() -> ctypes.CDLL | str:
+    try:
+        library = built(SOURCE)
+    except UnavailableError as error:
+        return str(error)
+    library.size_of_call.restype = library.scratch_size.restype = ctypes.c_int64
+    for name in ("forward", "backward", "dropout_factors"):
+        getattr(library, name).restype = None
+    if library.size_of_call() != ctypes.sizeof(_Call):
+        return "it was built for arguments of another size"
+    return library

@@ -1,0 +1,285 @@
+"""The library in C against the paper's equation in float64: forward, every gradient, masks of all kinds, dropout."""
+
+import random
+
+import pytest
+import torch
+
+from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference
+from dual_attention.functional.native.building import UnavailableError
+from dual_attention.functional.relational import compiled
+from dual_attention.functional.relational.api import explain_relational_attention, relational_attention
+from dual_attention.functional.relational.linear import LinearArguments, block_size
+
+pytestmark = pytest.mark.skipif(isinstance(compiled._library(), str), reason=f"cannot be built: {compiled._library()}")
+
+SCALES = {"scale": 0.6, "rel_scale": 0.4}
+LEAVES = ("q", "k", "u", "w", "symbols", "w_r")
+
+
+def drawn(*, batch=2, groups=2, repeat=2, n=19, m=21, d=5, width=6, relations=3, p=2, symbols="shared", seed=0):
+    """Leaves in float32, and how to make symbols of the fifth."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator).requires_grad_()
+
+    heads, reach = groups * repeat, 4
+    table = {
+        "shared": (batch, groups, m, width),
+        "one for all": (1, groups, m, width),
+        "index": (7, groups, width),
+        "offsets": (2 * reach + 1, groups, width),
+    }[symbols]
+    index = torch.randint(7, (n, m), generator=generator)
+    leaves = [
+        normal(batch, heads, n, d),
+        normal(batch, groups, m, d),
+        normal(batch, n, relations, p),
+        normal(batch, m, relations, p),
+        normal(*table),
+        normal(heads, width, relations),
+    ]
+    makes = {"index": lambda s: RelativeSymbols(s, index), "offsets": lambda s: OffsetSymbols(s, n, m, m - n)}
+    return leaves, makes.get(symbols, lambda s: s)
+
+
+def assert_equal_to_the_equation(leaves, make, pattern=None, *, tolerance=3e-5, operation=None, like=None):
+    """Outputs and gradients of the library, and those of the reference in float64."""
+    q, k, u, w, s, w_r = leaves
+    operation = operation or relational_attention
+    assert "by the library in C" in str(
+        explain_relational_attention(q, k, u, w, make(s), w_r, mask=pattern, impl="linear", **SCALES)
+    )
+    ours = operation(q, k, u, w, make(s), w_r, mask=pattern, impl="linear", **SCALES).output
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    mask = None if pattern is None else pattern.dense(None)
+    theirs = reference.relational_attention(*wide[:4], make(wide[4]), wide[5], mask=mask, **SCALES)[0]
+    g = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    grads = torch.autograd.grad(theirs, wide, g)
+    ours, theirs = (ours, *torch.autograd.grad(ours, leaves, g.float())), (theirs.detach(), *grads)
+    for name, a, b in zip(("output", *LEAVES), ours, theirs, strict=True):
+        error = (a - b).abs().max() / b.abs().max().clamp(min=1e-3)
+        assert error <= tolerance, f"{name}: {float(error):.1e} of its largest number"
+
+
+@pytest.mark.parametrize("symbols", ["shared", "one for all", "index", "offsets"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"n": 1, "m": 5},
+        {"n": 16, "m": 16, "d": 16, "width": 16, "p": 16},
+        {"n": 33, "m": 70, "groups": 1, "repeat": 1, "relations": 1, "p": 1, "d": 1, "width": 1},
+        {"groups": 3, "repeat": 3, "relations": 17, "p": 9, "width": 70, "d": 33},
+        {"batch": 5, "n": 40, "m": 7, "relations": 70, "p": 3},
+    ],
+    ids=lambda sizes: " ".join(f"{k}={v}" for k, v in sizes.items()) or "small",
+)
+def test_forward_and_gradients(symbols, sizes):
+    assert_equal_to_the_equation(*drawn(symbols=symbols, **sizes))
+
+
+def patterns(batch, heads, n, m):
+    generator = torch.Generator().manual_seed(2)
+    some = torch.rand(batch, heads, n, m, generator=generator) < 0.6
+    padding = torch.rand(batch, m, generator=generator) < 0.7
+    order = {"causal": True, "offset": m - n}
+    segments = torch.arange(m).div(6, rounding_mode="floor").expand(batch, m)
+    of_receivers = segments[:, m - n :] if m >= n else torch.zeros(batch, n, dtype=torch.long)
+    return {
+        "causal": MaskPattern(n, m, **order),
+        "causal from the first sender": MaskPattern(n, m, causal=True),
+        "window": MaskPattern(n, m, window=4, offset=m - n),
+        "causal window": MaskPattern(n, m, window=3, **order),
+        "before all senders": MaskPattern(n, m, causal=True, offset=-8),
+        "padding": MaskPattern(n, m, padding=padding),
+        "mask of heads": MaskPattern(n, m, some),
+        "mask for all heads": MaskPattern(n, m, some[:, :1]),
+        "mask of senders": MaskPattern(n, m, some[:1, :1, :1]),
+        "segments": MaskPattern(n, m, None, None, of_receivers, segments),
+        "everything": MaskPattern(n, m, some, padding, of_receivers, segments, window=9, **order),
+        "nothing to see": MaskPattern(n, m, torch.zeros(1, 1, 1, 1, dtype=torch.bool)),
+    }
+
+
+@pytest.mark.parametrize("kind", patterns(2, 4, 1, 1))
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+@pytest.mark.parametrize("n", [19, 37])
+def test_masks(kind, symbols, n):
+    m = 37
+    assert_equal_to_the_equation(*drawn(symbols=symbols, n=n, m=m), patterns(2, 4, n, m)[kind])
+
+
+def test_random_calls():
+    chosen = random.Random(0)
+    for seed in range(40):
+        sizes = {
+            "batch": chosen.randint(1, 4),
+            "groups": chosen.randint(1, 3),
+            "repeat": chosen.randint(1, 4),
+            "n": chosen.randint(1, 50),
+            "m": chosen.randint(5, 50),
+            "d": chosen.randint(1, 20),
+            "width": chosen.randint(1, 40),
+            "relations": chosen.randint(1, 20),
+            "p": chosen.randint(1, 20),
+        }
+        leaves, make = drawn(symbols=chosen.choice(["shared", "one for all", "index", "offsets"]), seed=seed, **sizes)
+        kinds = patterns(sizes["batch"], sizes["groups"] * sizes["repeat"], sizes["n"], sizes["m"])
+        pattern = kinds.get(chosen.choice([None, *kinds]))
+        assert_equal_to_the_equation(leaves, make, pattern, tolerance=1e-4)
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("symbols", ["shared", "one for all", "offsets"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_any_number_of_threads(symbols, batch, threads, monkeypatch):
+    """Threads divide examples among them, whose gradients two of them then add up."""
+    monkeypatch.setattr(compiled, "FEWEST_MULTIPLICATIONS", 1)
+    leaves, make = drawn(symbols=symbols, batch=batch, n=70, m=70)
+    pattern = MaskPattern(70, 70, causal=True)
+    for number in (1, 2, 5, 40):
+        threads(number)
+        assert_equal_to_the_equation(leaves, make, pattern)
+        first, second = (gradients(leaves, make, pattern) for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True)), number
+
+
+def gradients(leaves, make, pattern=None, **options):
+    q, k, u, w, s, w_r = leaves
+    out = relational_attention(q, k, u, w, make(s), w_r, mask=pattern, impl="linear", **SCALES, **options).output
+    return out, *torch.autograd.grad(out.square().sum(), leaves)
+
+
+def test_inputs_of_any_strides():
+    leaves, make = drawn(n=20, m=20)
+    flipped = [torch.empty(x.shape[::-1]).permute(*range(x.dim())[::-1]).copy_(x.detach()) for x in leaves]
+    for x in flipped:
+        x.requires_grad_()
+    for a, b in zip(gradients(flipped, make), gradients(leaves, make), strict=True):
+        torch.testing.assert_close(a, b)
+    q, k, u, w, s, w_r = leaves
+    out = relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES).output
+    expanded = torch.autograd.grad(out.sum(), leaves, retain_graph=True)  # a gradient of strides zero
+    whole = torch.autograd.grad(out, leaves, torch.ones_like(out))
+    for a, b in zip(expanded, whole, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("symbols", ["shared", "offsets"])
+def test_dropout_is_the_same_in_every_derivative(symbols):
+    """The first derivative draws factors again; the second takes all of them at once, by plain operations."""
+    leaves, make = drawn(symbols=symbols, n=30, m=30)
+    q, k, u, w, s, w_r = leaves
+    torch.manual_seed(3)
+    out = relational_attention(q, k, u, w, make(s), w_r, dropout=0.4, impl="linear", **SCALES).output
+    g = torch.randn(out.shape)
+    direct = torch.autograd.grad(out, leaves, g, retain_graph=True)
+    with_graph = torch.autograd.grad(out, leaves, g, create_graph=True)
+    for a, b in zip(direct, with_graph, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def arguments(dropout, n=64, m=80, seed=5):
+    leaves, _ = drawn(n=n, m=m)
+    q, k, u, w, s, _ = (x.detach() for x in leaves)
+    nothing = (None,) * 4
+    return LinearArguments(
+        q, k, u, w, s, None, None, torch.tensor([seed]), *nothing, False, None, 0, 0.6, 0.4, dropout, block_size(4, m)
+    )
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_keeps_its_share_everywhere(rate):
+    factors = compiled.dropout_factors(arguments(rate))
+    kept = factors != 0
+    torch.testing.assert_close(factors[kept], torch.full_like(factors[kept], 1 / (1 - rate)), rtol=1e-3, atol=0)
+    spread = (rate * (1 - rate)) ** 0.5
+    for axes in ([0, 1, 2, 3], [0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]):  # over all, and along each axis
+        of_axis = kept.float().mean(axes)
+        entries = kept.numel() / of_axis.numel()
+        assert (of_axis - (1 - rate)).abs().max() < 5 * spread / entries**0.5
+    # Neighbours along each axis agree no more often than chance.
+    for axis in range(4):
+        a, b = kept.narrow(axis, 0, kept.shape[axis] - 1), kept.narrow(axis, 1, kept.shape[axis] - 1)
+        agree = (a == b).float().mean()
+        assert abs(agree - (rate**2 + (1 - rate) ** 2)) < 5 * 0.5 / a.numel() ** 0.5
+    assert not torch.equal(factors, compiled.dropout_factors(arguments(rate, seed=6)))
+
+
+def test_dropout_of_the_output():
+    x = arguments(0.3)
+    symbols, attended = compiled.forward(x)
+    alpha = reference.attention_weights(x.q, x.k, scale=x.scale) * compiled.dropout_factors(x)
+    torch.testing.assert_close(symbols, reference.attend_to_symbols(alpha, x.table), rtol=1e-4, atol=1e-4)
+    r = reference.relations(x.u, x.w, scale=x.rel_scale)
+    torch.testing.assert_close(attended, torch.einsum("bhnm,bnmr->bhnr", alpha, r), rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_number_stays_so():
+    leaves, make = drawn(n=20, m=20)
+    with torch.no_grad():
+        leaves[0][0, 1, 3, 0] = torch.nan
+        q, k, u, w, s, w_r = leaves
+        out = relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES).output
+    assert out[0, 1, 3].isnan().all()
+    out[0, 1, 3] = 0.0
+    assert out.isfinite().all()
+
+
+def test_large_scores_do_not_overflow():
+    leaves, make = drawn()
+    with torch.no_grad():
+        leaves[0] *= 1e4
+    assert_equal_to_the_equation(leaves, make, tolerance=1e-3)
+
+
+def test_registered_operation():
+    """Schema, fake tensors and autograd registration, as of the form in PyTorch."""
+    leaves, _ = drawn(n=5, m=5)
+    values = (*leaves[:5], *[None] * 7, True, None, 0, 0.5, 0.5, 0.0, 2)
+    torch.library.opcheck(torch.ops.dual_attention.linear_relational_attention.default, values)
+
+
+def test_why_not(monkeypatch):
+    leaves, make = drawn()
+
+    def reason(x=leaves, **options):
+        q, k, u, w, s, w_r = x
+        return str(explain_relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES, **options))
+
+    assert reason().endswith("was asked for, by the library in C")
+    assert reason(bias=torch.zeros(1, 1, 1, 1)).endswith("(not in C: it takes no bias)")
+    assert reason([x.double() for x in leaves]).endswith("was asked for")
+    monkeypatch.setattr(compiled, "LARGEST_SCRATCH", 1000)
+    assert reason().endswith("(not in C: its threads would need too much memory for sums of so many senders)")
+    ours = gradients(leaves, make)
+    monkeypatch.undo()
+    for a, b in zip(ours, gradients(leaves, make), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_without_a_library_everything_works(monkeypatch):
+    leaves, make = drawn(symbols="offsets")
+    with_library = gradients(leaves, make)
+
+    def fails(source):
+        raise UnavailableError("found no compiler")
+
+    monkeypatch.setattr(compiled, "built", fails)
+    compiled._loaded.cache_clear()
+    try:
+        q, k, u, w, s, w_r = leaves
+        why = explain_relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES)
+        assert str(why).endswith("(not in C: found no compiler)")
+        for a, b in zip(gradients(leaves, make), with_library, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    finally:
+        compiled._loaded.cache_clear()
