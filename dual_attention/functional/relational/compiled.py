@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import fake_mode
 from ..dropout import LEVELS
 from ..native.building import UnavailableError, built
 from .blocks import LinearArguments
@@ -70,6 +71,8 @@ def obstacle(
     """
     if not q.is_cpu or any(x.dtype != torch.float32 for x in (q, k, u, w, table)):
         return "it computes in float32 on a CPU"
+    if fake_mode() is not None:
+        return "tensors are only imagined"
     if bias is not None:
         return "it takes no bias"
     if 0 in (*q.shape, k.shape[2], *u.shape, *table.shape):
