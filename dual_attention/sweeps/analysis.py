@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 from .._words import suggestion
 from ..training.config_io import read_config
 from ..training.configs import check, check_integers, check_names, check_seed
-from ..training.metrics import Row
 from .intervals import least_sign_flip_p
 
 if TYPE_CHECKING:
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]
 """A panel and a point."""
+Planned = dict[Place, dict[str, int]]
+"""Panels and points, and the point at which each arm is run for them: the same, but for arms compared at their ends."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class AnalysisConfig:
     """Panels that count, such as tasks or data sets; null takes all of the grid."""
     points: tuple[int, ...] | None = None
     """Points of the horizontal axis that count, such as training-set sizes; null takes all of the grid."""
-    of: Literal["means", "cells"] = "means"
-    """What is tested of each arm: for each seed the mean over all panels and points, one test; or each cell."""
+    of: Literal["means", "cells", "ends"] = "means"
+    """What is tested of each arm: for each seed the mean over all panels and points, one test; each cell; or the mean
+    over all panels of what each arm has at its own last point, such as its longest training."""
     seeds: int = 1
     """Trials planned; their seeds are first_seed, first_seed + 1 and so on. Others are left out."""
     first_seed: int = 0
@@ -53,8 +54,9 @@ class AnalysisConfig:
     """Two-sided test of the differences: Student's t; or the exact permutation test, which flips their signs."""
     alpha: float = 0.05
     """Level of that test, after correction."""
-    correction: Literal["holm", "bonferroni", "none"] = "holm"
-    """Correction for several tests, over the family of all that this analysis makes: arms, or arms times cells."""
+    correction: Literal["holm", "holm_differences", "bonferroni", "none"] = "holm"
+    """Correction for several tests, over the family of all that this analysis makes: arms, or arms times cells.
+    holm_differences is Holm's for tests of differences and none for those of equivalence."""
     least_difference: float = 0.0
     """Least difference, in the unit of the measure, that is called one."""
     bound: float | None = None
@@ -85,17 +87,6 @@ class AnalysisConfig:
         """Whether a panel and a point belong to it."""
         panel, point = place
         return (self.panels is None or panel in self.panels) and (self.points is None or point in self.points)
-
-    def rows(self, experiment: AnySwept, rows: Sequence[Row]) -> list[Row]:
-        """The rows that count."""
-        arms, curve, point = {self.reference, *self.arms}, experiment.curve_axis.name, experiment.point_axis.name
-        return [
-            row
-            for row in rows
-            if row[curve] in arms
-            and row["seed"] in self.planned_seeds
-            and self.counts((experiment.panel(row), int(row[point])))
-        ]
 
     def check_against(self, experiment: AnySwept) -> None:
         """Check that the experiment has its measure and its grid, the grid its arms, and that it can decide.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..training.metrics import Row
 from .analysis import AnalysisConfig
 from .experiment import AnySwept
-from .findings import Finding, findings, reading
-from .followed import followed, planned_places
+from .findings import Finding, corrections, findings, reading
+from .followed import followed, planned_cells
 from .grid import GridFolder
 
 TITLES = {
@@ -27,8 +27,8 @@ def report_text(
         rows: all results.
         folder: of the grid that they are of, if they are all of one.
     """
-    places = planned_places(experiment, analysis, rows, folder)
-    points = followed(experiment, analysis, rows, places, folder)
+    planned = planned_cells(experiment, analysis, rows, folder)
+    points = followed(experiment, analysis, rows, planned, folder)
     wrong = [point.what for point in points if point.well is False]
     unknown = [point.what for point in points if point.well is None]
     verdict = "It was followed in every point."
@@ -36,7 +36,7 @@ def report_text(
         parts = [f"It was not followed in: {', '.join(wrong)}."] * bool(wrong)
         verdict = " ".join([*parts, *([f"Nothing tells about: {', '.join(unknown)}."] * bool(unknown))])
     reference = experiment.curve_axis.label(analysis.reference)
-    found = findings(experiment, analysis, rows, places)
+    found = findings(experiment, analysis, rows, planned)
     return (
         "\n".join(
             [
@@ -54,7 +54,7 @@ def report_text(
                 "",
                 f"## Primary measure: {experiment.measures[analysis.measure]}",
                 "",
-                _method(experiment, analysis, len(places), len(found)),
+                _method(experiment, analysis, len(planned), len(found)),
                 "",
                 *_table(experiment, analysis, found),
                 "",
@@ -68,10 +68,14 @@ def report_text(
 def _method(experiment: AnySwept, analysis: AnalysisConfig, places: int, tests: int) -> str:
     reference = experiment.curve_axis.label(analysis.reference)
     of = "one cell" if analysis.of == "cells" else f"the mean over {places} cells" if places > 1 else "the one cell"
+    if analysis.of == "ends":
+        of = f"each {experiment.curve_axis.name} at its last point ({experiment.point_axis.plural})"
+        of += f", the mean over {places} panels" if places > 1 else ""
     less = "less" if experiment.lower_is_better(analysis.measure) else "more"
+    correction, of_equivalence = corrections(analysis)
     words = [
         f"Differences from {reference} of {of} ({less} is better): {TITLES[analysis.test]}, level {analysis.alpha:g}",
-        f"correction for {tests} tests: {analysis.correction}" if tests > 1 else "one test, so nothing to correct",
+        f"correction for {tests} tests: {correction}" if tests > 1 else "one test, so nothing to correct",
     ]
     if analysis.least_difference:
         words.append(f"better or worse only from a difference of {analysis.least_difference:g}{experiment.unit} on")
@@ -80,6 +84,7 @@ def _method(experiment: AnySwept, analysis: AnalysisConfig, places: int, tests: 
         words.append(
             f"equivalent if two one-sided t-tests reject a difference of {analysis.bound:g}{experiment.unit} or more "
             f"at {analysis.equivalence_alpha:g} each, that is if the {100 * level:g} % interval lies within the bounds"
+            + (f" (correction: {of_equivalence})" if of_equivalence != correction else "")
         )
     return "; ".join(words) + "."
 
@@ -90,8 +95,9 @@ def _table(experiment: AnySwept, analysis: AnalysisConfig, found: Sequence[Findi
         {1 - analysis.alpha, 1 - (2 * analysis.equivalence_alpha if bound else analysis.alpha)}
     )
     head = [*(["cell"] if cells else []), experiment.curve_axis.name, "pairs", "difference"]
-    head += [*(f"{100 * level:g} % interval" for level in levels), "p", f"p ({analysis.correction})"]
-    head += [f"p (equivalence within ±{analysis.bound:g}, {analysis.correction})"] if bound else []
+    correction, of_equivalence = corrections(analysis)
+    head += [*(f"{100 * level:g} % interval" for level in levels), "p", f"p ({correction})"]
+    head += [f"p (equivalence within ±{analysis.bound:g}, {of_equivalence})"] if bound else []
     lines = [head, ["---"] * len(head)]
     for one in found:
         place = "" if one.place is None else " ".join(str(part) for part in one.place if part)

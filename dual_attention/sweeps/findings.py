@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ..training.metrics import Row
-from .analysis import AnalysisConfig, Place
+from .analysis import AnalysisConfig, Place, Planned
 from .contrasts import differences_by_cell
 from .experiment import AnySwept
 from .intervals import corrected, equivalence_p, half_width, paired_p, sign_flip_p
 
 TESTS = {"paired_t": paired_p, "sign_flip": sign_flip_p}
+CORRECTIONS = {"holm_differences": ("holm", "none")}
+"""Corrections that are not the same of tests of differences and of those of equivalence."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +47,43 @@ class Finding:
         return half_width(list(self.differences.values()), level=level)
 
 
-def findings(
-    experiment: AnySwept, analysis: AnalysisConfig, rows: Sequence[Row], places: Sequence[Place]
-) -> list[Finding]:
+def findings(experiment: AnySwept, analysis: AnalysisConfig, rows: Sequence[Row], planned: Planned) -> list[Finding]:
     """The tests of an analysis, those that want runs, too.
 
     Args:
-        places: panels and points that it plans; a seed counts for a mean over them if it was run at each.
+        planned: what it plans to be run; a seed counts for a mean over several places if it was run at each.
     """
-    chosen = analysis.rows(experiment, rows)
+    chosen = _at_their_places(experiment, analysis, rows, planned)
     by_cell = differences_by_cell(experiment, chosen, analysis.measure, analysis.reference)
-    of_place = {place: by_cell.get(place, {}) for place in places}
+    of_place = {place: by_cell.get(place, {}) for place in planned}
     found: list[tuple[str, Place | None, dict[int, float]]] = []
     for arm in analysis.arms:
         own = {place: curves.get(arm, {}) for place, curves in of_place.items()}
         if analysis.of == "cells":
-            found += [(arm, place, own[place]) for place in places]
+            found += [(arm, place, own[place]) for place in planned]
         else:
             seeds = set.intersection(*map(set, own.values())) if own else set()
             found.append((arm, None, {seed: fmean(by[seed] for by in own.values()) for seed in sorted(seeds)}))
     return _tested(analysis, found)
+
+
+def _at_their_places(
+    experiment: AnySwept, analysis: AnalysisConfig, rows: Sequence[Row], planned: Planned
+) -> list[Row]:
+    """The planned rows; those of an arm that has a point of its own for a place, with the point of that place."""
+    curve, point = experiment.curve_axis.name, experiment.point_axis.name
+    return [
+        {**row, point: at}
+        for row in rows
+        if row["seed"] in analysis.planned_seeds
+        for (panel, at), own in planned.items()
+        if experiment.panel(row) == panel and own.get(row[curve]) == int(row[point])
+    ]
+
+
+def corrections(analysis: AnalysisConfig) -> tuple[str, str]:
+    """Correction of the tests of differences, and of those of equivalence."""
+    return CORRECTIONS.get(analysis.correction, (analysis.correction, analysis.correction))
 
 
 def _tested(analysis: AnalysisConfig, found: Sequence[tuple[str, Place | None, dict[int, float]]]) -> list[Finding]:
@@ -74,7 +93,7 @@ def _tested(analysis: AnalysisConfig, found: Sequence[tuple[str, Place | None, d
     both = [1.0] * len(found)
     if bound is not None:
         both = [equivalence_p(list(by.values()), bound) if len(by) > 1 else 1.0 for *_, by in found]
-    adjusted, adjusted_both = (corrected(values, analysis.correction) for values in (p, both))
+    adjusted, adjusted_both = (corrected(*one) for one in zip((p, both), corrections(analysis), strict=True))
     return [
         Finding(*one, p[n], adjusted[n], *((both[n], adjusted_both[n]) if bound is not None else ()))
         if len(one[2]) > 1

@@ -14,7 +14,7 @@ from .._files import read_json_object, write_atomically, write_json
 from .._words import listed
 from ..training.config_io import commented_yaml, read_config
 from ..training.metrics import Row
-from .analysis import AnalysisConfig, Place
+from .analysis import AnalysisConfig, Planned
 from .experiment import AnySwept
 from .grid import GridConfig, GridFolder
 from .results import cell_files
@@ -107,18 +107,18 @@ def followed(
     experiment: AnySwept,
     analysis: AnalysisConfig,
     rows: Sequence[Row],
-    places: Sequence[Place],
+    planned: Planned,
     folder: GridFolder | None = None,
 ) -> list[Followed]:
     """Whether an analysis was followed, point by point.
 
     Args:
         rows: all results.
-        places: panels and points that it plans.
+        planned: what it plans to be run.
         folder: of the grid that the results are of, if they are all of one.
     """
     record = None if folder is None else read_record(folder.path)
-    planned = (
+    of_plan = (
         record["grid"] if record is not None else asdict(experiment.grids[analysis.grid]) if analysis.grid else None
     )
     if record is None:
@@ -126,9 +126,9 @@ def followed(
         points = [Followed("analysis", None, unknown)]
     else:
         points = [_analysis(analysis, record)]
-    if folder is not None and planned is not None and folder.config.is_file():
-        points.append(_settings(folder, planned))
-    return [*points, _seeds(analysis, experiment, rows), _cells(experiment, analysis, rows, places)]
+    if folder is not None and of_plan is not None and folder.config.is_file():
+        points.append(_settings(folder, of_plan))
+    return [*points, _seeds(analysis, experiment, rows), _cells(experiment, analysis, rows, planned)]
 
 
 def _analysis(analysis: AnalysisConfig, record: Mapping[str, Any]) -> Followed:
@@ -184,34 +184,49 @@ def _span(seeds: Sequence[int]) -> str:
     return listed([str(seed) for seed in seeds])
 
 
-def _cells(experiment: AnySwept, analysis: AnalysisConfig, rows: Sequence[Row], places: Sequence[Place]) -> Followed:
+def _cells(experiment: AnySwept, analysis: AnalysisConfig, rows: Sequence[Row], planned: Planned) -> Followed:
     curve, point = experiment.curve_axis.name, experiment.point_axis.name
     run = {(experiment.panel(row), int(row[point]), row[curve], int(row["seed"])) for row in rows}
-    planned = [
-        (*place, arm, seed)
+    cells = [
+        (panel, at, arm, seed)
         for seed in analysis.planned_seeds
-        for place in places
-        for arm in (analysis.reference, *analysis.arms)
+        for (panel, _), points in planned.items()
+        for arm, at in points.items()
     ]
     missing = [
-        " ".join([*(str(part) for part in cell[:3] if part), f"seed {cell[3]}"]) for cell in planned if cell not in run
+        " ".join([*(str(part) for part in cell[:3] if part), f"seed {cell[3]}"]) for cell in cells if cell not in run
     ]
     if missing:
-        return Followed("cells", False, f"{len(missing)} of {len(planned)} are missing: {listed(missing)}")
-    return Followed("cells", True, f"all {len(planned)} that count have been run")
+        return Followed("cells", False, f"{len(missing)} of {len(cells)} are missing: {listed(missing)}")
+    return Followed("cells", True, f"all {len(cells)} that count have been run")
 
 
-def planned_places(
+def planned_cells(
     experiment: AnySwept, analysis: AnalysisConfig, rows: Sequence[Row], folder: GridFolder | None = None
-) -> list[Place]:
-    """Panels and points that an analysis plans: those that it names, of its grid, or of the results without one."""
+) -> Planned:
+    """The runs that an analysis plans: panels and points that it names, of its grid, or else of the results.
+
+    With ``ends``, these are the panels at the last point of the reference.
+    """
     record = None if folder is None else read_record(folder.path)
     points: Sequence[Mapping[str, Any]] = rows
     if folder is not None and record is not None and folder.config.is_file() and analysis.grid is None:
         points = read_config(experiment.Grid, folder.config).points()
     elif analysis.grid is not None:
         points = experiment.grids[analysis.grid].points()
-    found = {(experiment.panel(dict(point)), int(point[experiment.point_axis.name])) for point in points}
-    panels = experiment.panels(rows)
-    order = {panel: n for n, panel in enumerate(panels)}
-    return sorted((place for place in found if analysis.counts(place)), key=lambda p: (order.get(p[0], len(order)), p))
+    arms, curve = (analysis.reference, *analysis.arms), experiment.curve_axis.name
+    found = [(experiment.panel(dict(point)), int(point[experiment.point_axis.name]), point[curve]) for point in points]
+    found = [one for one in found if analysis.counts(one[:2])]
+    order = {panel: n for n, panel in enumerate(experiment.panels(rows))}
+    panels = sorted({panel for panel, *_ in found}, key=lambda panel: (order.get(panel, len(order)), panel))
+    if analysis.of != "ends":
+        return {
+            (panel, at): dict.fromkeys(arms, at)
+            for panel in panels
+            for at in sorted({at for own, at, _ in found if own == panel})
+        }
+    ends: dict[str, dict[str, int]] = {panel: {} for panel in panels}
+    for panel, at, arm in found:
+        if arm in arms:
+            ends[panel][arm] = max(at, ends[panel].get(arm, at))
+    return {(panel, own[analysis.reference]): own for panel, own in ends.items() if analysis.reference in own}

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from dual_attention.sweeps.analysis import AnalysisConfig, find_analysis
 from dual_attention.sweeps.analysis_report import report_text
 from dual_attention.sweeps.contrasts import Equivalence, contrasts, contrasts_text, draw_contrasts
 from dual_attention.sweeps.findings import findings, reading
-from dual_attention.sweeps.followed import ANALYSIS, RECORD
+from dual_attention.sweeps.followed import ANALYSIS, RECORD, planned_cells
 from dual_attention.sweeps.intervals import corrected, equivalence_p, half_width, paired_p, sign_flip_p
 from dual_attention.sweeps.report import Reading, plot_results
 from dual_attention.sweeps.reproduce import reproduce
@@ -28,6 +29,7 @@ from .toy import Toy, ToyGrid
 TOY = Toy()
 PLAN = AnalysisConfig(question="Is deep better?", measure="val", reference="linear", arms=("deep",), seeds=3, bound=0.5)
 PLACES = [("", 8), ("", 16)]
+PLANNED = {place: dict.fromkeys(("linear", "deep"), place[1]) for place in PLACES}
 DIFFERENCES = {8: (0.1, 0.2, 0.15), 16: (0.3, 0.2, 0.25)}
 ROWS = [
     {"kind": kind, "n_train": n, "seed": seed, "parameters": 1, "val": 0.5 + (difference if kind == "deep" else 0)}
@@ -65,9 +67,9 @@ def test_corrections():
 
 
 def test_means_over_all_cells_are_tested_once():
-    (one,) = findings(TOY, PLAN, ROWS, PLACES)
+    (one,) = findings(TOY, PLAN, ROWS, PLANNED)
     assert one.differences == pytest.approx({0: 0.2, 1: 0.2, 2: 0.2})
-    cells = findings(TOY, replace(PLAN, of="cells"), ROWS, PLACES)
+    cells = findings(TOY, replace(PLAN, of="cells"), ROWS, PLANNED)
     assert [found.place for found in cells] == PLACES
     assert cells[0].p == pytest.approx(paired_p(DIFFERENCES[8]))
     assert [found.adjusted for found in cells] == corrected([found.p or 0 for found in cells], "holm")
@@ -81,15 +83,57 @@ def test_only_what_is_planned_counts():
         {"kind": "linear", "n_train": 64, "seed": 0, "parameters": 1, "val": 0.0},
     ]
     plan = replace(PLAN, points=(8, 16))
-    assert findings(TOY, plan, [*ROWS, *others], PLACES) == findings(TOY, plan, ROWS, PLACES)
+    assert findings(TOY, plan, [*ROWS, *others], PLANNED) == findings(TOY, plan, ROWS, PLANNED)
     incomplete = [row for row in ROWS if row["n_train"] == 8 or row["seed"] != 1]
-    assert findings(TOY, PLAN, incomplete, PLACES)[0].differences.keys() == {0, 2}
+    assert findings(TOY, PLAN, incomplete, PLANNED)[0].differences.keys() == {0, 2}
+
+
+class LongerGrid(ToyGrid):
+    """A grid in which deep networks are given twice the examples."""
+
+    def points(self):
+        return [
+            {**point, "n_train": point["n_train"] * (2 if point["kind"] == "deep" else 1)} for point in super().points()
+        ]
+
+
+class Longer(Toy):
+    Grid = LongerGrid
+    shipped: ClassVar = {"grids/tiny.yaml": LongerGrid(out="tiny", seeds=3)}
+
+
+def test_arms_are_compared_at_their_own_ends():
+    """Arms with other last points, such as longer training, are paired there; points before the last are left out."""
+    rows = [{**row, "n_train": row["n_train"] * (2 if row["kind"] == "deep" else 1)} for row in ROWS]
+    plan = replace(PLAN, of="ends", grid="tiny")
+    planned = planned_cells(Longer(), plan, rows)
+    assert planned == {("", 16): {"linear": 16, "deep": 32}}
+    (one,) = findings(Longer(), plan, rows, planned)
+    assert one.place is None and one.differences == pytest.approx(dict(enumerate(DIFFERENCES[16])))
+    report = report_text(Longer(), plan, rows)
+    assert "of each kind at its last point (examples) (more is better)" in report
+    assert "all 6 that count have been run" in report
+    report = report_text(Longer(), plan, [row for row in rows if (row["n_train"], row["seed"]) != (32, 1)])
+    assert "1 of 6 are missing: 32 deep seed 1" in report and "| deep | 2 |" in report
+
+
+def test_equivalence_may_be_left_uncorrected():
+    """Announcements that tell equivalence by the 95 % interval correct tests of differences only."""
+    third = [{**row, "kind": "wide"} for row in ROWS if row["kind"] == "deep"]
+    plan = replace(PLAN, arms=("deep", "wide"), correction="holm_differences")
+    planned = {place: dict.fromkeys(("linear", "deep", "wide"), place[1]) for place in PLACES}
+    one, two = findings(TOY, plan, [*ROWS, *third], planned)
+    assert (one.adjusted, two.adjusted) == (2 * (one.p or 0), 2 * (two.p or 0))
+    assert one.adjusted_equivalence == one.equivalence == equivalence_p([*one.differences.values()], 0.5)
+    report = report_text(TOY, plan, [*ROWS, *third])
+    assert "correction for 2 tests: holm;" in report and "within the bounds (correction: none)." in report
+    assert "| p (holm) | p (equivalence within ±0.5, none) |" in report
 
 
 def read(values: tuple[float, ...], **options) -> str:
     rows = [{**row, "val": (values[row["seed"]] if row["kind"] == "deep" else 0.0)} for row in ROWS]
     plan = replace(PLAN, **options)
-    return reading(TOY, plan, findings(TOY, plan, rows, PLACES)[0])
+    return reading(TOY, plan, findings(TOY, plan, rows, PLANNED)[0])
 
 
 def test_readings():
@@ -265,9 +309,9 @@ def test_shipped_analyses_fit_their_experiments(name):
     for scale, analysis in getattr(experiment, "analyses", {}).items():
         analysis.check_against(experiment)
         grid = experiment.grids[analysis.grid]
-        assert analysis.grid == scale and (grid.seeds, grid.first_seed) == (analysis.seeds, analysis.first_seed)
-        places = {(experiment.panel(dict(p)), p[experiment.point_axis.name]) for p in grid.points()}
-        assert places == {(panel, point) for panel in analysis.panels or [""] for point in analysis.points}
+        assert (grid.seeds, grid.first_seed) == (analysis.seeds, analysis.first_seed)
+        panels, points = zip(*planned_cells(experiment, analysis, []), strict=True)
+        assert {*panels} == {*(analysis.panels or panels)} and {*points} == {*(analysis.points or points)}
         assert find_analysis(experiment, None, scale) == analysis
 
 
