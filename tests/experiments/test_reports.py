@@ -1,0 +1,30 @@
+"""Reports that are committed beside results: each is what its analysis makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dual_attention.experiments import EXPERIMENTS
+from dual_attention.sweeps.analysis import find_analysis
+from dual_attention.sweeps.analysis_report import report_text
+from dual_attention.sweeps.experiment import swept
+from dual_attention.sweeps.results import merge_results
+
+EXPERIMENTS_FOLDER = Path(__file__).parents[2] / "experiments"
+REPORTS = [
+    ("recall", "study", "study/report.md"),
+    ("recall", "selective-copying", "study/report-selective.md"),
+    ("recall", "state", "study/report-state.md"),
+    ("length", "study", "study/report.md"),
+    ("digit-games", "digits", "digits/report.md"),
+    ("language", "study", "study/report.md"),
+]
+
+
+@pytest.mark.parametrize(("name", "analysis", "report"), REPORTS, ids=lambda value: value.replace("/", "-"))
+def test_committed_reports_are_of_committed_results(name, analysis, report):
+    experiment, path = swept(EXPERIMENTS[name].load()), EXPERIMENTS_FOLDER / name.replace("-", "_") / "results" / report
+    plan, rows = find_analysis(experiment, analysis), merge_results(experiment, [path.parent / "results.csv"])
+    assert plan is not None and report_text(experiment, plan, rows) == path.read_text(encoding="utf-8")
