@@ -1,7 +1,8 @@
 """The published accuracies (arXiv 2405.16727, Table 2 and Figure 3): per character, on interpolation.
 
 ``published.csv`` has a row for each module and model, by the name of our preset: mean in percent after 100 epochs, and
-its standard error. Of how many runs is known for few; where the paper has a dash no run ended, and there is no row.
+its standard error. Of how many runs is known for few, so the errors are in the file only, and no test is made of them.
+Where the paper has a dash no run ended, and there is no row.
 """
 
 from __future__ import annotations
