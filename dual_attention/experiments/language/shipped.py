@@ -36,7 +36,7 @@ TABLE_5 = {
 RATES_64 = {"DAT": 1.6e-2, "RCA": 1.6e-2, "T": 8e-3, "T-gated": 1.6e-2, "T-operations": 8e-3, "T-time": 8e-3}
 """Of the arms in their order, from the pilot in experiments/language/ANNOUNCED.md."""
 RATES_128 = dict.fromkeys(RATES_64, 4e-3)
-"""To be replaced by those of a pilot."""
+"""To be replaced by those of a pilot, whose command is in experiments/language/README.md."""
 
 
 def paper(preset: str) -> LanguageConfig:
