@@ -65,45 +65,6 @@ def test_every_preset_of_the_paper_is_counted():
     assert all(config in counted for name, config in LANGUAGE_PRESETS.items() if "tiny" not in name)
 
 
-# The first runs on Tiny Stories: output layer untied and with a bias, no final norm, no other biases, SwiGLU.
-STORIES = {
-    **COMMON,
-    "vocab_size": 32000,
-    "dff": None,
-    "dropout_rate": 0.1,
-    "activation": "swiglu",
-    "max_block_size": 512,
-    "pos_enc_type": "RoPE",
-    "bias": False,
-    "tie_weights": False,
-    "final_norm": False,
-    "output_bias": True,
-}
-
-
-@pytest.mark.parametrize(
-    ("d_model", "n_layers", "count"),
-    [(64, 4, 4_391_168), (64, 5, 4_456_960), (64, 6, 4_522_752), (128, 4, 9_274_624), (128, 6, 9_799_936)],
-)
-def test_parameter_counts_of_tiny_stories(d_model, n_layers, count):
-    sizes = {"d_model": d_model, "n_layers": n_layers, "dff": 4 * d_model, "n_heads": 8}
-    assert TransformerLM(**{**STORIES, **sizes}, device="meta").get_num_params(non_embedding=False) == count
-
-
-@pytest.mark.parametrize(
-    ("ra_type", "heads", "count"),
-    [("relational_attention", (4, 4), 4_488_256), ("rca", (4, 4), 4_454_976), ("rca", (6, 2), 4_457_024)],
-)
-def test_parameter_counts_of_tiny_stories_with_relational_heads(ra_type, heads, count):
-    sizes = {"d_model": 64, "n_layers": 4, "dff": 256, "n_heads_sa": heads[0], "n_heads_ra": heads[1]}
-    symbols = {"symbol_retrieval_kwargs": {"d_model": 64, "n_heads": 4, "n_symbols": 512}}
-    # In these runs all relations together were as wide as the model.
-    relations = {"n_relations": 4, "rel_proj_dim": 16} if ra_type == "relational_attention" else None
-    options = {"ra_type": ra_type, "ra_kwargs": relations}
-    model = DualAttnTransformerLM(**{**STORIES, **sizes, **symbols, **options}, device="meta")
-    assert model.get_num_params(non_embedding=False) == count
-
-
 @pytest.mark.parametrize("name", ["T-tiny", "DAT-tiny"])
 def test_tiny_presets_run(name):
     model = language_preset(name).build()

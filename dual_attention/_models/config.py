@@ -58,7 +58,17 @@ class TyingConfig(FieldsConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageConfig(TokensConfig, TyingConfig, HeadOptionsConfig, SymbolsConfig):
+class OutputLayerConfig(TyingConfig):
+    """The output layer of a language model."""
+
+    final_norm: bool = True
+    """Normalise before the output layer."""
+    output_bias: bool = False
+    """A bias in the output layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageConfig(TokensConfig, OutputLayerConfig, HeadOptionsConfig, SymbolsConfig):
     """A decoder-only language model, see :mod:`dual_attention.language_models`."""
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
@@ -70,10 +80,6 @@ class LanguageConfig(TokensConfig, TyingConfig, HeadOptionsConfig, SymbolsConfig
     """Further arguments of the blocks."""
     ff_bias: bool | None = True
     """Biases in the feed-forward blocks of a Dual Attention Transformer; null takes bias."""
-    final_norm: bool = True
-    """Normalise before the output layer."""
-    output_bias: bool = False
-    """A bias in the output layer."""
 
 
 @dataclass(frozen=True, kw_only=True)

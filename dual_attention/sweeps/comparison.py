@@ -99,6 +99,7 @@ def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
     published = (
         f". In brackets the published mean{adjusted}, and where single runs are published, Welch's t of our mean "
         "against it and how many of our trials lie outside the range of the published ones (out)"
+        f"{'; ' * bool(experiment.beside_published)}{experiment.beside_published}"
     )
     parts = [
         "# Measured beside published" if experiment.compares_with(rows) else "# Measured",

@@ -55,11 +55,14 @@ def published_points(experiment: AnySwept, measure: str, panel: str, curve: str,
 
 
 def draw_published(axis: Any, points: Sequence[Published], **look: Any) -> None:
-    """Draw a published curve: its means, the range of its trials as a band, its adjusted means dotted."""
+    """Draw a published curve: its means, the range of its trials as a band, its adjusted means dotted; a single point
+    as a cross.
+    """
     if not points:
         return
     color = look["color"]
-    axis.plot([p.point for p in points], [p.mean for p in points], **look)
+    cross = {"marker": "x", "markersize": 7} if len(points) == 1 else {}
+    axis.plot([p.point for p in points], [p.mean for p in points], **{**look, **cross})
     known = [p for p in points if p.lowest is not None and p.highest is not None]
     if known:
         band = [p.point for p in known], [p.lowest for p in known], [p.highest for p in known]

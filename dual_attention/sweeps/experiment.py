@@ -83,6 +83,7 @@ class SweptExperiment(Experiment[Config, Ready]):
     figures: ClassVar[tuple[CurvesFigure, ...]] = ()  # drawn from the results of a sweep
     compares: ClassVar[bool] = False  # whether there are published numbers
     adjusted: ClassVar[str] = ""  # what adjusted means of published points are less, in words
+    beside_published: ClassVar[str] = ""  # what else is to be known of published numbers, in words
 
     @property
     def grids(self) -> Mapping[str, Any]:

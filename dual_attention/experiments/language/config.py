@@ -78,7 +78,8 @@ class LanguageDataConfig:
         if self.path is None:
             check(self.val_path is None, "data.val_path", "null with data.path=null", self.val_path)
         if self.dataset is not None:
-            check(self.dataset != "" and self.path is None, "data.dataset", "null with data.path", self.dataset)
+            expected = "null with data.path, which --data.path null --data.val_path null take back"
+            check(self.dataset != "" and self.path is None, "data.dataset", expected, self.dataset)
         check_integers(self, "data", "rows", most=MOST_EXAMPLES)
         for name, idle in (("streamed", False), ("rows", None)):
             value = getattr(self, name)

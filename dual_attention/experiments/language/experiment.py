@@ -12,6 +12,7 @@ from torch import nn
 
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.intervals import Published
 from ...training.experiment import without_values
 from ...training.loop import Trainer
 from ...training.metrics import Row
@@ -25,6 +26,7 @@ from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys
 from .presets import PRESETS
 from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
+from .published import published_curve
 from .shipped import SHIPPED
 from .study import draw_study, write_study
 
@@ -42,7 +44,8 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     about_reproduce = (
         "Perplexity of small language models by length of training, a DAT beside a Transformer. The defaults are 12 "
         "runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are done are skipped, "
-        "so the same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ into the folder."
+        "so the same command continues after Ctrl-C. --scale table-5 and --scale stories are the published grids, for "
+        "a GPU. Writes results.csv, comparison.md (beside the published numbers) and figures/ into the folder."
     )
     about_plot = (
         "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all of them, "
@@ -73,6 +76,8 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     log_scale = True
     colours: ClassVar[Mapping[str, str]] = {"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c", **COLOURS}
     caption = "Perplexity and bits per byte of the validation text after the last step"
+    compares = True
+    beside_published = "those of Tiny Stories are of the tokens of another tokenizer, Llama 2's, and so not like ours"
     figures = (CurvesFigure("perplexity.png", "Language modelling: perplexity by length of training", ("perplexity",)),)
 
     def prepare(self, config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
@@ -126,6 +131,9 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         row: Row = {name: result[name] for name in ("model", "steps", "seed", "parameters", "tokens")}
         row.update({name: result[name]["val"] for name in ("perplexity", "loss", "bits_per_byte")})
         return {**row, "seconds": result["seconds"]}
+
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        return published_curve(curve) if measure == "perplexity" else []
 
     def work(self, config: LanguageConfig) -> float:
         evaluated = config.data.val_tokens / config.model.context

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import MOST_STEPS, StepLoopConfig, check, check_names
-from .config import LanguageConfig, LanguageDataConfig, LanguageOptimConfig, default_loop
+from .config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig, LanguageOptimConfig, default_loop
 from .data import text_digest, text_origin
 from .presets import PRESETS
 
@@ -25,6 +25,8 @@ class LanguageGrid(GridConfig):
     """Lengths of training in steps; each is a run of its own, with a learning rate that falls to its end."""
     longer: dict[str, float] | None = None
     """Factors of the steps of single models, by their names, that are to train for longer than the others."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision of matrix products: float32, or bfloat16 by autocast."""
     data: LanguageDataConfig = field(default_factory=LanguageDataConfig)
     """Text."""
     optim: LanguageOptimConfig = field(default_factory=LanguageOptimConfig)
@@ -68,4 +70,5 @@ class LanguageGrid(GridConfig):
             model=PRESETS[cell["model"]],
             optim=self.optim,
             loop=replace(self.loop, steps=cell["steps"]),
+            machine=LanguageMachineConfig(precision=self.precision),
         )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..._layers.config import arguments_for
 from ..._layers.options import AttentionOptions, BlockOptions, RetrieverOptions
-from ..._models.config import PositionsConfig, TokenPositions, TyingConfig
+from ..._models.config import OutputLayerConfig, PositionsConfig, TokenPositions
 from ...language_models import DualAttnTransformerLM, TransformerLM
 from ...language_presets import LanguageModelConfig, language_preset
 from ...training.configs import check, check_integers
@@ -16,7 +16,7 @@ from ..model_keys import LONGEST, ActivationName, ModelKeys
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelKeys(PositionsConfig, TyingConfig, ModelKeys):
+class LanguageModelKeys(PositionsConfig, OutputLayerConfig, ModelKeys):
     """A Dual Attention Transformer that predicts the next token, or a Transformer when it has no relational heads."""
 
     name: str = "DAT-tiny"

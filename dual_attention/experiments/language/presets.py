@@ -6,6 +6,7 @@ from ...language_presets import LANGUAGE_PRESETS
 from .ablations import ABLATED
 from .arms import ARMS
 from .model_keys import model_preset
+from .stories import STORIES
 
-PRESETS = {name: model_preset(name) for name in LANGUAGE_PRESETS} | ARMS | ABLATED
+PRESETS = {name: model_preset(name) for name in LANGUAGE_PRESETS} | STORIES | ARMS | ABLATED
 """Every named model."""

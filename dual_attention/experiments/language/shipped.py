@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from .arms import ARMS
 from .config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig, LanguageOptimConfig
 from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys, model_preset
+from .stories import STORIES, VOCABULARY
 
 # FineWeb-Edu's sample of 10B tokens in files of tokens, each document after GPT-2's end token.
 FINEWEB = LanguageDataConfig(
@@ -39,22 +40,39 @@ RATES_128 = dict.fromkeys(RATES_64, 4e-3)
 """To be replaced by those of a pilot, whose command is in experiments/language/README.md."""
 
 
+PAPER_OPTIM = LanguageOptimConfig(lr=6e-4, min_lr=6e-5, warmup_steps=715)
+PAPER_LOOP = StepLoopConfig(
+    steps=19_073,
+    batch_size=512,
+    micro_batch_size=8,
+    eval_batch_size=8,
+    report_every=10,
+    eval_every=250,
+    checkpoint_every=1000,
+)
+
+
 def paper(preset: str) -> LanguageConfig:
     """A model of the paper (section 4.4, Table 5): 10B tokens, 524,288 in each step."""
-    return LanguageConfig(
-        data=FINEWEB,
-        model=model_preset(preset),
-        optim=LanguageOptimConfig(lr=6e-4, min_lr=6e-5, warmup_steps=715),
-        loop=StepLoopConfig(
-            steps=19_073,
-            batch_size=512,
-            micro_batch_size=8,
-            eval_batch_size=8,
-            report_every=10,
-            eval_every=250,
-            checkpoint_every=1000,
-        ),
-        machine=LanguageMachineConfig(precision="bfloat16"),
+    machine = LanguageMachineConfig(precision="bfloat16")
+    return LanguageConfig(data=FINEWEB, model=model_preset(preset), optim=PAPER_OPTIM, loop=PAPER_LOOP, machine=machine)
+
+
+def published(
+    name: str, models: Iterable[str], data: LanguageDataConfig, optim: LanguageOptimConfig, loop: StepLoopConfig
+) -> LanguageGrid:
+    """A published run of each model, on a GPU."""
+    return LanguageGrid(
+        out=f"runs/language-{name}",
+        seeds=1,
+        workers=1,
+        device="cuda",
+        models=tuple(models),
+        steps=(loop.steps,),
+        precision="bfloat16",
+        data=data,
+        optim=optim,
+        loop=replace(loop, eval_every=0, checkpoint_every=0),
     )
 
 
@@ -109,6 +127,20 @@ GRIDS = {
     "rank": ablation("rank", RANKED),
     "symbols": ablation("symbols", OTHER_SYMBOLS),
     "activation": ablation("activation", ACTIVATED),
+    "table-5": published("table-5", TABLE_5.values(), FINEWEB, PAPER_OPTIM, PAPER_LOOP),
+    # Figure 12: 131,072 tokens in each step at a constant learning rate, 100 batches to validate on.
+    "stories": published(
+        "stories",
+        STORIES,
+        LanguageDataConfig(
+            dataset="roneneldan/TinyStories",
+            val_tokens=100 * 128 * 512,
+            tokenizer="bpe",
+            bpe_vocab_size=VOCABULARY,
+        ),
+        LanguageOptimConfig(lr=1e-3, schedule="constant", warmup_steps=0),
+        StepLoopConfig(steps=100_000, batch_size=256, micro_batch_size=128, eval_batch_size=128),
+    ),
 }
 """The grids that come with the repository."""
 

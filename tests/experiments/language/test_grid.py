@@ -19,6 +19,7 @@ from dual_attention.training.experiment import count_parameters
 from .conftest import MODEL
 
 LANGUAGE = LanguageModelling()
+PRECISIONS = ("float32", "bfloat16")
 
 
 def test_cells_are_runs_of_every_length():
@@ -29,6 +30,7 @@ def test_cells_are_runs_of_every_length():
     config = grid.config(every[-1])
     assert (config.seed, config.model, config.loop.steps) == (4, model_preset("T-tiny"), 400)
     assert (config.loop.eval_every, config.machine.threads, config.output.progress) == (0, 1, False)
+    assert [replace(grid, precision=p).config(every[0]).machine.precision for p in PRECISIONS] == [*PRECISIONS]
     assert LANGUAGE.identity(config) == {"model": "T-tiny", "steps": 400}
     assert LANGUAGE.work(config) == pytest.approx(400 * 16 + 32768 / 256 / 3)
 
@@ -57,7 +59,7 @@ def test_a_cell_gives_a_row(config, tmp_path):
     assert row.startswith("tiny,7,0,")
 
 
-def test_a_table_and_a_figure_without_published_numbers(tmp_path, capsys):
+def test_a_table_and_a_figure_of_models_that_are_not_published(tmp_path, capsys):
     rows = [
         {"model": model, "steps": steps, "seed": seed, "perplexity": 20.0 + seed - steps / 100}
         for model in ("T-tiny", "DAT-tiny")
