@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
+from math import exp
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,7 @@ from dual_attention.sweeps.results import to_csv
 from dual_attention.sweeps.workers import run_cell
 from dual_attention.training.experiment import count_parameters
 
-from .conftest import MODEL
+from .conftest import MODEL, TEXT
 
 LANGUAGE = LanguageModelling()
 PRECISIONS = ("float32", "bfloat16")
@@ -90,3 +93,30 @@ def test_steps_are_timed_and_models_made_without_the_text(config, tmp_path):
     model = LANGUAGE.empty_model(config)
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     assert count_parameters(model) == count_parameters(MODEL.language_config(257).build("meta"))
+
+
+@pytest.mark.slow
+def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
+    """As ``dat reproduce language`` does it, on a page of text, in two processes; then again, and with a seed more."""
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text(TEXT, encoding="utf-8")
+    words = ["reproduce", "language", "--scale=tiny", "--out=grid", "--workers=2", "--data.path=text.txt"]
+    words += ["--data.val_tokens=256", "--steps=[2,4]", "--loop.batch_size=2", "--optim.warmup_steps=1", "--seeds=1"]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "4 cells, 0 done, 4 to run" in printed and "4/4" in printed
+    with open("grid/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["model"], row["steps"]) for row in rows} == {(m, n) for m in ("DAT-64", "T-64") for n in "24"}
+    assert all(float(row["perplexity"]) == pytest.approx(exp(float(row["loss"]))) for row in rows)
+    assert all(1 < float(row["perplexity"]) < 257 and float(row["bits_per_byte"]) > 0 for row in rows)
+    assert len({row["text_digest"] for row in rows}) == 1
+    table = Path("grid/comparison.md").read_text()
+    assert table.startswith("# Measured\n") and "## Perplexity" in table and "## Bits per byte" in table
+    assert Path("grid/figures/perplexity.png").stat().st_size > 10_000
+    before = Path("grid/results.csv").read_text()
+    assert main(words) == 0
+    assert "4 cells, 4 done, 0 to run" in capsys.readouterr().out and Path("grid/results.csv").read_text() == before
+    assert main([*words, "--seeds=2", "--models=[T-64]", "--steps=[2]"]) == 0
+    assert "2 cells, 1 done, 1 to run" in capsys.readouterr().out
+    assert len(Path("grid/results.csv").read_text().splitlines()) == 6
