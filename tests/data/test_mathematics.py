@@ -177,7 +177,7 @@ def test_what_is_in_another_set_is_not_trained_on(tmp_path):
     [
         ("What is 1 + 1?\n", "cut short: expected an answer after each question, got none after line 1"),
         ("What is 1 + 1?\n2\n", "expected at least 2 questions, found 1"),
-        (None, "there is no such file; expected the unpacked archive mathematics_dataset-v1.0"),
+        (None, "there is no such file; expected the unpacked archive mathematics_dataset-v1.0, which https://github"),
         (b"\xff\xfe", "expected text, question and answer on alternating lines"),
     ],
 )

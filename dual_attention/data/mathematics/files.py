@@ -29,6 +29,9 @@ LEVELS: tuple[Split, ...] = ("train-easy", "train-medium", "train-hard")
 """Folders of what is trained on, in equal shares."""
 TESTS: tuple[Split, ...] = ("interpolate", "extrapolate")
 
+HOME = "https://github.com/google-deepmind/mathematics_dataset"
+"""Page that says where the official archive is to be had."""
+
 Pair = tuple[str, str]
 """A question and its answer."""
 
@@ -134,7 +137,7 @@ def _existing(folder: Path, split: str, module: str) -> Path:
     path = path_of(folder, split, module)
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path}: there is no such file; expected the unpacked archive mathematics_dataset-v1.0 of DeepMind's "
-            "mathematics_dataset, or another folder of that layout (train-easy/MODULE.txt, interpolate/MODULE.txt ...)"
+            f"{path}: there is no such file; expected the unpacked archive mathematics_dataset-v1.0, which {HOME} "
+            "names, or another folder of that layout (train-easy/MODULE.txt, interpolate/MODULE.txt ...)"
         )
     return path
