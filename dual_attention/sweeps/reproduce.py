@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +11,16 @@ from typing import Any
 from .._extras import require
 from .._words import counted, printable
 from ..training.interrupt import Interrupted, StopOnSignal
+from ..training.lock import LOCK
 from .analysis import AnalysisConfig
 from .arms import given_lines
 from .durations import duration_text, rates
 from .experiment import AnySwept
-from .followed import record_analysis, settle
+from .followed import ANALYSIS, RECORD, record_analysis, settle
 from .grid import Cell, GridConfig, GridFolder, cells
 from .matching import match_cells, write_costs
 from .report import Reading, draw_figures, write_tables
-from .workers import run_cells
+from .workers import NotPrepared, run_cells
 
 
 def reproduce(
@@ -38,6 +40,7 @@ def reproduce(
         ValueError, FileExistsError: if the folder holds something else.
         InUse: if another process runs cells in it.
         Interrupted: on Ctrl-C, after the table and figures of the finished cells have been written.
+        NotPrepared: if the first cell cannot be prepared; a folder that was made for the grid is removed again.
         WorkerDied: if the process of a cell was killed.
     """
     folder = GridFolder(experiment, grid.out)
@@ -46,6 +49,7 @@ def reproduce(
         settle(folder, analysis)
         list_cells(match_cells(experiment, grid, cells(experiment, grid), folder.path), grid, folder)
         return folder
+    new = not folder.path.exists()
     with folder.locked():
         folder.check(grid)
         analysis = settle(folder, analysis)
@@ -55,8 +59,20 @@ def reproduce(
             write_costs(folder.path, every)
         if analysis is not None:
             record_analysis(folder, grid, analysis)
-        run_grid(folder, grid, every, Reading(analysis=analysis), quiet=quiet)
+        try:
+            run_grid(folder, grid, every, Reading(analysis=analysis), quiet=quiet)
+        except NotPrepared:
+            if new:
+                remove_plan(folder)
+            raise
     return folder
+
+
+def remove_plan(folder: GridFolder) -> None:
+    """Remove the folder of a grid that holds its plan and nothing that was computed."""
+    plan = {folder.path / name for name in (folder.config.name, ANALYSIS, RECORD, LOCK)}
+    if plan.issuperset(path for path in folder.path.rglob("*") if not path.is_dir()):
+        shutil.rmtree(folder.path)
 
 
 def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], how: Reading, *, quiet: bool) -> None:

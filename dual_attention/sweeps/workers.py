@@ -45,6 +45,10 @@ class CellsFailed(RuntimeError):
     """Cells of a grid diverged or raised; all others have been run."""
 
 
+class NotPrepared(RuntimeError):
+    """What a cell needs is not there: data, a package or a device; or a setting does not fit it."""
+
+
 def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:
     """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent.
 
@@ -77,6 +81,7 @@ def run_cell(
         keep_divergence: whether that training diverged is a result, too, as it is of a sweep of learning rates.
 
     Raises:
+        NotPrepared: in the words of the error, if training cannot begin for want of something; nothing is written.
         Interrupted: if the grid is being stopped; nothing is written.
         Diverged: if training diverged, unless that is kept; nothing is written.
     """
@@ -86,7 +91,10 @@ def run_cell(
         raise Interrupted
     if _begun is not None:
         _begun.put((os.getpid(), path.stem))
-    prepared = experiment.prepare(config, cache=cache)
+    try:
+        prepared = experiment.prepare(config, cache=cache)
+    except (ImportError, OSError, ValueError) as error:
+        raise NotPrepared(in_one_line(error)) from error
     try:
         with prepared.arithmetic():
             trainer = Trainer(prepared.problem, config, stop=stop)
@@ -131,10 +139,11 @@ def run_cells(
 ) -> Iterator[tuple[Cell, float]]:
     """Run the cells, ``workers`` at a time, yielding each with its seconds as it is done.
 
-    A cell that fails is named at once, and the others go on. When ``stop()`` becomes true, the cells being run end
-    within a step, nothing of them is kept, and no more start.
+    A cell that fails is named at once, unless one has failed for the same reason before, and the others go on. When
+    ``stop()`` becomes true, the cells being run end within a step, nothing of them is kept, and no more start.
 
     Raises:
+        NotPrepared: if the first cell cannot be prepared; the others, which probably cannot either, are not run.
         WorkerDied: naming the cell, if its process was killed.
         CellsFailed: naming the cells that failed, after all others have been run.
     """
@@ -146,6 +155,7 @@ def run_cells(
     processes: dict[int | None, BaseProcess] = {}
     names: dict[int, str] = {}  # of the cell that each process began last
     failed: dict[Cell, Exception] = {}
+    first: Cell | None = None
     try:
         while not stop():
             while len(running) <= workers and (cell := next(queue, None)) is not None:
@@ -153,6 +163,7 @@ def run_cells(
                 arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
                 options = cell_options(folder, grid, cell)
                 running[executor.submit(run_cell, *arguments, **options)] = cell
+                first = first or cell
             if not running:
                 break
             processes.update({process.pid: process for process in multiprocessing.active_children()})
@@ -169,8 +180,12 @@ def run_cells(
                     executor.shutdown(wait=True, cancel_futures=True)
                     raise WorkerDied(_death(folder, names, processes)) from error
                 except Exception as error:
+                    if cell == first and isinstance(error, NotPrepared):
+                        raise
+                    reason = in_one_line(error)
+                    if reason not in map(in_one_line, failed.values()):
+                        print(printable(f"dat: {cell.name} failed: {reason}"), file=sys.stderr)
                     failed[cell] = error
-                    print(printable(f"dat: {cell.name} failed: {in_one_line(error)}"), file=sys.stderr)
                     continue
                 folder.record(cell)
                 yield cell, seconds
@@ -188,12 +203,12 @@ def cell_options(folder: GridFolder, grid: GridConfig, cell: Cell) -> dict[str, 
 
 
 def _failure(folder: GridFolder, failed: Mapping[Cell, Exception]) -> str:
-    """Sentence on the cells that failed, with the reason of the first."""
-    reason = in_one_line(next(iter(failed.values())))
+    """Sentence on the cells that failed, with the reason of all, or else of the first."""
+    reasons = list(dict.fromkeys(map(in_one_line, failed.values())))
+    of = "" if len(failed) == 1 else "all: " if len(reasons) == 1 else "first: "
     return (
-        f"{folder.path}: {counted(len(failed), 'cell')} failed: "
-        f"{listed([cell.name for cell in failed])} ({'first: ' * (len(failed) > 1)}{reason}); the same command runs "
-        f"{'it' if len(failed) == 1 else 'them'} again"
+        f"{folder.path}: {counted(len(failed), 'cell')} failed: {listed([cell.name for cell in failed])} "
+        f"({of}{reasons[0]}); the same command runs {'it' if len(failed) == 1 else 'them'} again"
     )
 
 

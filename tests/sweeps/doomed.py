@@ -1,5 +1,5 @@
 """The experiment of :mod:`.toy` with networks that cannot be trained: killed, as a system does that has run out of
-memory, or failing."""
+memory, or failing, or without their data."""
 
 import os
 import signal
@@ -22,4 +22,22 @@ class Failing(Toy):
     def prepare(self, config, *, cache, run=None):
         if config.kind == "linear":
             raise RuntimeError(f"no network of {config.n_train} examples")
+        return super().prepare(config, cache=cache, run=run)
+
+
+class Alike(Toy):
+    name = "alike"
+
+    def prepare(self, config, *, cache, run=None):
+        raise RuntimeError("no network")
+
+
+class Lacking(Toy):
+    """One kind of network lacks its data: the one that an environment variable names."""
+
+    name = "lacking"
+
+    def prepare(self, config, *, cache, run=None):
+        if config.kind == os.environ["LACKING"]:
+            raise FileNotFoundError("data.folder: expected numbers.txt, found nothing")
         return super().prepare(config, cache=cache, run=run)

@@ -13,14 +13,14 @@ from dual_attention.cli.main import main
 from dual_attention.experiments import EXPERIMENTS, Entry
 from dual_attention.sweeps.experiment import AnySwept
 from dual_attention.sweeps.grid import GridFolder, cells
-from dual_attention.sweeps.reproduce import list_cells, reproduce
+from dual_attention.sweeps.reproduce import list_cells, remove_plan, reproduce
 from dual_attention.sweeps.results import load_results
-from dual_attention.sweeps.workers import CellsFailed, WorkerDied, run_cell
+from dual_attention.sweeps.workers import CellsFailed, NotPrepared, WorkerDied, run_cell
 from dual_attention.training.configs import LoopConfig, OptimConfig
 from dual_attention.training.lock import LOCK, InUse
 from dual_attention.training.loop import Diverged
 
-from .doomed import Doomed, Failing
+from .doomed import Alike, Doomed, Failing, Lacking
 from .toy import Toy, ToyGrid
 
 TOY = Toy()
@@ -193,6 +193,54 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, capsys):
     assert [path.stem for path in sorted(folder.cells.iterdir())] == ["deep__16__seed0", "deep__8__seed0"]
     assert folder.comparison.is_file() and len(load_results(failing, folder.path)) == 2
     assert capsys.readouterr().err.splitlines()[0] == f"dat: linear__8__seed0 failed: {reason}"
+
+
+@pytest.mark.slow
+def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
+    alike: AnySwept = Alike()
+    with pytest.raises(
+        CellsFailed, match=r"grid: 4 cells failed: linear__8__seed0, .* \(all: no network \(RuntimeError"
+    ):
+        reproduce(alike, ToyGrid(out=str(tmp_path / "grid"), workers=1), quiet=True)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dat: linear__8__seed0 failed: no network")
+
+
+@pytest.mark.slow
+def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
+    """The command says so once and leaves no folder of its own; another folder, and what is in one, it leaves alone."""
+    monkeypatch.setenv("LACKING", "linear")
+    lacking: AnySwept = Lacking()
+    grid, folder = ToyGrid(out=str(tmp_path / "grid"), workers=1), tmp_path / "grid"
+    with pytest.raises(NotPrepared, match=r"^data.folder: expected numbers.txt, found nothing$"):
+        reproduce(lacking, grid, quiet=True)
+    assert not folder.exists() and not capsys.readouterr().err
+    folder.mkdir()
+    with pytest.raises(NotPrepared):
+        reproduce(lacking, grid, quiet=True)
+    assert (folder / "grid.yaml").is_file()
+
+
+@pytest.mark.slow
+def test_a_later_cell_without_its_data_stops_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("LACKING", "deep")
+    lacking: AnySwept = Lacking()
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    words = r"2 cells failed: deep__8__seed0, deep__16__seed0 \(all: data.folder: expected numbers.txt, found nothing\)"
+    with pytest.raises(CellsFailed, match=words):
+        reproduce(lacking, grid, quiet=True)
+    assert len(load_results(lacking, grid.out)) == 2
+
+
+@pytest.mark.parametrize(("kept", "there"), [("tokens/text.npy", True), ("cells/one.json", True), ("tokens", False)])
+def test_a_plan_is_removed_and_nothing_that_was_computed(tmp_path, kept, there):
+    folder = GridFolder(TOY, tmp_path / "grid")
+    with folder.locked():
+        folder.open(ToyGrid(out=str(folder.path)))
+        (folder.path / kept).parent.mkdir(exist_ok=True)
+        (folder.path / kept).touch() if there else (folder.path / kept).mkdir()
+        remove_plan(folder)
+    assert folder.config.exists() is there is (folder.path / kept).exists()
 
 
 @pytest.mark.parametrize("lr", [1e30, float("inf")])
