@@ -17,7 +17,7 @@ from ..sweeps.grid import GridFolder
 from ..sweeps.report import Reading, plot_results
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import check
-from .reproduce import takes_analysis
+from .reproduce import check_grid_of, takes_analysis
 
 
 def plot(prog: str, arguments: Sequence[str], name: str) -> int:
@@ -44,6 +44,7 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     options = parse_options(parser, arguments)
     how = reading(experiment, options)
     for source in options.sources:
+        check_grid_of(experiment, source)
         if names := [cell.name for cell in GridFolder(experiment, source).not_run()]:
             print(printable(f"dat: {source}: cells not run: {listed(names)}"), file=sys.stderr)
     chosen = {axis.name: options[f"{axis.name}s"] for axis in texts}

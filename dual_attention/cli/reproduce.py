@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .._words import printable
-from ..experiments import experiment_named
+from ..experiments import EXPERIMENTS, experiment_named
 from ..sweeps.analysis import find_analysis
-from ..sweeps.experiment import AnySwept, swept
+from ..sweeps.experiment import AnySwept, SweptExperiment, swept
+from ..sweeps.grid import GridFolder
 from ..sweeps.learning_rates import TABLE
 from ..sweeps.report import REPORT
 from ..sweeps.reproduce import reproduce as run_grid
-from ..training.config_io import as_options, build_parser, expand, parse_config
+from ..training.config_io import as_options, build_parser, expand, parse_config, read_config
 from ..training.interrupt import Interrupted
 
 
@@ -29,6 +31,7 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     grid, options = parse_config(parser, experiment.Grid, expand_scales(experiment, arguments) if grids else arguments)
+    check_grid_of(experiment, grid.out)
     analysis = find_analysis(experiment, options.analysis, scale_of(arguments))
     try:
         folder = run_grid(experiment, grid, analysis=analysis, dry_run=options.dry_run, quiet=options.quiet)
@@ -40,6 +43,26 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
         made |= {"learning rates": folder.path / TABLE, "report": folder.path / REPORT}
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
+
+
+def check_grid_of(experiment: AnySwept, path: str) -> None:
+    """Raise ``ValueError`` if the folder holds a grid of another experiment; its ``grid.yaml`` has keys of that one."""
+    file = GridFolder(experiment, path).config
+    if not file.is_file() or is_grid_of(experiment, file):
+        return
+    others = (entry.load() for name, entry in EXPERIMENTS.items() if name != experiment.name)
+    for other in others:
+        if isinstance(other, SweptExperiment) and is_grid_of(other, file):
+            raise ValueError(f"{path}: a grid of {other.name}, not of {experiment.name}; name another folder")
+
+
+def is_grid_of(experiment: AnySwept, file: Path) -> bool:
+    """Whether a file is the configuration of a grid of the experiment."""
+    try:
+        read_config(experiment.Grid, file)
+    except ValueError:
+        return False
+    return True
 
 
 def takes_analysis(parser: Any, experiment: AnySwept, use: str, default: str) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dual_attention.experiments import EXPERIMENTS
+from dual_attention.sweeps.experiment import SweptExperiment
+from dual_attention.sweeps.grid import GridFolder
 from tests.cli.commands import dat, fails
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -174,3 +177,16 @@ def test_a_file_with_a_byte_order_mark(capsys):
     with pytest.raises(SystemExit):
         dat("train", "language", "--config", "c.yaml", "--print_config")
     assert "lr: 0.07" in capsys.readouterr().out
+
+
+def test_a_folder_with_a_grid_of_another_experiment(capsys):
+    """Each command that takes folders of grids names it; where no experiment reads the file, the error is another."""
+    images = EXPERIMENTS["images"].load()
+    assert isinstance(images, SweptExperiment)
+    GridFolder(images, "grid").open(images.grids["tiny"])
+    for words in (["reproduce", "mathematics", "--out=grid"], ["plot", "mathematics", "grid", "--out=figures"]):
+        assert fails(capsys, *words) == "dat: error: grid: a grid of images, not of mathematics; name another folder\n"
+    assert dat("reproduce", "images", "--scale=tiny", "--out=grid", "--dry_run") == 0
+    capsys.readouterr()
+    Path("grid/grid.yaml").write_text("nonsense: 1\n")
+    assert "grid.yaml: nonsense: there is no such key" in fails(capsys, "reproduce", "mathematics", "--out=grid")
