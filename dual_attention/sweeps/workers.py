@@ -46,7 +46,7 @@ class CellsFailed(RuntimeError):
 
 
 class NotPrepared(RuntimeError):
-    """What a cell needs is not there: data, a package or a device; or a setting does not fit it."""
+    """Data, a package or a device that a cell needs is missing, or a setting does not fit it."""
 
 
 def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:

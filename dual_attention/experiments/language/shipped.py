@@ -58,7 +58,7 @@ def paper(preset: str) -> LanguageConfig:
     return LanguageConfig(data=FINEWEB, model=model_preset(preset), optim=PAPER_OPTIM, loop=PAPER_LOOP, machine=machine)
 
 
-def published(
+def published_grid(
     name: str, models: Iterable[str], data: LanguageDataConfig, optim: LanguageOptimConfig, loop: StepLoopConfig
 ) -> LanguageGrid:
     """A published run of each model, on a GPU."""
@@ -127,9 +127,9 @@ GRIDS = {
     "rank": ablation("rank", RANKED),
     "symbols": ablation("symbols", OTHER_SYMBOLS),
     "activation": ablation("activation", ACTIVATED),
-    "table-5": published("table-5", TABLE_5.values(), FINEWEB, PAPER_OPTIM, PAPER_LOOP),
+    "table-5": published_grid("table-5", TABLE_5.values(), FINEWEB, PAPER_OPTIM, PAPER_LOOP),
     # Figure 12: 131,072 tokens in each step at a constant learning rate, 100 batches to validate on.
-    "stories": published(
+    "stories": published_grid(
         "stories",
         STORIES,
         LanguageDataConfig(
