@@ -31,7 +31,7 @@ from dual_attention.sweeps.intervals import Published
 from dual_attention.sweeps.report import draw_figures
 from dual_attention.sweeps.reproduce import reproduce
 from dual_attention.sweeps.results import cell_rows, merge_results, read_results
-from dual_attention.sweeps.workers import CellsFailed, run_cell
+from dual_attention.sweeps.workers import NotPrepared, run_cell
 from dual_attention.training.configs import LoopConfig
 from dual_attention.training.interrupt import Interrupted
 
@@ -268,11 +268,12 @@ def test_a_stopped_cell_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_error_of_a_cell_reaches_the_user(tmp_path):
+def test_a_grid_without_its_official_files_leaves_no_folder(tmp_path):
     grid = tiny_grid(tmp_path / "grid")
     grid = replace(grid, data=replace(grid.data, official_folder=str(tmp_path / "nowhere")))
-    with pytest.raises(CellsFailed, match=r"grid: 2 cells failed: .*nowhere"):
+    with pytest.raises(NotPrepared, match="nowhere"):
         reproduce(GAMES, grid, quiet=True)
+    assert not (tmp_path / "grid").exists()
 
 
 def test_other_settings_are_refused(tmp_path, in_process):
