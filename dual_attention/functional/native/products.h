@@ -33,8 +33,8 @@ INLINE Size least(Size a, Size b) { return a < b ? a : b; }
 INLINE Size most(Size a, Size b) { return a > b ? a : b; }
 INLINE Size padded(Size x) { return (x + LANES - 1) / LANES * LANES; }
 
-/* Products c = a b of matrices, or added to c, in corners of a few rows and vectors whose sums are in registers. Numbers
-   of a are `down` apart from row to row and `along` along a row; rows of b and c are ldb and ldc apart. */
+/* Products c = a b of matrices, or added to c, in corners of a few rows and vectors whose sums are in registers.
+   Numbers of a are `down` apart from row to row and `along` along a row; rows of b and c are ldb and ldc apart. */
 #define OF_PRODUCT                                                                                            \
   Size depth, const float *a, Size down, Size along, const float *b, Size ldb, float *c, Size ldc, int add
 
@@ -99,11 +99,11 @@ static void product(Size height, Size width, OF_PRODUCT) {
   PANELS(2) PANELS(1)
 }
 
-/* The same in each lane by itself: c_ij = sum over k of a_ik b_jk, or added to it. Vectors of a are `a_row` apart from
-   row to row and `a_next` along a row, and those of b and c likewise. */
-#define OF_LANES                                                                                                        \
-  Size depth, const float *a, Size a_row, Size a_next, const float *b, Size b_row, Size b_next, float *c, Size c_row, \
-      Size c_next, int add
+/* The same in each of some lanes by itself: c_ij = sum over k of a_ik b_jk, or added to it. Numbers of a are `a_row`
+   apart from row to row and `a_next` along a row, and those of b and c likewise. */
+#define OF_LANES                                                                                                  \
+  Size depth, const float *a, Size a_row, Size a_next, const float *b, Size b_row, Size b_next, float *c, \
+      Size c_row, Size c_next, int add
 
 INLINE void lane_corner(const int rows, const int columns, OF_LANES) {
   Vector sum[4][4];
@@ -139,24 +139,26 @@ LANE_CORNER(1, 4) LANE_CORNER(1, 2) LANE_CORNER(1, 1)
     LANE_CORNERS(rows, 4) LANE_CORNERS(rows, 2) LANE_CORNERS(rows, 1)                \
   }
 
-static void lane_product(Size height, Size width, OF_LANES) {
-  Size i = 0;
-  LANE_ROWS(4) LANE_ROWS(2) LANE_ROWS(1)
+static void lane_product(Size lanes, Size height, Size width, OF_LANES) {
+  for (Size v = 0; v < lanes; v += LANES, a += LANES, b += LANES, c += LANES) {
+    Size i = 0;
+    LANE_ROWS(4) LANE_ROWS(2) LANE_ROWS(1)
+  }
 }
 
-/* Rows of some width, `stride` apart, times a factor: into rows ld apart, with zeros for what is missing of `rows` rows;
-   with the rows in lanes, ({width, lanes}), zeros likewise; and from there to rows again. */
+/* Rows of some width, `stride` apart, times a factor: into rows ld apart, with zeros for what is missing of `rows`
+   rows; with the rows in lanes, (width, lanes), zeros likewise; and from there to rows again. */
 static void pack(const float *from, Size stride, Size given, Size width, float factor, float *to, Size rows, Size ld) {
   for (Size i = 0; i < rows; i++)
     for (Size e = 0; e < ld; e++) to[i * ld + e] = i < given && e < width ? from[i * stride + e] * factor : 0.0f;
 }
-static void pack_lanes(const float *from, Size stride, Size given, Size width, float factor, float *to) {
-  for (Size i = 0; i < LANES; i++)
-    for (Size e = 0; e < width; e++) to[e * LANES + i] = i < given ? from[i * stride + e] * factor : 0.0f;
+static void pack_lanes(const float *from, Size stride, Size given, Size width, float factor, float *to, Size lanes) {
+  for (Size i = 0; i < lanes; i++)
+    for (Size e = 0; e < width; e++) to[e * lanes + i] = i < given ? from[i * stride + e] * factor : 0.0f;
 }
-static void unpack_lanes(const float *from, Size given, Size width, float factor, float *to, Size stride) {
+static void unpack_lanes(const float *from, Size lanes, Size given, Size width, float factor, float *to, Size stride) {
   for (Size i = 0; i < given; i++)
-    for (Size e = 0; e < width; e++) to[i * stride + e] = from[e * LANES + i] * factor;
+    for (Size e = 0; e < width; e++) to[i * stride + e] = from[e * lanes + i] * factor;
 }
 static void write_rows(const float *from, Size ld, Size rows, Size width, float *to, Size stride, int add) {
   for (Size j = 0; j < rows; j++)

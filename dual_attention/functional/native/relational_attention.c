@@ -1,4 +1,4 @@
-/* Relational attention in float32, forward and backward, for blocks of as many receivers as a vector has lanes.
+/* Relational attention in float32, forward and backward, for blocks of receivers, each in a lane of one or two vectors.
 
    A block's weights are built for all senders, its relations for a few senders at a time; neither is kept. The backward
    pass builds them again. Each number of a vector belongs to another receiver, so that sums over senders, relations and
@@ -16,147 +16,152 @@
 
 static void find_places(const Call *x, const Memory *t, Size i0, Size given, Span s) {
   for (Size j = s.first; j < s.last; j++)
-    for (Size i = 0; i < LANES; i++) {
+    for (Size i = 0; i < x->block; i++) {
       Size receiver = i0 + least(i, given - 1);
-      t->place[(j - s.first) * LANES + i] = x->index[receiver * x->index_strides[0] + j * x->index_strides[1]];
+      t->place[(j - s.first) * x->block + i] = x->index[receiver * x->index_strides[0] + j * x->index_strides[1]];
     }
 }
 
 /* Attended rows, (lanes, ld), of weights (J, lanes): some columns of them, for four receivers at a time. */
-INLINE void some_rows(const int vectors, const float *table, Size ld, const int32_t *place, const float *a, Size seen,
-                      float *to) {
-  for (int i = 0; i < LANES; i += 4) {
+INLINE void some_rows(const int vectors, const float *table, Size ld, const int32_t *place, const float *a, Size lanes,
+                      Size seen, float *to) {
+  for (Size i = 0; i < lanes; i += 4) {
     Vector sum[4][WIDE];
     UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++) sum[l][v] = ALL(0.0f);
     for (Size j = 0; j < seen; j++)
       UNROLL for (int l = 0; l < 4; l++) {
-        const float *row = table + (Size)place[j * LANES + i + l] * ld;
-        UNROLL for (int v = 0; v < vectors; v++) sum[l][v] += a[j * LANES + i + l] * load(row + v * LANES);
+        const float *row = table + (Size)place[j * lanes + i + l] * ld;
+        UNROLL for (int v = 0; v < vectors; v++) sum[l][v] += a[j * lanes + i + l] * load(row + v * LANES);
       }
     UNROLL for (int l = 0; l < 4; l++) UNROLL for (int v = 0; v < vectors; v++)
       store(to + (i + l) * ld + v * LANES, sum[l][v]);
   }
 }
-static void attend_rows(const float *table, Size ld, const int32_t *place, const float *a, Size seen, float *to) {
+static void attend_rows(const float *table, Size ld, const int32_t *place, const float *a, Size lanes, Size seen,
+                        float *to) {
   Size v = 0;
-  for (; v + WIDE * LANES <= ld; v += WIDE * LANES) some_rows(WIDE, table + v, ld, place, a, seen, to + v);
-  for (; v < ld; v += LANES) some_rows(1, table + v, ld, place, a, seen, to + v);
+  for (; v + WIDE * LANES <= ld; v += WIDE * LANES) some_rows(WIDE, table + v, ld, place, a, lanes, seen, to + v);
+  for (; v < ld; v += LANES) some_rows(1, table + v, ld, place, a, lanes, seen, to + v);
 }
 /* Adds the gradient of the table, from that of what was attended, (lanes, ld). */
-static void add_to_rows(float *table, Size ld, const int32_t *place, const float *a, Size seen, const float *g) {
+static void add_to_rows(float *table, Size ld, const int32_t *place, const float *a, Size lanes, Size seen,
+                        const float *g) {
   for (Size v = 0; v < ld; v += LANES)
-    for (Size i = 0; i < LANES; i++) {
+    for (Size i = 0; i < lanes; i++) {
       const Vector own = load(g + i * ld + v);
       for (Size j = 0; j < seen; j++) {
-        float *row = table + (Size)place[j * LANES + i] * ld + v;
-        store(row, load(row) + a[j * LANES + i] * own);
+        float *row = table + (Size)place[j * lanes + i] * ld + v;
+        store(row, load(row) + a[j * lanes + i] * own);
       }
     }
 }
 
-/* ---- a block ---- */
+/* ---- a block, of L receivers ---- */
 
 /* Relations with `seen` senders from the j-th on, (R, tile, lanes). */
 static void relate(const Call *x, const Memory *t, Size j, Size seen) {
+  const Size L = x->block;
   for (Size l = 0; l < x->relations; l++)
-    product(seen, LANES, x->p, t->w + (l * x->m + j) * x->p, x->p, 1, t->u_lanes + l * x->p * LANES, LANES,
-            t->r + l * t->tile * LANES, LANES, 0);
+    product(seen, L, x->p, t->w + (l * x->m + j) * x->p, x->p, 1, t->u_lanes + l * x->p * L, L,
+            t->r + l * t->tile * L, L, 0);
 }
 
 static void forward_block(const Call *x, const Memory *t, Size b, Size i0, Size given) {
-  const Size R = x->relations, ld = padded(x->width);
+  const Size R = x->relations, ld = padded(x->width), L = x->block;
   const Span s = span_of(x, i0, i0 + given);
   const Size seen = s.last - s.first;
   weigh(x, t, b, i0, given, s);
   drop(x, t->alpha, b, i0, s);
   const float *u = x->u + b * x->u_strides[0] + i0 * x->u_strides[1];
-  pack_lanes(u, x->u_strides[1], given, R * x->p, x->rel_scale, t->u_lanes);
-  memset(t->attended, 0, x->heads * R * LANES * sizeof(float));
+  pack_lanes(u, x->u_strides[1], given, R * x->p, x->rel_scale, t->u_lanes, L);
+  memset(t->attended, 0, x->heads * R * L * sizeof(float));
   for (Size j = 0; j < seen; j += t->tile) {
     Size tile = least(t->tile, seen - j);
     relate(x, t, s.first + j, tile);
-    lane_product(x->heads, R, tile, t->alpha + j * LANES, seen * LANES, LANES, t->r, t->tile * LANES, LANES, t->attended,
-                 R * LANES, LANES, 1);
+    lane_product(L, x->heads, R, tile, t->alpha + j * L, seen * L, L, t->r, t->tile * L, L, t->attended, R * L, L, 1);
   }
   if (x->library) find_places(x, t, i0, given, s);
   for (Size h = 0; h < x->heads; h++) {
     Size g = h / (x->heads / x->groups);
-    unpack_lanes(t->attended + h * R * LANES, given, R, 1.0f, x->attended + ((b * x->heads + h) * x->n + i0) * R, R);
-    const float *a = t->alpha + h * seen * LANES, *table = t->s + g * table_rows(x) * ld;
+    float *attended = x->attended + ((b * x->heads + h) * x->n + i0) * R;
+    unpack_lanes(t->attended + h * R * L, L, given, R, 1.0f, attended, R);
+    const float *a = t->alpha + h * seen * L, *table = t->s + g * table_rows(x) * ld;
     float *to = x->symbols + b * x->symbols_strides[0] + h * x->symbols_strides[1] + i0 * x->symbols_strides[2];
     if (x->library) {
-      attend_rows(table, ld, t->place, a, seen, t->part);
+      attend_rows(table, ld, t->place, a, L, seen, t->part);
       write_rows(t->part, ld, given, x->width, to, x->symbols_strides[2], 0);
     } else {
-      product(x->width, LANES, seen, table + s.first * ld, 1, ld, a, LANES, t->part, LANES, 0);
-      unpack_lanes(t->part, given, x->width, 1.0f, to, x->symbols_strides[2]);
+      product(x->width, L, seen, table + s.first * ld, 1, ld, a, L, t->part, L, 0);
+      unpack_lanes(t->part, L, given, x->width, 1.0f, to, x->symbols_strides[2]);
     }
   }
 }
 
 /* Writes the gradient of the weights through the symbols, and adds that of the symbols. */
 static void symbols_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *ds) {
-  const Size ld = padded(x->width), rows = table_rows(x), seen = s.last - s.first, *strides = x->grad_symbols_strides;
+  const Size ld = padded(x->width), rows = table_rows(x), seen = s.last - s.first, L = x->block;
+  const Size *strides = x->grad_symbols_strides;
   for (Size h = 0; h < x->heads; h++) {
     Size g = h / (x->heads / x->groups);
-    float *a = t->alpha + h * seen * LANES, *da = t->dalpha + h * seen * LANES;
-    const float *grad = x->grad_symbols + b * strides[0] + h * strides[1] + i0 * strides[2], *table = t->s + g * rows * ld;
-    pack(grad, strides[2], given, x->width, 1.0f, t->g, LANES, ld);
-    pack_lanes(grad, strides[2], given, x->width, 1.0f, t->g_lanes);
+    float *a = t->alpha + h * seen * L, *da = t->dalpha + h * seen * L;
+    const float *grad = x->grad_symbols + b * strides[0] + h * strides[1] + i0 * strides[2];
+    const float *table = t->s + g * rows * ld;
+    pack(grad, strides[2], given, x->width, 1.0f, t->g, L, ld);
+    pack_lanes(grad, strides[2], given, x->width, 1.0f, t->g_lanes, L);
     if (x->library) {
-      add_to_rows(ds + g * rows * ld, ld, t->place, a, seen, t->g);
-      product(rows, LANES, x->width, table, ld, 1, t->g_lanes, LANES, t->dbeta, LANES, 0);
+      add_to_rows(ds + g * rows * ld, ld, t->place, a, L, seen, t->g);
+      product(rows, L, x->width, table, ld, 1, t->g_lanes, L, t->dbeta, L, 0);
       for (Size j = 0; j < seen; j++)
-        for (Size i = 0; i < LANES; i++) da[j * LANES + i] = t->dbeta[t->place[j * LANES + i] * LANES + i];
+        for (Size i = 0; i < L; i++) da[j * L + i] = t->dbeta[t->place[j * L + i] * L + i];
     } else {
-      product(seen, ld, LANES, a, LANES, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
-      product(seen, LANES, x->width, table + s.first * ld, ld, 1, t->g_lanes, LANES, da, LANES, 0);
+      product(seen, ld, L, a, L, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
+      product(seen, L, x->width, table + s.first * ld, ld, 1, t->g_lanes, L, da, L, 0);
     }
   }
 }
 
 /* Adds to the gradient of the weights, through the relations, and to that of relation keys; writes that of u. */
 static void relations_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *dw) {
-  const Size R = x->relations, p = x->p, ld = padded(p), seen = s.last - s.first, across = t->tile * LANES;
+  const Size R = x->relations, p = x->p, ld = padded(p), seen = s.last - s.first, L = x->block, across = t->tile * L;
   const float *u = x->u + b * x->u_strides[0] + i0 * x->u_strides[1];
-  pack_lanes(u, x->u_strides[1], given, R * p, x->rel_scale, t->u_lanes);
+  pack_lanes(u, x->u_strides[1], given, R * p, x->rel_scale, t->u_lanes, L);
   for (Size l = 0; l < R; l++)
-    pack(u + l * p, x->u_strides[1], given, p, x->rel_scale, t->u + l * LANES * ld, LANES, ld);
+    pack(u + l * p, x->u_strides[1], given, p, x->rel_scale, t->u + l * L * ld, L, ld);
   for (Size h = 0; h < x->heads; h++)
-    pack_lanes(x->grad_attended + ((b * x->heads + h) * x->n + i0) * R, R, given, R, 1.0f, t->ga + h * R * LANES);
-  memset(t->du, 0, R * p * LANES * sizeof(float));
+    pack_lanes(x->grad_attended + ((b * x->heads + h) * x->n + i0) * R, R, given, R, 1.0f, t->ga + h * R * L, L);
+  memset(t->du, 0, R * p * L * sizeof(float));
   for (Size j = 0; j < seen; j += t->tile) {
     Size tile = least(t->tile, seen - j);
     relate(x, t, s.first + j, tile);
-    lane_product(x->heads, tile, R, t->ga, R * LANES, LANES, t->r, LANES, across, t->dalpha + j * LANES, seen * LANES,
-                 LANES, 1);
+    lane_product(L, x->heads, tile, R, t->ga, R * L, L, t->r, L, across, t->dalpha + j * L, seen * L, L, 1);
     /* The relations have served: their gradient takes their place. */
-    lane_product(R, tile, x->heads, t->ga, LANES, R * LANES, t->alpha + j * LANES, LANES, seen * LANES, t->r, across, LANES,
-                 0);
+    lane_product(L, R, tile, x->heads, t->ga, L, R * L, t->alpha + j * L, L, seen * L, t->r, across, L, 0);
     for (Size l = 0; l < R; l++) {
       Size at = l * x->m + s.first + j;
-      product(p, LANES, tile, t->w + at * p, 1, p, t->r + l * across, LANES, t->du + l * p * LANES, LANES, 1);
-      product(tile, ld, LANES, t->r + l * across, LANES, 1, t->u + l * LANES * ld, ld, dw + at * ld, ld, 1);
+      product(p, L, tile, t->w + at * p, 1, p, t->r + l * across, L, t->du + l * p * L, L, 1);
+      product(tile, ld, L, t->r + l * across, L, 1, t->u + l * L * ld, ld, dw + at * ld, ld, 1);
     }
   }
-  unpack_lanes(t->du, given, R * p, x->rel_scale, x->du + (b * x->n + i0) * R * p, R * p);
+  unpack_lanes(t->du, L, given, R * p, x->rel_scale, x->du + (b * x->n + i0) * R * p, R * p);
 }
 
 /* Writes the gradient of queries and adds that of keys, from that of the weights before dropout. */
 static void scores_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *dk) {
-  const Size ld = padded(x->d), seen = s.last - s.first;
+  const Size ld = padded(x->d), seen = s.last - s.first, L = x->block;
   for (Size h = 0; h < x->heads; h++) {
     Size g = h / (x->heads / x->groups), sender = g * x->m + s.first;
-    float *a = t->alpha + h * seen * LANES, *da = t->dalpha + h * seen * LANES;
-    Vector mean = ALL(0.0f);
-    for (Size j = 0; j < seen * LANES; j += LANES) mean += load(a + j) * load(da + j);
-    for (Size j = 0; j < seen * LANES; j += LANES) store(da + j, load(a + j) * (load(da + j) - mean));
-    product(x->d, LANES, seen, t->k + sender * x->d, 1, x->d, da, LANES, t->part, LANES, 0);
+    float *a = t->alpha + h * seen * L, *da = t->dalpha + h * seen * L;
+    for (Size v = 0; v < L; v += LANES) {
+      Vector mean = ALL(0.0f);
+      for (Size j = v; j < seen * L; j += L) mean += load(a + j) * load(da + j);
+      for (Size j = v; j < seen * L; j += L) store(da + j, load(a + j) * (load(da + j) - mean));
+    }
+    product(x->d, L, seen, t->k + sender * x->d, 1, x->d, da, L, t->part, L, 0);
     float *dq = x->dq + b * x->dq_strides[0] + h * x->dq_strides[1] + i0 * x->dq_strides[2];
-    unpack_lanes(t->part, given, x->d, x->scale, dq, x->dq_strides[2]);
+    unpack_lanes(t->part, L, given, x->d, x->scale, dq, x->dq_strides[2]);
     const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
-    pack(q, x->q_strides[2], given, x->d, x->scale, t->q, LANES, ld);
-    product(seen, ld, LANES, da, LANES, 1, t->q, ld, dk + sender * ld, ld, 1);
+    pack(q, x->q_strides[2], given, x->d, x->scale, t->q, L, ld);
+    product(seen, ld, L, da, L, 1, t->q, ld, dk + sender * ld, ld, 1);
   }
 }
 
@@ -213,8 +218,9 @@ static void *work(void *of) {
   Worker *me = of;
   const Call *x = me->x;
   const Memory *t = &me->t;
-  const Size blocks = (x->n + LANES - 1) / LANES;
-  if (me->backward && one_table(x)) memset(t->table_sums, 0, x->groups * table_rows(x) * padded(x->width) * sizeof(float));
+  const Size blocks = (x->n + x->block - 1) / x->block;
+  if (me->backward && one_table(x))
+    memset(t->table_sums, 0, x->groups * table_rows(x) * padded(x->width) * sizeof(float));
   for (Size at = me->first; at < me->last;) {
     const Size b = at / blocks, end = least(me->last, (b + 1) * blocks);
     const int begun = at % blocks != 0;
@@ -222,7 +228,7 @@ static void *work(void *of) {
     pack_example(x, t, b, at == me->first);
     if (me->backward) memset(sums, 0, (t->of_k + t->of_w + t->of_s) * sizeof(float));
     for (; at < end; at++) {
-      Size i0 = at % blocks * LANES, given = least(LANES, x->n - i0);
+      Size i0 = at % blocks * x->block, given = least(x->block, x->n - i0);
       if (me->backward) backward_block(x, t, b, i0, given, sums);
       else forward_block(x, t, b, i0, given);
     }
@@ -233,12 +239,12 @@ static void *work(void *of) {
 }
 
 static Size cost(const Call *x, Size block) {
-  Span s = span_of(x, block * LANES, least((block + 1) * LANES, x->n));
+  Span s = span_of(x, block * x->block, least((block + 1) * x->block, x->n));
   return s.last - s.first + 8;
 }
 /* Gives threads consecutive blocks of about the same cost. */
 static void divide(const Call *x, Worker *of, Size threads) {
-  const Size blocks = (x->n + LANES - 1) / LANES;
+  const Size blocks = (x->n + x->block - 1) / x->block;
   Size example = 0, at = 0;
   for (Size i = 0; i < blocks; i++) example += cost(x, i);
   for (Size i = 0; i < threads; i++) {
@@ -268,8 +274,9 @@ static void run(const Call *x, int backward) {
   for (Size i = 1; i < started; i++) pthread_join(of[i].id, 0);
   for (Size i = 0; backward && i < threads; i++) { /* in their order, so that sums are the same in every run */
     const Memory *t = &of[i].t;
-    if (of[i].shared) write_sums(x, t, of[i].first / ((x->n + LANES - 1) / LANES), t->first_sums, 1);
-    for (Size g = 0; one_table(x) && g < x->groups; g++) /* of a library (K, G, d_h), or shared symbols (1, G, M, d_h) */
+    if (of[i].shared) write_sums(x, t, of[i].first / ((x->n + x->block - 1) / x->block), t->first_sums, 1);
+    /* Of a library (K, G, d_h), or of shared symbols (1, G, M, d_h). */
+    for (Size g = 0; one_table(x) && g < x->groups; g++)
       write_rows(t->table_sums + g * rows * ld, ld, rows, x->width, x->dtable + (x->library ? g : g * rows) * x->width,
                  x->library ? x->groups * x->width : x->width, i > 0);
   }
@@ -278,20 +285,21 @@ static void run(const Call *x, int backward) {
 /* ---- what Python calls ---- */
 
 Size size_of_call(void) { return sizeof(Call); }
+Size lanes_of_vector(void) { return LANES; }
 Size scratch_size(const Call *x, int backward) { /* in floats */
   return memory_of(x, (float *)64, backward).total * least(x->threads, MOST_THREADS) + 16;
 }
 void forward(const Call *x) { run(x, 0); }
 void backward(const Call *x) { run(x, 1); }
-/* Factors of dropout of all weights, (B, H, N, M), into `attended`, with as many floats as 16 maps of a head in scratch. */
+/* Writes factors of dropout of all weights, (B, H, N, M), into `attended`. */
 void dropout_factors(const Call *x) {
   const Span s = {0, x->m};
   for (Size b = 0; b < x->batch; b++)
-    for (Size i0 = 0; i0 < x->n; i0 += LANES) {
-      for (Size e = 0; e < x->heads * x->m * LANES; e++) x->scratch[e] = 1.0f;
+    for (Size i0 = 0; i0 < x->n; i0 += x->block) {
+      for (Size e = 0; e < x->heads * x->m * x->block; e++) x->scratch[e] = 1.0f;
       drop(x, x->scratch, b, i0, s);
       for (Size h = 0; h < x->heads; h++)
-        unpack_lanes(x->scratch + h * x->m * LANES, least(LANES, x->n - i0), x->m, 1.0f,
+        unpack_lanes(x->scratch + h * x->m * x->block, x->block, least(x->block, x->n - i0), x->m, 1.0f,
                      x->attended + ((b * x->heads + h) * x->n + i0) * x->m, x->m);
     }
 }

@@ -16,6 +16,7 @@ typedef struct {
   Size dq_strides[3], dk_strides[3], grad_symbols_strides[3];
   Size mask_strides[4], index_strides[2];
   Size causal, window, offset, threads; /* window: -1 for none */
+  Size block;                           /* receivers in a block, a multiple of LANES */
   uint64_t seed;
   uint64_t share; /* of 65536 that dropout keeps; 0 without dropout */
   double scale, rel_scale, factor;
@@ -33,7 +34,7 @@ typedef struct { /* of one thread */
   float *k, *w, *s; /* factors of an example: the rows of each head and each relation one after another */
   float *q, *q_lanes, *u, *u_lanes, *alpha, *dalpha, *hidden, *r, *attended, *dbeta, *part, *g, *g_lanes, *ga, *du;
   int32_t *place;                        /* rows of the library, of the pairs of a block */
-  float *sums, *first_sums, *table_sums; /* gradients of the senders of an example; of a table that all examples share */
+  float *sums, *first_sums, *table_sums; /* gradients of an example's senders; of a table that all examples share */
   Size of_k, of_w, of_s, tile, total;
 } Memory;
 
@@ -44,28 +45,28 @@ static Memory memory_of(const Call *x, float *at, int backward) {
   Memory t = {0};
   float *start = at;
   const Size relations = x->relations, of_table = x->groups * table_rows(x) * padded(x->width);
-  t.tile = most(8, least(64, 256 / relations * 4)); /* senders; 64 kB of relations */
+  t.tile = most(8, least(64, 16384 / (relations * x->block) / 4 * 4)); /* senders; 64 kB of relations */
 #define TAKE(name, count) t.name = at, at += padded(count)
   TAKE(k, x->groups * x->m * x->d);
   TAKE(w, relations * x->m * x->p);
   TAKE(s, of_table);
-  TAKE(q_lanes, x->d * LANES);
-  TAKE(u_lanes, relations * x->p * LANES);
-  TAKE(alpha, x->heads * x->m * LANES);
-  TAKE(hidden, x->m * LANES);
-  TAKE(r, relations * t.tile * LANES);
-  TAKE(attended, x->heads * relations * LANES);
-  TAKE(part, most(padded(x->width), x->d) * LANES);
-  t.place = (int32_t *)at, at += x->library ? x->m * LANES : 0;
+  TAKE(q_lanes, x->d * x->block);
+  TAKE(u_lanes, relations * x->p * x->block);
+  TAKE(alpha, x->heads * x->m * x->block);
+  TAKE(hidden, x->m * x->block);
+  TAKE(r, relations * t.tile * x->block);
+  TAKE(attended, x->heads * relations * x->block);
+  TAKE(part, most(padded(x->width), x->d) * x->block);
+  t.place = (int32_t *)at, at += x->library ? x->m * x->block : 0;
   if (backward) {
-    TAKE(q, LANES * padded(x->d));
-    TAKE(u, relations * LANES * padded(x->p));
-    TAKE(dalpha, x->heads * x->m * LANES);
-    TAKE(dbeta, x->library * LANES);
-    TAKE(g, LANES * padded(x->width));
-    TAKE(g_lanes, x->width * LANES);
-    TAKE(ga, x->heads * relations * LANES);
-    TAKE(du, relations * x->p * LANES);
+    TAKE(q, x->block * padded(x->d));
+    TAKE(u, relations * x->block * padded(x->p));
+    TAKE(dalpha, x->heads * x->m * x->block);
+    TAKE(dbeta, x->library * x->block);
+    TAKE(g, x->block * padded(x->width));
+    TAKE(g_lanes, x->width * x->block);
+    TAKE(ga, x->heads * relations * x->block);
+    TAKE(du, relations * x->p * x->block);
     t.of_k = x->groups * x->m * padded(x->d);
     t.of_w = relations * x->m * padded(x->p);
     t.of_s = one_table(x) ? 0 : of_table;
@@ -115,49 +116,59 @@ INLINE Vector exponential(Vector x) {
   return (Vector)((Integers)(y * (Vector)((power + 127) << 23)) & ~(x < -87.3f));
 }
 
-/* Writes minus infinity where a pair is hidden, (J, lanes), and zero elsewhere; false if order hides nothing and there is
-   nothing else to hide pairs. */
+/* Writes minus infinity where a pair is hidden, (J, lanes), and zero elsewhere; false if order hides nothing and
+   there is nothing else to hide pairs. */
 static int hide(const Call *x, const Memory *t, Size b, Size h, Size i0, Size given, Span s) {
   const int ordered = (x->causal && s.last > i0 + x->offset + 1) || x->window >= 0;
   if (!ordered && !x->padding && !x->receiver_segments && !x->mask) return 0;
-  const Integers own = lanes() + (int32_t)(i0 + x->offset);
-  for (Size j = s.first; j < s.last; j++) {
-    Integers hidden = {0};
-    if (x->causal) hidden |= own < (int32_t)j;
-    if (x->window >= 0)
-      hidden |= (own - (int32_t)j >= (int32_t)x->window) | ((int32_t)j - own >= (int32_t)x->window);
-    if (x->padding && !x->padding[b * x->m + j]) hidden |= ~(Integers){0};
-    for (Size i = 0; x->receiver_segments && i < given; i++)
-      hidden[i] |= -(x->receiver_segments[b * x->n + i0 + i] != x->sender_segments[b * x->m + j]);
-    const uint8_t *mask = x->mask + b * x->mask_strides[0] + h * x->mask_strides[1] + j * x->mask_strides[3];
-    for (Size i = 0; x->mask && i < given; i++) hidden[i] |= -!mask[(i0 + i) * x->mask_strides[2]];
-    store(t->hidden + (j - s.first) * LANES, (Vector)((Integers)ALL(-INFINITY) & hidden));
-  }
+  float *to = t->hidden;
+  for (Size j = s.first; j < s.last; j++)
+    for (Size v = 0; v < x->block; v += LANES, to += LANES) {
+      const Integers own = lanes() + (int32_t)(i0 + v + x->offset);
+      Integers hidden = {0};
+      if (x->causal) hidden |= own < (int32_t)j;
+      if (x->window >= 0)
+        hidden |= (own - (int32_t)j >= (int32_t)x->window) | ((int32_t)j - own >= (int32_t)x->window);
+      if (x->padding && !x->padding[b * x->m + j]) hidden |= ~(Integers){0};
+      const Size i1 = i0 + v, some = least(LANES, given - v);
+      for (Size i = 0; x->receiver_segments && i < some; i++)
+        hidden[i] |= -(x->receiver_segments[b * x->n + i1 + i] != x->sender_segments[b * x->m + j]);
+      const uint8_t *mask = x->mask + b * x->mask_strides[0] + h * x->mask_strides[1] + j * x->mask_strides[3];
+      for (Size i = 0; x->mask && i < some; i++) hidden[i] |= -!mask[(i1 + i) * x->mask_strides[2]];
+      store(to, (Vector)((Integers)ALL(-INFINITY) & hidden));
+    }
   return 1;
 }
 
-/* Attention weights before dropout, (H, J, lanes); zero for a receiver that sees nothing. */
-static void weigh(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s) {
-  const Size seen = s.last - s.first;
-  int hides = 0;
-  for (Size h = 0; h < x->heads; h++) {
-    Size g = h / (x->heads / x->groups);
-    float *a = t->alpha + h * seen * LANES;
-    const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
-    pack_lanes(q, x->q_strides[2], given, x->d, x->scale, t->q_lanes);
-    product(seen, LANES, x->d, t->k + (g * x->m + s.first) * x->d, x->d, 1, t->q_lanes, LANES, a, LANES, 0);
-    if (!h || (x->mask && x->mask_strides[1])) hides = hide(x, t, b, h, i0, given, s);
+/* Softmax over senders of scores (J, lanes); zeros for a receiver that sees nothing. */
+static void normalise(float *a, Size lanes, Size seen) {
+  for (Size v = 0; v < lanes; v += LANES, a += LANES) {
     Vector top = ALL(-INFINITY), total = ALL(0.0f);
-    for (Size j = 0; hides && j < seen * LANES; j += LANES) store(a + j, load(a + j) + load(t->hidden + j));
-    for (Size j = 0; j < seen * LANES; j += LANES) top = larger(load(a + j), top);
+    for (Size j = 0; j < seen; j++) top = larger(load(a + j * lanes), top);
     top = (Vector)((Integers)top & ~(top == -INFINITY));
-    for (Size j = 0; j < seen * LANES; j += LANES) {
-      Vector y = exponential(load(a + j) - top);
-      store(a + j, y);
+    for (Size j = 0; j < seen; j++) {
+      Vector y = exponential(load(a + j * lanes) - top);
+      store(a + j * lanes, y);
       total += y;
     }
     Vector one_over = (Vector)((Integers)(1.0f / total) & ~(total == 0.0f));
-    for (Size j = 0; j < seen * LANES; j += LANES) store(a + j, load(a + j) * one_over);
+    for (Size j = 0; j < seen; j++) store(a + j * lanes, load(a + j * lanes) * one_over);
+  }
+}
+
+/* Attention weights before dropout, (H, J, lanes). */
+static void weigh(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s) {
+  const Size seen = s.last - s.first, count = seen * x->block;
+  int hides = 0;
+  for (Size h = 0; h < x->heads; h++) {
+    Size g = h / (x->heads / x->groups);
+    float *a = t->alpha + h * count;
+    const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
+    pack_lanes(q, x->q_strides[2], given, x->d, x->scale, t->q_lanes, x->block);
+    product(seen, x->block, x->d, t->k + (g * x->m + s.first) * x->d, x->d, 1, t->q_lanes, x->block, a, x->block, 0);
+    if (!h || (x->mask && x->mask_strides[1])) hides = hide(x, t, b, h, i0, given, s);
+    for (Size j = 0; hides && j < count; j += LANES) store(a + j, load(a + j) + load(t->hidden + j));
+    normalise(a, x->block, seen);
   }
 }
 
@@ -170,17 +181,19 @@ static uint32_t key_of(uint64_t seed, uint64_t row) {
 }
 /* Multiplies (H, J, lanes) by the factors of dropout, which depend on seed, example, head, receiver and sender only. */
 static void drop(const Call *x, float *a, Size b, Size i0, Span s) {
-  for (Size h = 0; x->share && h < x->heads; h++) {
-    Naturals key;
-    for (Size i = 0; i < LANES; i++) key[i] = key_of(x->seed, (b * x->heads + h) * x->n + i0 + i);
-    for (Size j = s.first; j < s.last; j++, a += LANES) {
-      Naturals z = key + (uint32_t)j * 0x9E3779B9u; /* mixed as MurmurHash3 mixes its last block */
-      z = (z ^ (z >> 16)) * 0x85EBCA6Bu;
-      z = (z ^ (z >> 13)) * 0xC2B2AE35u;
-      Integers kept = (Integers)(((z ^ (z >> 16)) >> 16) < (uint32_t)x->share);
-      store(a, load(a) * (Vector)(kept & (Integers)ALL((float)x->factor)));
+  for (Size h = 0; x->share && h < x->heads; h++, a += (s.last - s.first) * x->block)
+    for (Size v = 0; v < x->block; v += LANES) {
+      Naturals key;
+      for (Size i = 0; i < LANES; i++) key[i] = key_of(x->seed, (b * x->heads + h) * x->n + i0 + v + i);
+      for (Size j = s.first; j < s.last; j++) {
+        Naturals z = key + (uint32_t)j * 0x9E3779B9u; /* mixed as MurmurHash3 mixes its last block */
+        z = (z ^ (z >> 16)) * 0x85EBCA6Bu;
+        z = (z ^ (z >> 13)) * 0xC2B2AE35u;
+        Integers kept = (Integers)(((z ^ (z >> 16)) >> 16) < (uint32_t)x->share);
+        float *to = a + (j - s.first) * x->block + v;
+        store(to, load(to) * (Vector)(kept & (Integers)ALL((float)x->factor)));
+      }
     }
-  }
 }
 
 #endif
