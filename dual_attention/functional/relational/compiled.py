@@ -28,7 +28,8 @@ SOURCE = Path(__file__).parents[1] / "native" / "relational_attention.c"
 
 LARGEST_SCRATCH = 2**28
 """Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
-thread its own, and grow with the number of senders."""
+thread its own, and grow with the number of senders. Where less than half of the threads have room, the library is not
+taken."""
 
 LARGEST_KEPT = 2**26
 """Bytes of them, at most, that are kept for the next call."""
@@ -84,10 +85,17 @@ def obstacle(
     library = _library()
     if isinstance(library, str):
         return library
-    rows = table.shape[0] if relative else k.shape[2]
-    of_sender = k.shape[1] * 3 * q.shape[3] + u.shape[2] * (3 * u.shape[3] + 2 * 16) + 32 * q.shape[1]
-    scratch = 4 * torch.get_num_threads() * (k.shape[2] * of_sender + rows * k.shape[1] * 3 * table.shape[-1])
-    return None if scratch <= LARGEST_SCRATCH else "its threads would need too much memory for sums of so many senders"
+    room = _threads_with_room(q, k, u, table, relative=relative)
+    return None if 2 * room >= torch.get_num_threads() else "its threads would need too much memory for sums"
+
+
+def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relative: bool) -> int:
+    """Threads whose scratch is at most :data:`LARGEST_SCRATCH` together; about, by what grows with the senders."""
+    (batch, heads, *_), (_, groups, m, d), (relations, p), width = q.shape, k.shape, u.shape[2:], table.shape[-1]
+    copies = 2 if batch == 1 else 3  # of what belongs to senders: the given ones, and sums of one example or of two
+    of_sender = groups * d + relations * -(-p // 16) * 16 + 32 * heads
+    of_rows = groups * width * (table.shape[0] if relative else m)
+    return LARGEST_SCRATCH // (4 * copies * (m * of_sender + of_rows))
 
 
 def forward(x: LinearArguments) -> tuple[Tensor, Tensor]:
@@ -132,7 +140,9 @@ class _Arguments:
     def __init__(self, x: LinearArguments) -> None:
         (batch, heads, n, d), (_, groups, m, _), (*_, relations, p) = x.q.shape, x.k.shape, x.u.shape
         relative = x.symbol_index is not None
-        threads = _threads(batch * heads * n * m * (d + x.table.shape[-1] + relations))
+        room = _threads_with_room(x.q, x.k, x.u, x.table, relative=relative)
+        multiplications = batch * heads * n * m * (d + x.table.shape[-1] + relations)
+        threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
         library = _library()
         assert not isinstance(library, str)
         vector = library.lanes_of_vector()
@@ -149,9 +159,9 @@ class _Arguments:
             width=x.table.shape[-1],
             library=x.table.shape[0] if relative else 0,
             causal=x.causal,
-            window=-1 if x.window is None else x.window,
+            window=-1 if x.window is None else min(x.window, 2**30),
             offset=x.offset,
-            threads=threads,
+            threads=max(1, threads),
             block=min(MOST_VECTORS, -(-n // vector)) * vector,
             scale=x.scale,
             rel_scale=x.rel_scale,
@@ -207,10 +217,6 @@ class _Arguments:
         if x.receiver_segments is not None and x.sender_segments is not None:
             self.write("receiver_segments", x.receiver_segments.expand(batch, n).long().contiguous())
             self.write("sender_segments", x.sender_segments.expand(batch, m).long().contiguous())
-
-
-def _threads(multiplications: int) -> int:
-    return max(1, min(torch.get_num_threads(), multiplications // FEWEST_MULTIPLICATIONS))
 
 
 _LOADING = threading.Lock()
