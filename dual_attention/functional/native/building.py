@@ -78,7 +78,7 @@ def _fingerprint(source: Path, compiler: str) -> str:
 
 
 def _processor() -> str:
-    """What tells processors with other instructions apart, as far as the system says."""
+    """Text that tells processors with other instructions apart, as far as the system says."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -94,7 +94,7 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
 
 
 def _form(x: RelationalInputs) -> str:
-    """How the linear way computes this: in C, or why not, or in another form of relations than float32 has."""
+    """The form that the linear way takes: in C, or why not in C, or another form of relations than in float32."""
     if not torch.compiler.is_compiling() and x.q.is_cpu and x.q.dtype == torch.float32:
         table, relative = symbol_table(x.symbols), isinstance(x.symbols, RelativeSymbols)
         against = compiled.obstacle(x.q, x.k, x.u, x.w, table, x.bias, relative=relative)
