@@ -110,6 +110,6 @@ def _compile(command: tuple[str, ...]) -> str | None:
         return f"it took longer than {SECONDS} seconds"
     if done.returncode == 0:
         return None
-    lines = done.stderr.strip().splitlines()
-    told = next((line for line in lines if "error" in line), lines[0] if lines else "")
-    return f"exit status {done.returncode}, {told.strip()}"
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    told = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+    return f"exit status {done.returncode}, {told}"

@@ -91,6 +91,12 @@ def test_a_compiler_that_never_ends_is_given_up(source, compiler, monkeypatch):
         built(source)
 
 
+def test_a_compiler_that_says_nothing(source, compiler):
+    compiler("exit 3")
+    with pytest.raises(UnavailableError, match="failed: exit status 3, no message"):
+        built(source)
+
+
 def test_a_library_that_cannot_be_loaded(source, compiler):
     compiler('while [ "$1" != -o ]; do shift; done\necho "no library" > "$2"')
     with pytest.raises(UnavailableError, match=r"seven-[0-9a-f]{16}\.so"):
