@@ -86,7 +86,7 @@ def obstacle(
     if isinstance(library, str):
         return library
     room = _threads_with_room(q, k, u, table, relative=relative)
-    return None if 2 * room >= torch.get_num_threads() else "its threads would need too much memory for sums"
+    return None if 2 * room >= _usual_threads() else "its threads would need too much memory for sums"
 
 
 def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relative: bool) -> int:
@@ -217,6 +217,15 @@ class _Arguments:
         if x.receiver_segments is not None and x.sender_segments is not None:
             self.write("receiver_segments", x.receiver_segments.expand(batch, n).long().contiguous())
             self.write("sender_segments", x.sender_segments.expand(batch, m).long().contiguous())
+
+
+@cache
+def _usual_threads() -> int:
+    """Threads that PyTorch had at the first call, a number that never changes.
+
+    A backward pass must choose as its forward pass did, whose dropout it draws again.
+    """
+    return torch.get_num_threads()
 
 
 _LOADING = threading.Lock()

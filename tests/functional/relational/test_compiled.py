@@ -1,17 +1,24 @@
 """The library in C against the paper's equation in float64: forward, every gradient, masks of all kinds, dropout."""
 
+import os
 import random
+import shutil
+import sys
 
 import pytest
 import torch
 
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference
-from dual_attention.functional.native.building import UnavailableError
+from dual_attention.functional.native.building import COMPILERS, SWITCH, UnavailableError
 from dual_attention.functional.relational import compiled
 from dual_attention.functional.relational.api import explain_relational_attention, relational_attention
 from dual_attention.functional.relational.linear import LinearArguments, block_size
 
-pytestmark = pytest.mark.skipif(isinstance(compiled._library(), str), reason=f"cannot be built: {compiled._library()}")
+# Where there is a compiler, a library that cannot be built is a failure.
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32" or os.environ.get(SWITCH) == "0" or not any(map(shutil.which, COMPILERS)),
+    reason="needs a compiler of C",
+)
 
 SCALES = {"scale": 0.6, "rel_scale": 0.4}
 LEAVES = ("q", "k", "u", "w", "symbols", "w_r")
@@ -186,6 +193,21 @@ def test_dropout_is_the_same_in_every_derivative(symbols):
     with_graph = torch.autograd.grad(out, leaves, g, create_graph=True)
     for a, b in zip(direct, with_graph, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_another_number_of_threads_draws_no_other_dropout(threads, monkeypatch):
+    """However many there are in the backward pass, the choice of the library is that of the forward pass."""
+    leaves, make = drawn(n=30, m=30)
+    q, k, u, w, s, w_r = leaves
+    threads(2)
+    compiled._usual_threads.cache_clear()
+    monkeypatch.setattr(compiled, "_threads_with_room", lambda *tensors, relative: 1)
+    out = relational_attention(q, k, u, w, make(s), w_r, dropout=0.4, impl="linear", **SCALES).output
+    expected = torch.autograd.grad(out.sum(), leaves, retain_graph=True)
+    threads(8)
+    for a, b in zip(torch.autograd.grad(out.sum(), leaves), expected, strict=True):
+        torch.testing.assert_close(a, b)
+    compiled._usual_threads.cache_clear()
 
 
 def arguments(dropout, n=64, m=80, seed=5):
