@@ -9,7 +9,6 @@
 
 #include "weights.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* ---- symbols by a row of a library for each pair ---- */
@@ -114,7 +113,7 @@ static void symbols_backward(const Call *x, const Memory *t, Size b, Size i0, Si
       for (Size j = 0; j < seen; j++)
         for (Size i = 0; i < L; i++) da[j * L + i] = t->dbeta[t->place[j * L + i] * L + i];
     } else {
-      product(seen, ld, L, a, L, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
+      if (x->dtable) product(seen, ld, L, a, L, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
       product(seen, L, x->width, table + s.first * ld, ld, 1, t->g_lanes, L, da, L, 0);
     }
   }
@@ -201,7 +200,7 @@ static void write_sums(const Call *x, const Memory *t, Size b, const float *sums
   for (Size l = 0; l < x->relations; l++)
     write_rows(sums + t->of_k + l * x->m * of_p, of_p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,
                x->relations * x->p, add);
-  for (Size g = 0; !one_table(x) && g < x->groups; g++)
+  for (Size g = 0; !one_table(x) && x->dtable && g < x->groups; g++)
     write_rows(sums + t->of_k + t->of_w + g * x->m * of_s, of_s, x->m, x->width,
                x->dtable + (b * x->groups + g) * x->m * x->width, x->width, add);
 }
@@ -211,11 +210,10 @@ typedef struct {
   Memory t;
   Size first, last; /* blocks, of all examples in a row */
   int backward, shared; /* shared: another thread has begun the first example, whose sums are in first_sums */
-  pthread_t id;
 } Worker;
 
-static void *work(void *of) {
-  Worker *me = of;
+static void work(void *workers, int64_t index) {
+  Worker *me = (Worker *)workers + index;
   const Call *x = me->x;
   const Memory *t = &me->t;
   const Size blocks = (x->n + x->block - 1) / x->block;
@@ -235,7 +233,6 @@ static void *work(void *of) {
     if (begun) me->shared = 1;
     else if (me->backward) write_sums(x, t, b, sums, 0);
   }
-  return 0;
 }
 
 static Size cost(const Call *x, Size block) {
@@ -256,8 +253,6 @@ static void divide(const Call *x, Worker *of, Size threads) {
   }
 }
 
-#define MOST_THREADS 256
-
 static void run(const Call *x, int backward) {
   Worker of[MOST_THREADS];
   const Size threads = least(x->threads, MOST_THREADS), rows = table_rows(x), ld = padded(x->width);
@@ -267,16 +262,12 @@ static void run(const Call *x, int backward) {
     at += of[i].t.total;
   }
   divide(x, of, threads);
-  Size started = 1;
-  while (started < threads && !pthread_create(&of[started].id, 0, work, &of[started])) started++;
-  work(&of[0]);
-  for (Size i = started; i < threads; i++) work(&of[i]); /* no more threads were to be had */
-  for (Size i = 1; i < started; i++) pthread_join(of[i].id, 0);
+  share(work, of, threads, threads, x->team);
   for (Size i = 0; backward && i < threads; i++) { /* in their order, so that sums are the same in every run */
     const Memory *t = &of[i].t;
     if (of[i].shared) write_sums(x, t, of[i].first / ((x->n + x->block - 1) / x->block), t->first_sums, 1);
     /* Of a library (K, G, d_h), or of shared symbols (1, G, M, d_h). */
-    for (Size g = 0; one_table(x) && g < x->groups; g++)
+    for (Size g = 0; one_table(x) && x->dtable && g < x->groups; g++)
       write_rows(t->table_sums + g * rows * ld, ld, rows, x->width, x->dtable + (x->library ? g : g * rows) * x->width,
                  x->library ? x->groups * x->width : x->width, i > 0);
   }

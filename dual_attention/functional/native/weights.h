@@ -6,6 +6,7 @@
 #define DUAL_ATTENTION_WEIGHTS_H
 
 #include "products.h"
+#include "threads.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -28,6 +29,7 @@ typedef struct {
   const float *grad_symbols, *grad_attended;
   float *dq, *dk, *du, *dw, *dtable;
   float *scratch;
+  Team team; /* of threads.h */
 } Call;
 
 typedef struct { /* of one thread */
@@ -45,7 +47,7 @@ static Memory memory_of(const Call *x, float *at, int backward) {
   Memory t = {0};
   float *start = at;
   const Size relations = x->relations, of_table = x->groups * table_rows(x) * padded(x->width);
-  t.tile = most(8, least(64, 16384 / (relations * x->block) / 4 * 4)); /* senders; 64 kB of relations */
+  t.tile = most(8, least(64, 16384 / (most(1, relations) * x->block) / 4 * 4)); /* senders; 64 kB of relations */
 #define TAKE(name, count) t.name = at, at += padded(count)
   TAKE(k, x->groups * x->m * x->d);
   TAKE(w, relations * x->m * x->p);

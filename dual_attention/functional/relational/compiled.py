@@ -21,6 +21,7 @@ from torch import Tensor
 from ..checks import fake_mode
 from ..dropout import LEVELS
 from ..native.building import UnavailableError, built
+from ..native.threads import team
 from .blocks import LinearArguments
 from .workspace import Workspace
 
@@ -39,7 +40,7 @@ MOST_VECTORS = 2
 more of the cache: of 1, 2, 3 and 4, 2 took the least time or nearly so, from 160 to 1,024 senders, on an AMD EPYC."""
 
 FEWEST_MULTIPLICATIONS = 2**17
-"""For each thread; another is not worth its start, 20 µs or so."""
+"""For each thread; fewer are not worth another, which takes up to 20 µs to start."""
 
 
 def _strides(*names: str) -> list[tuple[str, Any]]:
@@ -63,6 +64,7 @@ class _Call(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in ("receiver_segments", "sender_segments", "symbols", "attended")],
         *[(name, ctypes.c_void_p) for name in ("grad_symbols", "grad_attended", "dq", "dk", "du", "dw", "dtable")],
         ("scratch", ctypes.c_void_p),
+        ("team", ctypes.c_void_p),
     ]
 
 
@@ -165,6 +167,7 @@ class _Arguments:
             block=min(MOST_VECTORS, -(-n // vector)) * vector,
             scale=x.scale,
             rel_scale=x.rel_scale,
+            team=team(),
         )
         self.read("q", x.q, 3)
         self.read("k", x.k, 3)
