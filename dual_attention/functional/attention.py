@@ -1,5 +1,8 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
+On a CPU in float32 the fused form is a library in C, where it can be built (:mod:`.compiled_attention`), otherwise and
+elsewhere PyTorch's.
+
 Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 """
 
@@ -25,6 +28,7 @@ from .checks import (
     is_autocast,
     is_open,
 )
+from .compiled_attention import can_attend, compiled_attention
 from .derivatives import differentiable_again, needs_plain
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
@@ -72,18 +76,17 @@ def attention(
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
     mask, bias, k, v = checked_attention(q, k, v, mask, bias, scale, dropout)
-    width = q.shape[3]
     if need_weights or needs_plain(q, k, v, bias):
         whole = mask.dense(q.device)
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
         return out, weights if need_weights else None
-    value_width = v.shape[3]
-    if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
-        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
-    out = _attend(q, k, v, mask, bias, scale, dropout)
+    if can_attend(q, k, v, bias):
+        out = compiled_attention(q, k, v, mask, scale=scale, dropout=dropout)
+    else:
+        out = _attend(q, k, v, mask, bias, scale, dropout)
     if not dropout:  # which would draw others
         out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
-    return out[..., :value_width], None
+    return out, None
 
 
 def checked_attention(
@@ -123,8 +126,11 @@ def _plain(
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: MaskPattern, bias: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """Attention by the library's kernels, a block of receivers at a time if there are many pairs."""
+    """Attention by PyTorch's kernels, a block of receivers at a time if there are many pairs."""
     n, m = q.shape[2], k.shape[2]
+    width, value_width = q.shape[3], v.shape[3]
+    if width != value_width:  # they want one width; zeros change neither scores nor values
+        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
     if mask.only_causal and bias is None:
         out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
@@ -143,7 +149,7 @@ def _attend(
             opened = _opened(mask.block(rows, columns, q.device), part_bias)
             outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, part_bias, scale, dropout))
         out = torch.cat(outs, dim=2)
-    return out
+    return out[..., :value_width]
 
 
 def _fused(
@@ -156,7 +162,7 @@ def _fused(
     dropout: float,
     is_causal: bool = False,
 ) -> Tensor:
-    """Library attention, given what :func:`_opened` makes of mask and bias."""
+    """PyTorch's attention, given what :func:`_opened` makes of mask and bias."""
     mask, nothing = opened
     if mask is not None and bias is not None:
         bias = bias.masked_fill(bias == -torch.inf, 0.0)

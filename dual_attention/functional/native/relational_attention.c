@@ -1,4 +1,5 @@
-/* Relational attention in float32, forward and backward, for blocks of receivers, each in a lane of one or two vectors.
+/* Relational attention in float32, forward and backward, for blocks of receivers, each in a lane of one or two vectors;
+   and attention to symbols alone, which are values then, where there are no relations.
 
    A block's weights are built for all senders, its relations for a few senders at a time; neither is kept. The backward
    pass builds them again. Each number of a vector belongs to another receiver, so that sums over senders, relations and
@@ -160,7 +161,7 @@ static void scores_backward(const Call *x, const Memory *t, Size b, Size i0, Siz
     unpack_lanes(t->part, L, given, x->d, x->scale, dq, x->dq_strides[2]);
     const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
     pack(q, x->q_strides[2], given, x->d, x->scale, t->q, L, ld);
-    product(seen, ld, L, da, L, 1, t->q, ld, dk + sender * ld, ld, 1);
+    if (x->dk) product(seen, ld, L, da, L, 1, t->q, ld, dk + sender * ld, ld, 1);
   }
 }
 
@@ -192,17 +193,22 @@ static void pack_example(const Call *x, const Memory *t, Size b, int first) {
     write_rows(x->w + b * x->w_strides[0] + l * x->p, x->w_strides[1], x->m, x->p, t->w + l * x->m * x->p, x->p, 0);
 }
 
+/* Gradients of the symbols of one example, or of all examples, from sums over receivers. */
+static void write_table(const Call *x, Size b, const float *sums, int add) {
+  const Size ld = padded(x->width), rows = table_rows(x), *strides = x->dtable_strides;
+  for (Size g = 0; x->dtable && g < x->groups; g++)
+    write_rows(sums + g * rows * ld, ld, rows, x->width, x->dtable + b * strides[0] + g * strides[1], strides[2], add);
+}
+
 /* Gradients of an example's senders: written, or added to what another thread has written. */
 static void write_sums(const Call *x, const Memory *t, Size b, const float *sums, int add) {
-  const Size ld = padded(x->d), of_p = padded(x->p), of_s = padded(x->width), *strides = x->dk_strides;
-  for (Size g = 0; g < x->groups; g++)
+  const Size ld = padded(x->d), of_p = padded(x->p), *strides = x->dk_strides;
+  for (Size g = 0; x->dk && g < x->groups; g++)
     write_rows(sums + g * x->m * ld, ld, x->m, x->d, x->dk + b * strides[0] + g * strides[1], strides[2], add);
   for (Size l = 0; l < x->relations; l++)
     write_rows(sums + t->of_k + l * x->m * of_p, of_p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,
                x->relations * x->p, add);
-  for (Size g = 0; !one_table(x) && x->dtable && g < x->groups; g++)
-    write_rows(sums + t->of_k + t->of_w + g * x->m * of_s, of_s, x->m, x->width,
-               x->dtable + (b * x->groups + g) * x->m * x->width, x->width, add);
+  if (!one_table(x)) write_table(x, b, sums + t->of_k + t->of_w, add);
 }
 
 typedef struct {
@@ -255,7 +261,7 @@ static void divide(const Call *x, Worker *of, Size threads) {
 
 static void run(const Call *x, int backward) {
   Worker of[MOST_THREADS];
-  const Size threads = least(x->threads, MOST_THREADS), rows = table_rows(x), ld = padded(x->width);
+  const Size threads = least(x->threads, MOST_THREADS);
   float *at = (float *)(((uintptr_t)x->scratch + 63) / 64 * 64);
   for (Size i = 0; i < threads; i++) {
     of[i] = (Worker){.x = x, .t = memory_of(x, at, backward), .backward = backward};
@@ -266,10 +272,7 @@ static void run(const Call *x, int backward) {
   for (Size i = 0; backward && i < threads; i++) { /* in their order, so that sums are the same in every run */
     const Memory *t = &of[i].t;
     if (of[i].shared) write_sums(x, t, of[i].first / ((x->n + x->block - 1) / x->block), t->first_sums, 1);
-    /* Of a library (K, G, d_h), or of shared symbols (1, G, M, d_h). */
-    for (Size g = 0; one_table(x) && x->dtable && g < x->groups; g++)
-      write_rows(t->table_sums + g * rows * ld, ld, rows, x->width, x->dtable + (x->library ? g : g * rows) * x->width,
-                 x->library ? x->groups * x->width : x->width, i > 0);
+    if (one_table(x)) write_table(x, 0, t->table_sums, i > 0);
   }
 }
 

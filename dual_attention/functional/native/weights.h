@@ -14,7 +14,7 @@
 typedef struct {
   Size batch, heads, groups, n, m, d, relations, p, width, library; /* library: K, or 0 for shared symbols */
   Size q_strides[3], k_strides[3], u_strides[2], w_strides[2], table_strides[3], symbols_strides[3]; /* B, H or G, N */
-  Size dq_strides[3], dk_strides[3], grad_symbols_strides[3];
+  Size dq_strides[3], dk_strides[3], dtable_strides[3], grad_symbols_strides[3];
   Size mask_strides[4], index_strides[2];
   Size causal, window, offset, threads; /* window: -1 for none */
   Size block;                           /* receivers in a block, a multiple of LANES */
@@ -27,7 +27,7 @@ typedef struct {
   const int64_t *receiver_segments, *sender_segments;
   float *symbols, *attended; /* results, (B, H, N, d_h) and (B, H, N, R) */
   const float *grad_symbols, *grad_attended;
-  float *dq, *dk, *du, *dw, *dtable;
+  float *dq, *dk, *du, *dw, *dtable; /* dk and dtable may be null */
   float *scratch;
   Team team; /* of threads.h */
 } Call;

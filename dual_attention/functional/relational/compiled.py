@@ -56,7 +56,7 @@ class _Call(ctypes.Structure):
             (name, ctypes.c_int64)
             for name in ("batch", "heads", "groups", "n", "m", "d", "relations", "p", "width", "library")
         ],
-        *_strides("q", "k", "u", "w", "table", "symbols", "dq", "dk", "grad_symbols", "mask", "index"),
+        *_strides("q", "k", "u", "w", "table", "symbols", "dq", "dk", "dtable", "grad_symbols", "mask", "index"),
         *[(name, ctypes.c_int64) for name in ("causal", "window", "offset", "threads", "block")],
         *[(name, ctypes.c_uint64) for name in ("seed", "share")],
         *[(name, ctypes.c_double) for name in ("scale", "rel_scale", "factor")],
@@ -82,7 +82,7 @@ def obstacle(
         return "tensors are only imagined"
     if bias is not None:
         return "it takes no bias"
-    if 0 in (*q.shape, k.shape[2], *u.shape, *table.shape):
+    if 0 in (*q.shape, k.shape[2], u.shape[3], *table.shape):
         return "there is nothing to compute"
     library = _library()
     if isinstance(library, str):
@@ -100,31 +100,41 @@ def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relati
     return LARGEST_SCRATCH // (4 * copies * (m * of_sender + of_rows))
 
 
-def forward(x: LinearArguments) -> tuple[Tensor, Tensor]:
-    """Attended symbols ``(B, H, N, d_h)``, a token's heads side by side, and relations ``(B, H, N, R)``."""
+def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
+    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which lie in memory in that order."""
     call = _Arguments(x)
-    (batch, heads, n, _), width = x.q.shape, x.table.shape[-1]
-    symbols = x.q.new_empty(batch, n, heads, width).transpose(1, 2)
-    attended = x.q.new_empty(batch, heads, n, x.u.shape[2])
     call.write("symbols", symbols, 3)
     call.write("attended", attended)
     call.run("forward")
-    return symbols, attended
 
 
-def backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor) -> tuple[Tensor, ...]:
-    """Gradients of q, k, u, w and the table."""
+def backward(
+    x: LinearArguments,
+    grad_symbols: Tensor,
+    grad_attended: Tensor,
+    *,
+    dq: Tensor,
+    dk: Tensor | None,
+    du: Tensor,
+    dw: Tensor,
+    dtable: Tensor | None,
+) -> None:
+    """Write gradients of q, k, u, w and the table; those of u and w lie in memory in the order of their axes.
+
+    Args:
+        dk, dtable: None saves the time that they take.
+    """
     call = _Arguments(x)
-    dq, dk = (heads.new_empty(heads.transpose(1, 2).shape).transpose(1, 2) for heads in (x.q, x.k))
-    du, dw, dtable = (like.new_empty(like.shape) for like in (x.u, x.w, x.table))
     call.read("grad_symbols", grad_symbols, 3)
     call.write("grad_attended", grad_attended.contiguous())
     call.write("dq", dq, 3)
-    call.write("dk", dk, 3)
-    for name, into in {"du": du, "dw": dw, "dtable": dtable}.items():
-        call.write(name, into)
+    call.write("du", du)
+    call.write("dw", dw)
+    if dk is not None:
+        call.write("dk", dk, 3)
+    if dtable is not None:
+        call.write("dtable", _groups_first(dtable) if call.call.library else dtable, 3)
     call.run("backward")
-    return dq, dk, du, dw, dtable
 
 
 def dropout_factors(x: LinearArguments) -> Tensor:
@@ -174,7 +184,7 @@ class _Arguments:
         self.read("u", x.u, 2)
         self.read("w", x.w, 2)
         if relative:
-            self.read("table", x.table.movedim(0, 1)[None], 3)
+            self.read("table", _groups_first(x.table), 3)
             self._take_index(x.symbol_index, n)
         else:
             self.read("table", x.table, 3)
@@ -220,6 +230,11 @@ class _Arguments:
         if x.receiver_segments is not None and x.sender_segments is not None:
             self.write("receiver_segments", x.receiver_segments.expand(batch, n).long().contiguous())
             self.write("sender_segments", x.sender_segments.expand(batch, m).long().contiguous())
+
+
+def _groups_first(library: Tensor) -> Tensor:
+    """A library of relative symbols ``(K, G, d_h)`` with the axes of shared symbols, ``(1, G, K, d_h)``."""
+    return library.movedim(0, 1)[None]
 
 
 @cache

@@ -124,9 +124,10 @@ def side_by_side(x: Tensor, width: int) -> Tensor:
 )
 def _forward_op(*arguments: Any) -> tuple[Tensor, Tensor]:
     x = LinearArguments(*arguments)
-    if _is_compiled(x):
-        return compiled.forward(x)
     symbols, relations = _empty_results(x)
+    if _is_compiled(x):
+        compiled.forward(x, symbols, relations)
+        return symbols, relations
     for examples, blocks in _some_examples_at_a_time(x, _pairs(x)):
         blocks.forward(symbols[examples], relations[examples])
     return symbols, relations
@@ -149,11 +150,13 @@ def _empty_results(x: LinearArguments) -> tuple[Tensor, Tensor]:
 )
 def _backward_op(grad_symbols: Tensor, grad_relations: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     x = LinearArguments(*arguments)
-    if _is_compiled(x):
-        return *compiled.backward(x, grad_symbols, grad_relations), x.q.new_zeros(0)
     wide = torch.promote_types(x.q.dtype, torch.float32)
     dq, dk = side_by_side(x.q, x.q.shape[-1]), side_by_side(x.k, x.k.shape[-1])
     du, dw = x.u.new_empty(x.u.shape), x.w.new_empty(x.w.shape)
+    if _is_compiled(x):
+        dtable = x.table.new_empty(x.table.shape)
+        compiled.backward(x, grad_symbols, grad_relations, dq=dq, dk=dk, du=du, dw=dw, dtable=dtable)
+        return dq, dk, du, dw, dtable, x.q.new_zeros(0)
     dtable = x.table.new_zeros(x.table.shape, dtype=wide)
     dbias = x.q.new_zeros(0 if x.bias is None else x.bias.shape, dtype=wide)
     pairs = _pairs(x)

@@ -1,0 +1,109 @@
+"""Sensory attention by the library in C, on a CPU in float32, where a compiler is found.
+
+It is that of relational attention (:mod:`.relational.compiled`), asked for no relations: a block of receivers, in the
+lanes of vectors, weighs all senders of a head, so that its weights stay in the nearest cache.
+
+Shapes: as in :mod:`.attention`; G key/value heads, each of H / G query heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .checks import is_autocast, is_exporting, leaves_pytorch
+from .mask_patterns import MaskPattern
+from .relational import compiled
+from .relational.blocks import LinearArguments
+from .relational.linear import TENSORS, side_by_side
+
+Part = Callable[[Tensor], Tensor]
+
+FEWEST_PAIRS = 2**13
+"""Receivers times senders, below which PyTorch's kernels are about as fast."""
+
+FEWEST_RECEIVERS = 16
+"""Fewer leave lanes empty."""
+
+LARGEST_TOGETHER = 2**12
+"""Heads times senders, up to which a block weighs all heads at once: with 32 receivers that is 512 kB of weights.
+Beyond, key/value heads are calls' examples of their own, whose weights stay in the nearest cache."""
+
+
+def can_attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
+    """Whether the library is to compute a call of :func:`.attention` that wants no weights."""
+    if torch.compiler.is_compiling() or leaves_pytorch() or is_exporting() or is_autocast(q):
+        return False
+    (batch, heads, n, _), (groups, m) = q.shape, k.shape[1:3]
+    if not batch or n < FEWEST_RECEIVERS or n * m < FEWEST_PAIRS:
+        return False
+    if any(type(x) not in (Tensor, nn.Parameter) for x in (q, k, v)) or torch._C._len_torch_dispatch_stack():
+        return False  # someone sees operations, to count or imitate them
+    if heads * m > LARGEST_TOGETHER:
+        q, k, v = (_by_group(groups, 0, x) for x in (q, k, v))
+    return compiled.obstacle(q, k, q.new_empty(1, n, 0, 1), q, v, bias, relative=False) is None
+
+
+def compiled_attention(q: Tensor, k: Tensor, v: Tensor, mask: MaskPattern, *, scale: float, dropout: float) -> Tensor:
+    """Attended values ``(B, H, N, d_h)``, with one derivative."""
+    (batch, _, n, _), m = q.shape, k.shape[2]
+    if batch > 1 and v.stride(0) == 0:  # which says that all examples have the same symbols, and one gradient
+        v = v.contiguous()
+    seed = torch.randint(2**62, (1,)) if dropout else None
+    u, w = q.new_empty(batch, n, 0, 1), q.new_empty(batch, m, 0, 1)
+    return _Attention.apply(*LinearArguments(q, k, u, w, v, None, None, seed, *mask.parts, scale, 1.0, dropout, n))
+
+
+class _Attention(torch.autograd.Function):
+    """The heads of a token lie side by side in memory, of results as of projections."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        x = LinearArguments(*arguments)
+        ctx.save_for_backward(*x[:TENSORS])
+        ctx.numbers = x[TENSORS:]
+        attended = side_by_side(x.q, x.table.shape[-1])
+        for call, part in _calls(x):
+            compiled.forward(call, part(attended), call.u)
+        return attended
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        x = LinearArguments(*ctx.saved_tensors, *ctx.numbers)
+        needed = dict(zip(LinearArguments._fields, ctx.needs_input_grad, strict=True))
+        dq = side_by_side(x.q, x.q.shape[-1])
+        dk = side_by_side(x.k, x.k.shape[-1]) if needed["k"] else None
+        dv = side_by_side(x.table, x.table.shape[-1]) if needed["table"] else None
+        for call, part in _calls(x):
+            into = {name: None if grad is None else part(grad) for name, grad in {"dk": dk, "dtable": dv}.items()}
+            compiled.backward(call, part(grads[0]), call.u, dq=part(dq), du=call.u, dw=call.w, **into)
+        found = {"q": dq, "k": dk, "table": dv}
+        return tuple(found.get(name) for name in LinearArguments._fields)
+
+
+def _calls(x: LinearArguments) -> Iterator[tuple[LinearArguments, Part]]:
+    """Calls of the library that make up the whole, and how to take the part that each has of a tensor with heads."""
+    batch, heads, n, _ = x.q.shape
+    groups, m = x.k.shape[1:3]
+    if heads * m <= LARGEST_TOGETHER:
+        yield x, lambda of_heads: of_heads
+        return
+    u, w = x.q.new_empty(groups, n, 0, 1), x.q.new_empty(groups, m, 0, 1)
+    for b in range(batch):
+        one, part = x.of_examples(slice(b, b + 1)), partial(_by_group, groups, b)
+        mask = None if x.attn_mask is None else part(x.attn_mask.expand(batch, heads, n, m))
+        seed = None if x.seed is None else x.seed + b
+        yield one._replace(q=part(x.q), k=part(x.k), u=u, w=w, table=part(x.table), attn_mask=mask, seed=seed), part
+
+
+def _by_group(groups: int, b: int, of_heads: Tensor) -> Tensor:
+    """Heads of an example, ``(B, H or G, ...)``, with those of each key/value head as an example ``(G, ..., ...)``."""
+    return of_heads[b].unflatten(0, (groups, -1))

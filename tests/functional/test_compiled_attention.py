@@ -1,0 +1,227 @@
+"""Sensory attention by the library in C against the equation in float64: forward, gradients, masks, dropout."""
+
+import os
+import shutil
+import sys
+from unittest import mock
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from dual_attention.functional import MaskPattern, attention, compiled_attention, reference
+from dual_attention.functional.compiled_attention import can_attend
+from dual_attention.functional.native.building import COMPILERS, SWITCH
+from dual_attention.functional.relational import compiled
+
+# Where there is a compiler, a library that cannot be built is a failure.
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32" or os.environ.get(SWITCH) == "0" or not any(map(shutil.which, COMPILERS)),
+    reason="needs a compiler of C",
+)
+
+SCALE = 0.3
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch):
+    monkeypatch.setattr(compiled_attention, "FEWEST_PAIRS", 2**12)
+
+
+def drawn(*, batch=2, groups=2, repeat=2, n=70, m=80, d=6, width=9, seed=0):
+    """Queries, keys and values as projections have them, the heads of a token side by side."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def heads(length, number, size):
+        flat = torch.randn(batch, length, number, size, generator=generator)
+        return flat.transpose(1, 2).requires_grad_()
+
+    return heads(n, groups * repeat, d), heads(m, groups, d), heads(m, groups, width)
+
+
+@pytest.fixture(params=["together", "by group"])
+def heads(request, monkeypatch):
+    """Heads are weighed together, or those of each key/value head by themselves."""
+    if request.param == "by group":
+        monkeypatch.setattr(compiled_attention, "LARGEST_TOGETHER", 1)
+
+
+def assert_equal_to_the_equation(leaves, pattern=None, needed="qkv", tolerance=3e-5):
+    named = dict(zip("qkv", leaves, strict=True))
+    given = [x if name in needed else x.detach() for name, x in named.items()]
+    assert can_attend(*given, None)
+    ours = attention(*given, scale=SCALE, mask=pattern)[0]
+    wide = [x.detach().double().requires_grad_(x.requires_grad) for x in given]
+    mask = None if pattern is None else pattern.dense(None)
+    theirs = reference.attention(*wide, scale=SCALE, mask=mask)[0]
+    g = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    of = [[x for x in tensors if x.requires_grad] for tensors in (given, wide)]
+    ours = (ours, *torch.autograd.grad(ours, of[0], g.float()))
+    theirs = (theirs, *torch.autograd.grad(theirs, of[1], g))
+    for name, a, b in zip(("output", *needed), ours, theirs, strict=True):
+        error = (a - b).abs().max() / b.abs().max().clamp(min=1e-3)
+        assert error <= tolerance, f"{name}: {float(error):.1e} of its largest number"
+
+
+SIZES = [
+    {},
+    {"batch": 1},
+    {"n": 16, "m": 256, "d": 16, "width": 16},
+    {"n": 65, "m": 70, "groups": 1, "repeat": 1, "d": 1, "width": 1},
+    {"groups": 3, "repeat": 3, "width": 70, "d": 33},
+    {"batch": 5, "groups": 1, "repeat": 4, "n": 129, "m": 64, "d": 64, "width": 128},
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: " ".join(f"{k}={v}" for k, v in sizes.items()) or "small")
+def test_forward_and_gradients(sizes, heads):
+    assert_equal_to_the_equation(drawn(**sizes))
+
+
+@pytest.mark.parametrize("needed", ["q", "k", "v", "qk", "qv"])
+def test_gradients_that_nobody_needs(needed, heads):
+    assert_equal_to_the_equation(drawn(), needed=needed)
+
+
+def patterns(n, m):
+    generator = torch.Generator().manual_seed(2)
+    some = torch.rand(2, 4, n, m, generator=generator) < 0.6
+    padding = torch.rand(2, m, generator=generator) < 0.7
+    segments = torch.arange(m).div(6, rounding_mode="floor").expand(2, m)
+    order = {"causal": True, "offset": m - n}
+    return {
+        "causal": MaskPattern(n, m, **order),
+        "window": MaskPattern(n, m, window=4, offset=m - n),
+        "before all senders": MaskPattern(n, m, causal=True, offset=-8),
+        "padding": MaskPattern(n, m, padding=padding),
+        "one padding": MaskPattern(n, m, padding=padding[:1]),
+        "mask of heads": MaskPattern(n, m, some),
+        "mask for all heads": MaskPattern(n, m, some[:, :1]),
+        "mask of senders": MaskPattern(n, m, some[:1, :1, :1]),
+        "segments": MaskPattern(n, m, None, None, segments[:, m - n :], segments),
+        "everything": MaskPattern(n, m, some, padding, segments[:, m - n :], segments, window=9, **order),
+        "nothing to see": MaskPattern(n, m, torch.zeros(1, 1, 1, 1, dtype=torch.bool)),
+    }
+
+
+@pytest.mark.parametrize("kind", patterns(1, 1))
+def test_masks(kind, heads):
+    n, m = 70, 80
+    assert_equal_to_the_equation(drawn(n=n, m=m), patterns(n, m)[kind])
+
+
+def test_values_that_all_examples_share(heads):
+    q, k, v = drawn()
+    v = v.detach()[:1].requires_grad_()
+
+    def gradient(operation, *tensors):
+        return torch.autograd.grad(operation(*tensors, scale=SCALE)[0].square().sum(), tensors[-1])[0]
+
+    ours = gradient(lambda *x, scale: attention(x[0], x[1], x[2].expand(2, -1, -1, -1), scale=scale), q, k, v)
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    theirs = gradient(lambda *x, scale: reference.attention(x[0], x[1], x[2].expand(2, -1, -1, -1), scale=scale), *wide)
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives(heads):
+    leaves = drawn(n=64, m=64)
+
+    def second(operation, tensors):
+        first = torch.autograd.grad(operation(*tensors, scale=SCALE)[0].sin().sum(), tensors, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), tensors)
+
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    for ours, theirs in zip(second(attention, leaves), second(reference.attention, wide), strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-3, atol=1e-4 * theirs.abs().max().item())
+
+
+def test_dropout(heads):
+    """What is kept is scaled, the gradient is of the same draw, and the seed decides it."""
+    q, k, v = drawn(n=128, m=128)
+
+    def run(seed, values=v, rate=0.4):
+        torch.manual_seed(seed)
+        return attention(q, k, values, scale=SCALE, dropout=rate)[0]
+
+    out = run(0)
+    torch.testing.assert_close(out, run(0))
+    assert not torch.equal(out, run(1))
+    ones = run(0, torch.ones_like(v))  # sums of the kept weights
+    ones = ones.detach()
+    assert abs(float(ones.mean()) - 1.0) < 0.02
+    assert 0.03 < float(ones.std()) < 0.3
+    # It is linear in the values, by the kept weights of that draw: their gradient is the transposed map.
+    g = torch.randn_like(out)
+    (dv,) = torch.autograd.grad(run(0), v, g)
+    torch.testing.assert_close((dv * v).sum(), (g * out).sum(), rtol=1e-3, atol=1e-3)
+    step = 1e-2 * torch.randn_like(q)
+    (dq,) = torch.autograd.grad(run(0), q, g)
+    with torch.no_grad():
+        ends = [(g * self_out).sum() for self_out in moved(q, k, v, step)]
+    torch.testing.assert_close((ends[0] - ends[1]) / 2, (dq * step).sum(), rtol=2e-2, atol=2e-2)
+
+
+def moved(q, k, v, step):
+    """Outputs with queries moved by a step to either side, under the dropout of seed 0."""
+    for sign in (1, -1):
+        torch.manual_seed(0)
+        yield attention(q + sign * step, k, v, scale=SCALE, dropout=0.4)[0]
+
+
+def test_examples_and_heads_have_dropout_of_their_own(heads):
+    q, k, v = drawn()
+    q, k, v = (x.detach()[:1, :1].expand(2, 2, -1, -1) for x in (q, k, v))
+    torch.manual_seed(0)
+    out = attention(q, k, v, scale=SCALE, dropout=0.5)[0].flatten(0, 1)
+    assert not any(torch.equal(out[i], out[j]) for i in range(4) for j in range(i))
+
+
+def test_results_do_not_depend_on_the_number_of_threads(heads):
+    leaves = drawn(n=300, m=300)
+    before = torch.get_num_threads()
+    try:
+        outs = []
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            outs.append(attention(*leaves, scale=SCALE)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*outs)
+
+
+def test_too_few_pairs_and_others_are_left_to_pytorch(monkeypatch):
+    q, k, v = (x.detach() for x in drawn())
+    assert can_attend(q, k, v, None)
+    assert not can_attend(q[:, :, :15], k, v, None)
+    assert not can_attend(q[:, :, :20], k[:, :, :20], v[:, :, :20], None)
+    assert not can_attend(q[:0], k[:0], v[:0], None)
+    assert not can_attend(q, k, v, torch.zeros(1, 1, 70, 80))
+    assert not can_attend(q.double(), k.double(), v.double(), None)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_attend(q, k, v, None)
+    with FlopCounterMode(display=False):
+        assert not can_attend(q, k, v, None)
+    monkeypatch.setattr(compiled, "_library", lambda: "no compiler")
+    assert not can_attend(q, k, v, None)
+    torch.testing.assert_close(
+        attention(q, k, v, scale=SCALE)[0], reference.attention(q, k, v, scale=SCALE)[0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_long_sequence_needs_memory_of_one_head_only():
+    """What threads keep for sums is counted for one key/value head at a time."""
+    q = torch.empty(1, 16, 16, 64)
+    k = torch.empty(1, 16, 40_000, 64)
+    with mock.patch.object(compiled, "_usual_threads", lambda: 2):
+        assert can_attend(q, k, k, None)
+        assert compiled.obstacle(q, k, q.new_empty(1, 16, 0, 1), q, k, None, relative=False) is not None
+
+
+def test_compiled_code_keeps_pytorchs(heads):
+    q, k, v = drawn()
+
+    def run(q, k, v):
+        return attention(q, k, v, scale=SCALE)[0]
+
+    out = torch.compile(run, backend="aot_eager", fullgraph=True)(q, k, v)
+    torch.testing.assert_close(out, run(q, k, v), rtol=1e-4, atol=1e-5)
