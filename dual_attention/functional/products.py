@@ -3,8 +3,8 @@
 In float32 PyTorch leaves products on a CPU to Intel's MKL, which takes code of half the width on processors of other
 makers. oneDNN, which PyTorch itself calls for half precision and in models that its compiler froze, takes what the
 processor has: about twice as fast there (``benchmarks/run.py --suite products``). Weights are read where they lie, and
-nothing is kept but what :func:`torch.nn.functional.linear` keeps. ``torch.backends.mkldnn.flags(enabled=False)``
-switches it off.
+nothing is kept but what :func:`torch.nn.functional.linear` keeps. What oneDNN is slow at, a library in C computes where
+it can be built (:mod:`.compiled_products`). ``torch.backends.mkldnn.flags(enabled=False)`` switches both off.
 
 Shapes: ``...`` any axes, T all of them together, i and o widths of input and output.
 """
@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import compiled_products
 from .checks import is_autocast, is_exporting, leaves_pytorch
 from .derivatives import needs_plain
 
@@ -76,11 +77,28 @@ def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
     Math: sum_t g_t x_t^T
     """
     o, i = grads.shape[1], inputs.shape[1]
-    if torch.compiler.is_compiling() or not SLOW_PRODUCTS or max(o, i) < WIDTH_FOR_COPY * torch.get_num_threads():
+    if torch.compiler.is_compiling() or not SLOW_PRODUCTS:
+        return torch.mm(grads.t(), inputs)
+    if _suits_library(grads, inputs):
+        return compiled_products.gradient_of_weight(grads, inputs)
+    if max(o, i) < WIDTH_FOR_COPY * torch.get_num_threads():
         return torch.mm(grads.t(), inputs)
     if o <= i:  # the first factor is copied, transposed
         return linear(grads.t(), inputs.t())
     return linear(inputs.t(), grads.t()).t()
+
+
+def _suits_library(grads: Tensor, inputs: Tensor) -> bool:
+    """Whether :mod:`.compiled_products` is to compute the gradient of a weight."""
+    return (
+        torch.backends.mkldnn.enabled
+        and grads.numel() * inputs.shape[1] >= FEWEST
+        and all(_is_plain(x) and x.stride(1) == 1 for x in (grads, inputs))
+        and not _is_differentiable(grads, inputs, None)
+        and not _is_watched(grads, inputs)
+        and not is_autocast(grads)
+        and compiled_products.is_available()
+    )
 
 
 def _can_be_fast(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
@@ -133,6 +151,9 @@ def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``, without a graph."""
     if not x.numel() or not torch.backends.mkldnn.enabled:
         return F.linear(x, weight, bias)
+    few = x.numel() <= compiled_products.MOST_ROWS * x.shape[-1] and weight.numel() >= FEWEST_WEIGHTS
+    if few and weight.stride(1) == 1 and compiled_products.is_available():
+        return compiled_products.few_rows(x, weight, bias)
     bias = None if bias is None else bias.contiguous()  # its strides would be ignored
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 

@@ -1,0 +1,143 @@
+"""Products of linear layers in C, on a CPU in float32: gradients of weights, and products of a few rows.
+
+Libraries have to copy the gradients of a layer's outputs, transposed, before they multiply them with its inputs; and
+their products of a few rows, as in decoding, read weights at two thirds of the rate of the memory
+(``benchmarks/run.py --suite products``). Where no compiler is found, :mod:`.products` leaves both to them.
+
+Shapes: T rows, i and o widths of input and output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .native.building import UnavailableError, built
+from .native.threads import team
+
+SOURCE = Path(__file__).parent / "native" / "linear.c"
+
+MOST_ROWS = 8
+"""Of a product of few rows."""
+
+FEWEST_FOR_THREAD = 2**19
+"""Multiplications of a gradient that are worth another thread."""
+
+PIECE = 2**15
+"""Weights that a thread takes at a time, of a product of few rows."""
+
+
+def _structure(name: str, *fields: tuple[type, str]) -> type[ctypes.Structure]:
+    of = [(field, kind) for kind, names in fields for field in names.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": of})
+
+
+_Gradient = _structure(
+    "_Gradient",
+    (ctypes.c_int64, "rows outputs inputs a_apart b_apart"),
+    (ctypes.c_void_p, "a b c scratch"),
+    (ctypes.c_int64, "threads"),
+    (ctypes.c_void_p, "team"),
+)
+_FewRows = _structure(
+    "_FewRows",
+    (ctypes.c_int64, "rows outputs inputs apart"),
+    (ctypes.c_void_p, "x w bias y"),
+    (ctypes.c_int64, "threads piece"),
+    (ctypes.c_void_p, "team"),
+)
+
+
+def is_available() -> bool:
+    """Whether the library can be had; it is built at the first call."""
+    return _library() is not None
+
+
+def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
+    """Gradient ``(o, i)`` of a weight, from those of the outputs ``(T, o)`` and the inputs ``(T, i)``.
+
+    Args:
+        grads, inputs: numbers of a row lie side by side.
+    """
+    library = _library()
+    assert library is not None
+    (rows, outputs), inputs_ = grads.shape, inputs.shape[1]
+    threads = max(1, min(torch.get_num_threads(), rows * outputs * inputs_ // FEWEST_FOR_THREAD))
+    found, scratch = grads.new_empty(outputs, inputs_), grads.new_empty(library.scratch_of_gradient(threads))
+    library.gradient_of_weight(
+        ctypes.byref(
+            _Gradient(
+                rows=rows,
+                outputs=outputs,
+                inputs=inputs_,
+                a_apart=grads.stride(0),
+                b_apart=inputs.stride(0),
+                a=grads.data_ptr(),
+                b=inputs.data_ptr(),
+                c=found.data_ptr(),
+                scratch=scratch.data_ptr(),
+                threads=threads,
+                team=team(),
+            )
+        )
+    )
+    return found
+
+
+def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x @ weight.T + bias``, the same for a row whatever rows are beside it.
+
+    Args:
+        x: ``(..., i)``, with at most :data:`MOST_ROWS` rows.
+        weight: ``(o, i)``, with the numbers of a row side by side; bias: ``(o,)``.
+    """
+    library = _library()
+    assert library is not None
+    outputs, inputs = weight.shape
+    x, bias = x.contiguous(), None if bias is None else bias.contiguous()
+    y = x.new_empty(*x.shape[:-1], outputs)
+    library.few_rows(
+        ctypes.byref(
+            _FewRows(
+                rows=x.numel() // inputs,
+                outputs=outputs,
+                inputs=inputs,
+                apart=weight.stride(0),
+                x=x.data_ptr(),
+                w=weight.data_ptr(),
+                bias=None if bias is None else bias.data_ptr(),
+                y=y.data_ptr(),
+                threads=torch.get_num_threads(),
+                piece=max(MOST_ROWS, PIECE // inputs),
+                team=team(),
+            )
+        )
+    )
+    return y
+
+
+_LOADING = threading.Lock()
+
+
+def _library() -> ctypes.CDLL | None:
+    with _LOADING:
+        return _loaded()
+
+
+@cache
+def _loaded() -> ctypes.CDLL | None:
+    try:
+        library = built(SOURCE)
+    except UnavailableError:
+        return None
+    library.scratch_of_gradient.argtypes = [ctypes.c_int64]
+    for function in (library.size_of_gradient, library.size_of_few_rows, library.scratch_of_gradient):
+        function.restype = ctypes.c_int64
+    library.gradient_of_weight.restype = library.few_rows.restype = None
+    sizes = library.size_of_gradient(), library.size_of_few_rows()
+    return library if sizes == (ctypes.sizeof(_Gradient), ctypes.sizeof(_FewRows)) else None
