@@ -24,7 +24,7 @@ from ...training.experiment import Prepared
 from ...training.metrics import Row
 from .baseline_figure import draw_baselines
 from .config import TASK_NAMES, RelationalGamesConfig
-from .factors import write_factors
+from .factors import draw_factors, write_factors
 from .grid import GamesGrid
 from .image_games import ImageGames, image_axes
 from .problem import prepare_games
@@ -164,4 +164,5 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         return {
             "baselines.png": lambda rows, path: draw_baselines(self, rows, path),
             "factors.md": lambda rows, path: write_factors(self, rows, path),
+            "factors.png": lambda rows, path: draw_factors(self, rows, path),
         }

@@ -12,9 +12,13 @@ from ..._files import write_atomically
 from ...sweeps.experiment import AnySwept
 from ...sweeps.intervals import half_width, holm, paired_p
 from ...training.metrics import Row
+from ...training.plots import house_style, matplotlib_figure, save_figure
 from .presets import CORELNETS, PRESETS
 
 FACTORS = ("softmax", "order kept", "objects removed")
+
+READOUTS = {1: ("in their order", "#1f6fb4"), -1: ("pooled", "#d1495b")}
+"""Label and colour of a read-out that keeps the order of relations, and of one that does not."""
 
 
 def levels(model: str) -> tuple[int, int, int]:
@@ -26,12 +30,8 @@ def levels(model: str) -> tuple[int, int, int]:
     return softmax, order, removed
 
 
-def effects_by_seed(rows: Sequence[Row], measure: str) -> dict[tuple[str, ...], list[float]]:
-    """Effects of each factor and each pair of them, for every seed with which all eight models were run in all cells.
-
-    That of a factor is the mean of the models that have it less that of the others, over all cells; that of a pair,
-    half the difference between the effect of one where the other is and where it is not.
-    """
+def means_by_seed(rows: Sequence[Row], measure: str) -> dict[str, list[float]]:
+    """Means of a measure over all cells by model, for every seed with which all eight were run in all cells."""
     rows = [row for row in rows if row["model"] in CORELNETS and row.get(measure) is not None]
     values = {((row["task"], row["n_train"]), row["seed"], row["model"]): float(row[measure]) for row in rows}
     cells = sorted({cell for cell, _, _ in values})
@@ -40,13 +40,22 @@ def effects_by_seed(rows: Sequence[Row], measure: str) -> dict[tuple[str, ...], 
         for seed in sorted({seed for _, seed, _ in values})
         if all((cell, seed, model) in values for cell in cells for model in CORELNETS)
     ]
+    return {model: [fmean(values[cell, seed, model] for cell in cells) for seed in seeds] for model in CORELNETS}
+
+
+def effects_by_seed(rows: Sequence[Row], measure: str) -> dict[tuple[str, ...], list[float]]:
+    """Effects of each factor and each pair of them, by seed.
+
+    That of a factor is the mean of the models that have it less that of the others, over all cells; that of a pair,
+    half the difference between the effect of one where the other is and where it is not.
+    """
+    means = means_by_seed(rows, measure)
     found: dict[tuple[str, ...], list[float]] = {}
     for of in [(0,), (1,), (2,), *combinations(range(3), 2)]:
-        sign = {model: math.prod(levels(model)[factor] for factor in of) for model in CORELNETS}
-        found[tuple(FACTORS[factor] for factor in of)] = [
-            2 * fmean(sign[model] * values[cell, seed, model] for cell in cells for model in CORELNETS)
-            for seed in seeds
+        signed = [
+            [math.prod(levels(model)[factor] for factor in of) * x for x in values] for model, values in means.items()
         ]
+        found[tuple(FACTORS[factor] for factor in of)] = [2 * fmean(of_seed) for of_seed in zip(*signed, strict=True)]
     return found
 
 
@@ -78,3 +87,28 @@ def write_factors(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None
     """Write :func:`factors_text`, if there is anything to write."""
     if text := factors_text(experiment, rows):
         write_atomically(path, text)
+
+
+def draw_factors(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None:
+    """Draw the eight models' first measure, means over all cells, with and without softmax; if two seeds have all."""
+    measure, title = next(iter(experiment.measures.items()))
+    means = means_by_seed(rows, measure)
+    trials = len(next(iter(means.values())))
+    if trials < 2:
+        return
+    with house_style():
+        figure, panels = matplotlib_figure(1, 2, figsize=(6.5, 3.2), sharey=True)
+        for panel, removed in zip(panels, (1, -1), strict=True):
+            for order, (label, colour) in READOUTS.items():
+                of_softmax = {levels(m)[0]: m for m in CORELNETS if levels(m)[1:] == (order, removed)}
+                shown = [means[of_softmax[softmax]] for softmax in (-1, 1)]
+                places = [softmax + 0.02 * order for softmax in (0, 1)]  # beside, not behind each other
+                middles, widths = [fmean(x) for x in shown], [half_width(x) for x in shown]
+                panel.errorbar(places, middles, widths, label=label, color=colour, marker="o", markersize=4, capsize=2)
+            panel.set_title("relations only" if removed == 1 else "relations and objects", fontsize=10)
+            panel.set_xticks((0, 1), ("inner products", "under softmax"))
+            panel.set_xlim(-0.3, 1.3)
+        panels[0].set_ylabel(f"accuracy (%)\n{title}")
+        panels[0].legend(loc="upper left")
+        figure.suptitle(f"CoRelNet: means over all cells, {trials} trials, 95 % t-intervals", fontsize=9, y=1.03)
+        save_figure(figure, path)

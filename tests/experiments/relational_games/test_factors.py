@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dual_attention.experiments.relational_games.experiment import RelationalGames
-from dual_attention.experiments.relational_games.factors import effects_by_seed, factors_text, levels, write_factors
+from dual_attention.experiments.relational_games.factors import (
+    draw_factors,
+    effects_by_seed,
+    factors_text,
+    levels,
+    means_by_seed,
+    write_factors,
+)
 from dual_attention.experiments.relational_games.presets import CORELNETS
 
 GAMES = RelationalGames()
@@ -46,3 +53,16 @@ def test_the_table(tmp_path):
     assert "| order kept | +3.0 ± 12.7 | 0.2 | 0.82 |" in text and "| softmax | +8.0 ± 0.0 | 0 | 0 |" in text
     write_factors(GAMES, rows()[:3], tmp_path / "none.md")
     assert not (tmp_path / "none.md").exists()
+
+
+def test_means():
+    found = means_by_seed(rows(), "test")
+    assert found["corelnet-softmax"] == pytest.approx([70 + 4 + 1 + 3 + 0.5, 70 + 4 + 2 + 3 + 0.5])
+    assert found["corelnet-pooled-objects"] == pytest.approx([70 - 4 - 1 + 3 + 0.5, 70 - 4 - 2 + 3 + 0.5])
+
+
+def test_the_picture(tmp_path):
+    draw_factors(GAMES, rows(), tmp_path / "factors.png")
+    assert (tmp_path / "factors.png").read_bytes()[:4] == b"\x89PNG"
+    draw_factors(GAMES, rows()[:3], tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
