@@ -106,7 +106,7 @@ static void product(Size height, Size width, OF_PRODUCT) {
       Size c_row, Size c_next, int add
 
 INLINE void lane_corner(const int rows, const int columns, OF_LANES) {
-  Vector sum[4][4];
+  Vector sum[8][4];
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < columns; j++)
     sum[i][j] = add ? load(c + i * c_row + j * c_next) : ALL(0.0f);
   for (Size k = 0; k < depth; k++) {
@@ -139,9 +139,19 @@ LANE_CORNER(1, 4) LANE_CORNER(1, 2) LANE_CORNER(1, 1)
     LANE_CORNERS(rows, 4) LANE_CORNERS(rows, 2) LANE_CORNERS(rows, 1)                \
   }
 
+#if WIDE == 4
+LANE_CORNER(8, 3) LANE_CORNER(8, 2) LANE_CORNER(8, 1)
+#endif
+
 static void lane_product(Size lanes, Size height, Size width, OF_LANES) {
   for (Size v = 0; v < lanes; v += LANES, a += LANES, b += LANES, c += LANES) {
     Size i = 0;
+#if WIDE == 4 /* eight rows read b, which no near cache holds, once for eight heads */
+    for (; i + 8 <= height; i += 8) {
+      Size j = 0;
+      LANE_CORNERS(8, 3) LANE_CORNERS(8, 2) LANE_CORNERS(8, 1)
+    }
+#endif
     LANE_ROWS(4) LANE_ROWS(2) LANE_ROWS(1)
   }
 }

@@ -47,7 +47,7 @@ static Memory memory_of(const Call *x, float *at, int backward) {
   Memory t = {0};
   float *start = at;
   const Size relations = x->relations, of_table = x->groups * table_rows(x) * padded(x->width);
-  t.tile = most(8, least(64, 16384 / (most(1, relations) * x->block) / 4 * 4)); /* senders; 64 kB of relations */
+  t.tile = most(8, least(64, 65536 / (most(1, relations) * x->block) / 4 * 4)); /* senders; 256 kB of relations */
 #define TAKE(name, count) t.name = at, at += padded(count)
   TAKE(k, x->groups * x->m * x->d);
   TAKE(w, relations * x->m * x->p);
