@@ -1,7 +1,7 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
-On a CPU in float32 the fused form is a library in C, where it can be built (:mod:`.compiled_attention`), otherwise and
-elsewhere PyTorch's.
+The fused form is a library in C on a CPU in float32, for enough pairs without a bias, where it can be built
+(:mod:`.compiled_attention`), otherwise PyTorch's.
 
 Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 """
@@ -65,7 +65,7 @@ def attention(
         need_weights: also return the weights, which needs them to be built.
 
     Derivatives by ``torch.func``, forward and second ones go through plain operations, which build all weights. While
-    weights are dropped, a fused kernel may have no second one.
+    weights are dropped, a fused kernel of PyTorch's may have no second one.
 
     Returns:
         Attended values ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None. Rows with nothing
@@ -81,9 +81,8 @@ def attention(
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
         return out, weights if need_weights else None
     if can_attend(q, k, v, bias):
-        out = compiled_attention(q, k, v, mask, scale=scale, dropout=dropout)
-    else:
-        out = _attend(q, k, v, mask, bias, scale, dropout)
+        return compiled_attention(q, k, v, mask, scale=scale, dropout=dropout), None
+    out = _attend(q, k, v, mask, bias, scale, dropout)
     if not dropout:  # which would draw others
         out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
     return out, None

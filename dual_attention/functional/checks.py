@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def is_readable(x: Tensor) -> bool:
@@ -25,9 +25,19 @@ def in_transform() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
+def dispatches() -> bool:
+    """Whether someone sees every operation, to count or imitate it."""
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
 def fake_mode() -> Any:
     """The mode in which tensors are fake, with a shape and no numbers; None outside of one."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+
+
+def has_numbers(x: Tensor) -> bool:
+    """Whether the numbers of ``x`` lie in memory as they are: no subclass, not batched by a transform, not negated."""
+    return type(x) in (Tensor, nn.Parameter) and torch._C._has_storage(x) and not x.is_neg()
 
 
 def check_tensor(name: str, x: Any) -> None:

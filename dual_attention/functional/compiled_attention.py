@@ -1,7 +1,7 @@
 """Sensory attention by the library in C, on a CPU in float32, where a compiler is found.
 
-It is that of relational attention (:mod:`.relational.compiled`), asked for no relations: a block of receivers, in the
-lanes of vectors, weighs all senders of a head, so that its weights stay in the nearest cache.
+It is the library of relational attention (:mod:`.relational.compiled`), asked for no relations: a block of receivers,
+in the lanes of vectors, weighs all senders of a few heads at a time, so that weights are read again from a near cache.
 
 Shapes: as in :mod:`.attention`; G key/value heads, each of H / G query heads.
 """
@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 
-from .checks import is_autocast, is_exporting, leaves_pytorch
+from . import reference
+from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
+from .derivatives import gradients_with_graph
 from .mask_patterns import MaskPattern
 from .relational import compiled
 from .relational.blocks import LinearArguments
@@ -28,11 +29,11 @@ FEWEST_PAIRS = 2**13
 """Receivers times senders, below which PyTorch's kernels are about as fast."""
 
 FEWEST_RECEIVERS = 16
-"""Fewer leave lanes empty."""
+"""As many as the widest vector has lanes."""
 
 LARGEST_TOGETHER = 2**12
-"""Heads times senders, up to which a block weighs all heads at once: with 32 receivers that is 512 kB of weights.
-Beyond, key/value heads are calls' examples of their own, whose weights stay in the nearest cache."""
+"""Heads times senders, up to which a block weighs all heads at once: with 32 receivers, 512 kB of weights. Beyond,
+key/value heads are calls' examples of their own."""
 
 
 def can_attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
@@ -42,21 +43,21 @@ def can_attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
     (batch, heads, n, _), (groups, m) = q.shape, k.shape[1:3]
     if not batch or n < FEWEST_RECEIVERS or n * m < FEWEST_PAIRS:
         return False
-    if any(type(x) not in (Tensor, nn.Parameter) for x in (q, k, v)) or torch._C._len_torch_dispatch_stack():
-        return False  # someone sees operations, to count or imitate them
+    if dispatches() or not all(has_numbers(x) for x in (q, k, v)):
+        return False
     if heads * m > LARGEST_TOGETHER:
         q, k, v = (_by_group(groups, 0, x) for x in (q, k, v))
     return compiled.obstacle(q, k, q.new_empty(1, n, 0, 1), q, v, bias, relative=False) is None
 
 
 def compiled_attention(q: Tensor, k: Tensor, v: Tensor, mask: MaskPattern, *, scale: float, dropout: float) -> Tensor:
-    """Attended values ``(B, H, N, d_h)``, with one derivative."""
+    """Attended values ``(B, H, N, d_h)``. A second derivative builds all weights, see :mod:`.derivatives`."""
     (batch, _, n, _), m = q.shape, k.shape[2]
-    if batch > 1 and v.stride(0) == 0:  # which says that all examples have the same symbols, and one gradient
-        v = v.contiguous()
-    seed = torch.randint(2**62, (1,)) if dropout else None
+    seed = torch.randint(2**62, (1,), device="cpu") if dropout else None
     u, w = q.new_empty(batch, n, 0, 1), q.new_empty(batch, m, 0, 1)
-    return _Attention.apply(*LinearArguments(q, k, u, w, v, None, None, seed, *mask.parts, scale, 1.0, dropout, n))
+    parts = mask.savable_parts
+    x = LinearArguments(q, k, u, w, v, None, None, seed, *parts, scale, 1.0, dropout, n)
+    return _Attention.apply(*x)
 
 
 class _Attention(torch.autograd.Function):
@@ -73,20 +74,35 @@ class _Attention(torch.autograd.Function):
         return attended
 
     @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *grads: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x = LinearArguments(*ctx.saved_tensors, *ctx.numbers)
-        needed = dict(zip(LinearArguments._fields, ctx.needs_input_grad, strict=True))
-        dq = side_by_side(x.q, x.q.shape[-1])
-        dk = side_by_side(x.k, x.k.shape[-1]) if needed["k"] else None
-        dv = side_by_side(x.table, x.table.shape[-1]) if needed["table"] else None
-        for call, part in _calls(x):
-            into = {name: None if grad is None else part(grad) for name, grad in {"dk": dk, "dtable": dv}.items()}
-            compiled.backward(call, part(grads[0]), call.u, dq=part(dq), du=call.u, dw=call.w, **into)
+        if torch.is_grad_enabled() or not has_numbers(grads[0].resolve_neg()):
+            dq, dk, dv = gradients_with_graph(partial(_plain, x, _all_kept(x)), (x.q, x.k, x.table), grads)
+        else:
+            needed = dict(zip(LinearArguments._fields, ctx.needs_input_grad, strict=True))
+            dq = side_by_side(x.q, x.q.shape[-1])
+            dk = side_by_side(x.k, x.k.shape[-1]) if needed["k"] else None
+            dv = side_by_side(x.table, x.table.shape[-1]) if needed["table"] else None
+            for call, part in _calls(x):
+                into = {name: None if grad is None else part(grad) for name, grad in {"dk": dk, "dtable": dv}.items()}
+                compiled.backward(call, part(grads[0]), call.u, dq=part(dq), du=call.u, dw=call.w, **into)
         found = {"q": dq, "k": dk, "table": dv}
         return tuple(found.get(name) for name in LinearArguments._fields)
+
+
+def _plain(x: LinearArguments, kept: Tensor | None, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
+    """The same for other tensors, by plain operations."""
+    alpha = reference.attention_weights(q, k, scale=x.scale, mask=x.pattern.dense(q.device))
+    return (reference.attend_to_symbols(alpha if kept is None else alpha * kept, v),)
+
+
+@torch.no_grad()
+def _all_kept(x: LinearArguments) -> Tensor | None:
+    """Factors of dropout of all weights, ``(B, H, N, M)``, as they were drawn."""
+    if not x.dropout:
+        return None
+    factors = [compiled.dropout_factors(call) for call, _ in _calls(x)]
+    return torch.cat(factors).view(*x.q.shape[:3], x.k.shape[2])
 
 
 def _calls(x: LinearArguments) -> Iterator[tuple[LinearArguments, Part]]:

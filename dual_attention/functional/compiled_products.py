@@ -1,8 +1,8 @@
 """Products of linear layers in C, on a CPU in float32: gradients of weights, and products of a few rows.
 
-Libraries have to copy the gradients of a layer's outputs, transposed, before they multiply them with its inputs; and
-their products of a few rows, as in decoding, read weights at two thirds of the rate of the memory
-(``benchmarks/run.py --suite products``). Where no compiler is found, :mod:`.products` leaves both to them.
+oneDNN has to be given the gradients of a layer's outputs transposed, in a copy, before it multiplies them with the
+inputs; and its products of a few rows, as in decoding, read weights at two thirds of the rate of the memory
+(``benchmarks/run.py --suite products``). Where no compiler is found, :mod:`.products` leaves both to others.
 
 Shapes: T rows, i and o widths of input and output.
 """

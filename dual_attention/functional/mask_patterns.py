@@ -49,6 +49,15 @@ class MaskPattern:
         tensors = (self.attn_mask, self.padding, self.receiver_segments, self.sender_segments)
         return *tensors, self.causal, self.window, self.offset
 
+    @property
+    def savable_parts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, bool, int | None, int]:
+        """The same for a backward pass, which could not save tensors made under inference mode: copies of those."""
+        *tensors, causal, window, offset = self.parts
+        if not torch.compiler.is_compiling():
+            tensors = [x.clone() if x is not None and x.is_inference() else x for x in tensors]
+        first, second, third, fourth = tensors
+        return first, second, third, fourth, causal, window, offset
+
     def once(self, key: tuple[Any, ...], build: Callable[[], T]) -> T:
         """The result of ``build``, kept under ``key`` for later calls.
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from . import compiled_products
-from .checks import is_autocast, is_exporting, leaves_pytorch
+from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
 from .derivatives import needs_plain
 
 FEWEST = 2**20
@@ -124,11 +124,11 @@ def _is_worth_it(multiplications: int, weights: int, differentiable: bool) -> bo
 
 def _is_watched(*tensors: Tensor | None) -> bool:
     """Whether someone takes derivatives in another way, or sees operations to count or imitate them."""
-    return needs_plain(*tensors) or torch._C._len_torch_dispatch_stack() > 0
+    return needs_plain(*tensors) or dispatches()
 
 
 def _is_plain(x: Tensor) -> bool:
-    return type(x) in (Tensor, nn.Parameter) and x.is_cpu and x.dtype == torch.float32 and x.layout == torch.strided
+    return has_numbers(x) and x.is_cpu and x.dtype == torch.float32 and x.layout == torch.strided
 
 
 def _has_slow_products() -> bool:

@@ -123,6 +123,97 @@ def test_values_that_all_examples_share(heads):
     torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=["examples", "heads", "both"])
+def test_gradient_of_values_that_are_expanded(axes, heads):
+    """Each entry has a gradient of its own, whatever memory it shares."""
+    q, k, v = drawn()
+    shape = [1 if axis in axes else length for axis, length in enumerate(v.shape)]
+    wide = v.detach()[tuple(slice(length) for length in shape)].expand(v.shape)
+    ours, theirs = wide.requires_grad_(), wide.detach().double().requires_grad_()
+    torch.use_deterministic_algorithms(True)  # which fills what is not written with NaN
+    try:
+        (found,) = torch.autograd.grad(attention(q, k, ours, scale=SCALE)[0].sin().sum(), ours)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    out = reference.attention(q.double(), k.double(), theirs, scale=SCALE)[0]
+    torch.testing.assert_close(found.double(), torch.autograd.grad(out.sin().sum(), theirs)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_under_dropout(heads):
+    """By the change of the first ones under one draw."""
+    q, k, v = (x.detach().double().float() for x in drawn(n=64, m=128, batch=1))
+    steps = [torch.randn(x.shape, generator=torch.Generator().manual_seed(5)) for x in (q, k, v)]
+
+    def penalty(at):
+        tensors = [(x + at * step).requires_grad_() for x, step in zip((q, k, v), steps, strict=True)]
+        torch.manual_seed(0)
+        out = attention(*tensors, scale=SCALE, dropout=0.3)[0]
+        first = torch.autograd.grad(out.sin().sum(), tensors, create_graph=True)
+        return sum(g.square().sum() for g in first), tensors
+
+    value, tensors = penalty(0.0)
+    second = torch.autograd.grad(value, tensors)
+    along = sum((g * step).sum() for g, step in zip(second, steps, strict=True))
+    torch.testing.assert_close(along, (penalty(1e-3)[0] - penalty(-1e-3)[0]).detach() / 2e-3, rtol=2e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_batched_gradients(dropout, heads):
+    q, k, v = drawn(n=64, m=128)
+    torch.manual_seed(0)
+    out = attention(q, k, v, scale=SCALE, dropout=dropout)[0]
+    grads = torch.randn(3, *out.shape)
+    batched = torch.autograd.grad(out, (q, k, v), grads, is_grads_batched=True, retain_graph=True)
+    single = [torch.autograd.grad(out, (q, k, v), g, retain_graph=True) for g in grads]
+    for ours, theirs in zip(batched, map(torch.stack, zip(*single, strict=True)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_masks_of_inference_mode_serve_training():
+    n, m = 70, 128
+    with torch.inference_mode():
+        mask = MaskPattern(n, m, torch.ones(1, 1, n, m, dtype=torch.bool), torch.ones(2, m, dtype=torch.bool))
+    assert_equal_to_the_equation(drawn(n=n, m=m), mask)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_output_may_be_changed_in_place(dropout, heads):
+    q, k, v = drawn()
+    torch.manual_seed(0)
+    out = attention(q, k, v, scale=SCALE, dropout=dropout)[0]
+    expected = 2 * out.detach()
+    assert torch.equal(out.mul_(2), expected)
+    out.sum().backward()
+    assert q.grad is not None
+
+
+def test_numbers_that_are_negated_in_place():
+    q, k, v = (x.detach() for x in drawn())
+    negate = torch._neg_view  # pyright: ignore[reportPrivateImportUsage]
+    negated = negate(q)
+    torch.testing.assert_close(attention(negated, k, v, scale=SCALE)[0], attention(-q, k, v, scale=SCALE)[0])
+    leaf = q.clone().requires_grad_()
+    out = attention(leaf, k, v, scale=SCALE)[0]
+    g = torch.randn_like(out)
+    ours = torch.autograd.grad(out, leaf, negate(g), retain_graph=True)[0]
+    torch.testing.assert_close(ours, -torch.autograd.grad(out, leaf, g)[0])
+
+
+def test_hidden_senders_may_be_no_numbers():
+    """Receivers before a sender without numbers see nothing of it."""
+    q, k, v = (x.detach() for x in drawn(n=80, m=80))
+    k[:, :, 40:] = torch.nan
+    found = attention(q, k, v, scale=SCALE, mask=MaskPattern(80, 80, causal=True))[0]
+    assert found[:, :, :40].isfinite().all()
+    assert found[:, :, 40:].isnan().all()
+
+
+def test_dropout_beside_another_default_device():
+    q, k, v = (x.detach() for x in drawn())
+    with torch.device("meta"):
+        assert attention(q, k, v, scale=SCALE, dropout=0.5)[0].device.type == "cpu"
+
+
 def test_second_derivatives(heads):
     leaves = drawn(n=64, m=64)
 

@@ -138,6 +138,25 @@ def test_others_are_left_to_libraries(calls):
     assert not gradient.called
 
 
+def test_batched_gradients(calls):
+    x, weight = drawn(4, 512).requires_grad_(), drawn(600, 512, seed=1).requires_grad_()
+    for rows in (x, drawn(1000, 512).requires_grad_()):
+        out = products.linear(rows, weight)
+        grads = drawn(2, *out.shape, seed=2)
+        batched = torch.autograd.grad(out, (rows, weight), grads, is_grads_batched=True, retain_graph=True)
+        for i, g in enumerate(grads):
+            for ours, theirs in zip(
+                batched, torch.autograd.grad(out, (rows, weight), g, retain_graph=True), strict=True
+            ):
+                torch.testing.assert_close(ours[i], theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_numbers_that_are_negated_in_place(calls):
+    x, weight = drawn(4, 512), drawn(600, 512, seed=1)
+    negated = products.linear(torch._neg_view(x), weight)  # pyright: ignore[reportPrivateImportUsage]
+    torch.testing.assert_close(negated, products.linear(-x, weight), rtol=1e-3, atol=1e-3)
+
+
 def test_without_a_compiler_libraries_serve(calls, monkeypatch):
     few, gradient = calls
     monkeypatch.setattr(compiled_products, "built", mock.Mock(side_effect=UnavailableError("no compiler")))

@@ -1,5 +1,5 @@
-/* Products of linear layers in float32 that libraries are slow at: gradients of weights, whose first factor lies
-   across the order in which it is summed, and of a few rows, which take as long as it takes to read the weights.
+/* Products of linear layers in float32 that libraries are slow at: gradients of weights, which are sums over
+   rows of both factors, and of a few rows, which take as long as it takes to read the weights.
 
    No sum depends on the number of threads. dual_attention/functional/compiled_products.py has the arguments. */
 
@@ -9,7 +9,7 @@
 /* ---- gradients of weights: c = a^T b ---- */
 
 #define DEPTH 256 /* rows of a and b that are summed at a time */
-#define TALLEST 6 /* columns of a beside as many vectors of b as make sums that fill the registers */
+#define TALLEST 6 /* columns of a: their sums with WIDE vectors of b fill most registers */
 #define ACROSS (WIDE * LANES)
 #define COLUMNS_OF_A 96  /* packed at a time: a panel of b and they fit into the second cache, */
 #define COLUMNS_OF_B 512 /* and all of these into the third */

@@ -1,5 +1,5 @@
-/* Relational attention in float32, forward and backward, for blocks of receivers, each in a lane of one or two vectors;
-   and attention to symbols alone, which are values then, where there are no relations.
+/* Relational attention in float32, forward and backward, for blocks of receivers, each in a lane of one or two vectors.
+   Without relations it is sensory attention, and symbols are its values.
 
    A block's weights are built for all senders, its relations for a few senders at a time; neither is kept. The backward
    pass builds them again. Each number of a vector belongs to another receiver, so that sums over senders, relations and
@@ -170,7 +170,7 @@ static void backward_block(const Call *x, const Memory *t, Size b, Size i0, Size
   weigh(x, t, b, i0, given, s);
   drop(x, t->alpha, b, i0, s);
   if (x->library) find_places(x, t, i0, given, s);
-  symbols_backward(x, t, b, i0, given, s, one_table(x) ? t->table_sums : sums + t->of_k + t->of_w);
+  symbols_backward(x, t, b, i0, given, s, x->one_table ? t->table_sums : sums + t->of_k + t->of_w);
   relations_backward(x, t, b, i0, given, s, sums + t->of_k);
   if (x->share) {
     weigh(x, t, b, i0, given, s);
@@ -187,7 +187,7 @@ static void pack_example(const Call *x, const Memory *t, Size b, int first) {
     const float *k = x->k + b * x->k_strides[0] + g * x->k_strides[1];
     write_rows(k, x->k_strides[2], x->m, x->d, t->k + g * x->m * x->d, x->d, 0);
     const float *s = x->table + b * x->table_strides[0] + g * x->table_strides[1];
-    if (first || !one_table(x)) pack(s, x->table_strides[2], rows, x->width, 1.0f, t->s + g * rows * ld, rows, ld);
+    if (first || !x->one_table) pack(s, x->table_strides[2], rows, x->width, 1.0f, t->s + g * rows * ld, rows, ld);
   }
   for (Size l = 0; l < x->relations; l++)
     write_rows(x->w + b * x->w_strides[0] + l * x->p, x->w_strides[1], x->m, x->p, t->w + l * x->m * x->p, x->p, 0);
@@ -208,7 +208,7 @@ static void write_sums(const Call *x, const Memory *t, Size b, const float *sums
   for (Size l = 0; l < x->relations; l++)
     write_rows(sums + t->of_k + l * x->m * of_p, of_p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,
                x->relations * x->p, add);
-  if (!one_table(x)) write_table(x, b, sums + t->of_k + t->of_w, add);
+  if (!x->one_table) write_table(x, b, sums + t->of_k + t->of_w, add);
 }
 
 typedef struct {
@@ -223,7 +223,7 @@ static void work(void *workers, int64_t index) {
   const Call *x = me->x;
   const Memory *t = &me->t;
   const Size blocks = (x->n + x->block - 1) / x->block;
-  if (me->backward && one_table(x))
+  if (me->backward && x->one_table)
     memset(t->table_sums, 0, x->groups * table_rows(x) * padded(x->width) * sizeof(float));
   for (Size at = me->first; at < me->last;) {
     const Size b = at / blocks, end = least(me->last, (b + 1) * blocks);
@@ -272,7 +272,7 @@ static void run(const Call *x, int backward) {
   for (Size i = 0; backward && i < threads; i++) { /* in their order, so that sums are the same in every run */
     const Memory *t = &of[i].t;
     if (of[i].shared) write_sums(x, t, of[i].first / ((x->n + x->block - 1) / x->block), t->first_sums, 1);
-    if (one_table(x)) write_table(x, 0, t->table_sums, i > 0);
+    if (x->one_table) write_table(x, 0, t->table_sums, i > 0);
   }
 }
 

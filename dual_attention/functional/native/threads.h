@@ -30,7 +30,7 @@ static void *take_pieces_in_thread(void *of) {
 
 #define MOST_THREADS 256
 
-/* Calls piece(of, 0), ..., piece(of, pieces - 1), each once, on as many threads at most. `team` may be null. */
+/* Calls piece(of, 0), ..., piece(of, pieces - 1), each once, on at most `threads` threads. `team` may be null. */
 static void share(void (*piece)(void *, int64_t), void *of, int64_t pieces, int64_t threads, Team team) {
   Work work = {piece, of, pieces, 0};
   if (threads > pieces) threads = pieces;

@@ -17,6 +17,7 @@ typedef struct {
   Size dq_strides[3], dk_strides[3], dtable_strides[3], grad_symbols_strides[3];
   Size mask_strides[4], index_strides[2];
   Size causal, window, offset, threads; /* window: -1 for none */
+  Size one_table;                       /* all examples have the same symbols, and their gradients are summed */
   Size block;                           /* receivers in a block, a multiple of LANES */
   uint64_t seed;
   uint64_t share; /* of 65536 that dropout keeps; 0 without dropout */
@@ -40,7 +41,6 @@ typedef struct { /* of one thread */
   Size of_k, of_w, of_s, tile, total;
 } Memory;
 
-static int one_table(const Call *x) { return x->library || !x->table_strides[0]; }
 static Size table_rows(const Call *x) { return x->library ? x->library : x->m; }
 
 static Memory memory_of(const Call *x, float *at, int backward) {
@@ -71,11 +71,11 @@ static Memory memory_of(const Call *x, float *at, int backward) {
     TAKE(du, relations * x->p * x->block);
     t.of_k = x->groups * x->m * padded(x->d);
     t.of_w = relations * x->m * padded(x->p);
-    t.of_s = one_table(x) ? 0 : of_table;
+    t.of_s = x->one_table ? 0 : of_table;
     TAKE(sums, t.of_k + t.of_w + t.of_s);
     t.first_sums = t.sums; /* a thread has but one example if there is but one */
     if (x->batch > 1) TAKE(first_sums, t.of_k + t.of_w + t.of_s);
-    TAKE(table_sums, one_table(x) ? of_table : 0);
+    TAKE(table_sums, x->one_table ? of_table : 0);
   }
   t.total = at - start;
   return t;
@@ -142,16 +142,25 @@ static int hide(const Call *x, const Memory *t, Size b, Size h, Size i0, Size gi
   return 1;
 }
 
+/* Minus infinity where a pair is hidden, whatever its score, and the score elsewhere. */
+INLINE void hide_some(float *score, Vector hidden) {
+  store(score, (Vector)(((Integers)load(score) & (hidden == 0.0f)) | (Integers)hidden));
+}
+
 /* Softmax over senders of scores (J, lanes); zeros for a receiver that sees nothing. */
 static void normalise(float *a, Size lanes, Size seen) {
   for (Size v = 0; v < lanes; v += LANES, a += LANES) {
     Vector top = ALL(-INFINITY), total = ALL(0.0f);
     for (Size j = 0; j < seen; j++) top = larger(load(a + j * lanes), top);
     top = (Vector)((Integers)top & ~(top == -INFINITY));
-    for (Size j = 0; j < seen; j++) {
-      Vector y = exponential(load(a + j * lanes) - top);
-      store(a + j * lanes, y);
-      total += y;
+    for (Size first = 0; first < seen; first += 64) { /* sums of sums are rounded less */
+      Vector some = ALL(0.0f);
+      for (Size j = first; j < least(first + 64, seen); j++) {
+        Vector y = exponential(load(a + j * lanes) - top);
+        store(a + j * lanes, y);
+        some += y;
+      }
+      total += some;
     }
     Vector one_over = (Vector)((Integers)(1.0f / total) & ~(total == 0.0f));
     for (Size j = 0; j < seen; j++) store(a + j * lanes, load(a + j * lanes) * one_over);
@@ -169,7 +178,7 @@ static void weigh(const Call *x, const Memory *t, Size b, Size i0, Size given, S
     pack_lanes(q, x->q_strides[2], given, x->d, x->scale, t->q_lanes, x->block);
     product(seen, x->block, x->d, t->k + (g * x->m + s.first) * x->d, x->d, 1, t->q_lanes, x->block, a, x->block, 0);
     if (!h || (x->mask && x->mask_strides[1])) hides = hide(x, t, b, h, i0, given, s);
-    for (Size j = 0; hides && j < count; j += LANES) store(a + j, load(a + j) + load(t->hidden + j));
+    for (Size j = 0; hides && j < count; j += LANES) hide_some(a + j, load(t->hidden + j));
     normalise(a, x->block, seen);
   }
 }

@@ -57,7 +57,7 @@ class _Call(ctypes.Structure):
             for name in ("batch", "heads", "groups", "n", "m", "d", "relations", "p", "width", "library")
         ],
         *_strides("q", "k", "u", "w", "table", "symbols", "dq", "dk", "dtable", "grad_symbols", "mask", "index"),
-        *[(name, ctypes.c_int64) for name in ("causal", "window", "offset", "threads", "block")],
+        *[(name, ctypes.c_int64) for name in ("causal", "window", "offset", "threads", "one_table", "block")],
         *[(name, ctypes.c_uint64) for name in ("seed", "share")],
         *[(name, ctypes.c_double) for name in ("scale", "rel_scale", "factor")],
         *[(name, ctypes.c_void_p) for name in ("q", "k", "u", "w", "table", "index", "mask", "padding")],
@@ -95,13 +95,14 @@ def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relati
     """Threads whose scratch is at most :data:`LARGEST_SCRATCH` together; about, by what grows with the senders."""
     (batch, heads, *_), (_, groups, m, d), (relations, p), width = q.shape, k.shape, u.shape[2:], table.shape[-1]
     copies = 2 if batch == 1 else 3  # of what belongs to senders: the given ones, and sums of one example or of two
-    of_sender = groups * d + relations * -(-p // 16) * 16 + 32 * heads
+    d, p, width = (-(-x // 16) * 16 for x in (d, p, width))
+    of_sender = groups * d + relations * p + 32 * (heads + 1)
     of_rows = groups * width * (table.shape[0] if relative else m)
     return LARGEST_SCRATCH // (4 * copies * (m * of_sender + of_rows))
 
 
 def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
-    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which lie in memory in that order."""
+    """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
     call = _Arguments(x)
     call.write("symbols", symbols, 3)
     call.write("attended", attended)
@@ -119,7 +120,7 @@ def backward(
     dw: Tensor,
     dtable: Tensor | None,
 ) -> None:
-    """Write gradients of q, k, u, w and the table; those of u and w lie in memory in the order of their axes.
+    """Write gradients of q, k, u, w and the table; those of u and w are contiguous.
 
     Args:
         dk, dtable: None saves the time that they take.
@@ -188,8 +189,8 @@ class _Arguments:
             self._take_index(x.symbol_index, n)
         else:
             self.read("table", x.table, 3)
-        if relative or x.table.shape[0] == 1:  # one for all examples
-            self.call.table_strides[0] = 0
+        if relative or x.table.shape[0] == 1:
+            self.call.one_table, self.call.table_strides[0] = True, 0
         self._take_mask(x)
         if x.seed is not None:
             share = max(1, round((1.0 - x.dropout) * LEVELS))
@@ -197,6 +198,7 @@ class _Arguments:
 
     def write(self, name: str, x: Tensor, strides: int = 0) -> None:
         """Hand over a tensor as it lies in memory, with that many of its strides."""
+        x = x.resolve_neg()
         self.held.append(x)
         setattr(self.call, name, x.data_ptr())
         if strides:

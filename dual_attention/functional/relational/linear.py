@@ -64,8 +64,8 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
         symbol_table(symbols),
         index,
         x.bias,
-        torch.randint(2**62, (1,)) if x.dropout else None,
-        *x.pattern.parts,
+        torch.randint(2**62, (1,), device="cpu") if x.dropout else None,
+        *x.pattern.savable_parts,
         x.scale,
         x.rel_scale,
         x.dropout,
@@ -116,7 +116,7 @@ def _pairs(x: LinearArguments) -> PairSymbols | None:
 def side_by_side(x: Tensor, width: int) -> Tensor:
     """Empty, ``(B, H, N, width)``, with the heads of a token side by side in memory as in projections."""
     batch, heads, n, _ = x.shape
-    return x.new_empty(batch, n, heads, width).transpose(1, 2)
+    return x.new_empty_strided((batch, heads, n, width), (n * heads * width, width, heads * width, 1))
 
 
 @torch.library.custom_op(

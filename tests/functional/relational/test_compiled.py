@@ -247,6 +247,22 @@ def test_dropout_of_the_output():
     torch.testing.assert_close(attended, torch.einsum("bhnm,bnmr->bhnr", alpha, r), rtol=1e-4, atol=1e-4)
 
 
+def test_gradient_of_symbols_that_examples_share_in_memory():
+    q, k, u, w, s, w_r = drawn(batch=3)[0]
+    one = s.detach()[:1].expand(s.shape).requires_grad_()
+    torch.use_deterministic_algorithms(True)  # which fills what is not written with NaN
+    try:
+        out = relational_attention(q, k, u, w, one, w_r, impl="linear", **SCALES).output
+        (found,) = torch.autograd.grad(out.sin().sum(), one)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    wide = [x.detach().double().requires_grad_() for x in (q, k, u, w, one, w_r)]
+    theirs = reference.relational_attention(*wide, **SCALES)[0]
+    torch.testing.assert_close(
+        found.double(), torch.autograd.grad(theirs.sin().sum(), wide[4])[0], rtol=1e-4, atol=1e-4
+    )
+
+
 def test_what_is_no_number_stays_so():
     leaves, make = drawn(n=20, m=20)
     with torch.no_grad():
