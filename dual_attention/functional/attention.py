@@ -82,10 +82,13 @@ def attention(
         return out, weights if need_weights else None
     if can_attend(q, k, v, bias):
         return compiled_attention(q, k, v, mask, scale=scale, dropout=dropout), None
+    width, value_width = q.shape[3], v.shape[3]
+    if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
+        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
     out = _attend(q, k, v, mask, bias, scale, dropout)
     if not dropout:  # which would draw others
         out = differentiable_again(out, partial(_plain, (mask.n, mask.m, *mask.parts), scale), q, k, v, bias)
-    return out, None
+    return out[..., :value_width], None
 
 
 def checked_attention(
@@ -127,9 +130,6 @@ def _attend(
 ) -> Tensor:
     """Attention by PyTorch's kernels, a block of receivers at a time if there are many pairs."""
     n, m = q.shape[2], k.shape[2]
-    width, value_width = q.shape[3], v.shape[3]
-    if width != value_width:  # they want one width; zeros change neither scores nor values
-        q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))
     if mask.only_causal and bias is None:
         out = _fused(q, k, v, (None, None), None, scale, dropout, is_causal=True)
     elif mask.hides_nothing or is_open(n, m) or n * m <= LARGEST_MASK:
@@ -148,7 +148,7 @@ def _attend(
             opened = _opened(mask.block(rows, columns, q.device), part_bias)
             outs.append(_fused(q[:, :, rows], k[:, :, columns], v[:, :, columns], opened, part_bias, scale, dropout))
         out = torch.cat(outs, dim=2)
-    return out[..., :value_width]
+    return out
 
 
 def _fused(

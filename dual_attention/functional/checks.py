@@ -36,8 +36,13 @@ def fake_mode() -> Any:
 
 
 def has_numbers(x: Tensor) -> bool:
-    """Whether the numbers of ``x`` lie in memory as they are: no subclass, not batched by a transform, not negated."""
-    return type(x) in (Tensor, nn.Parameter) and torch._C._has_storage(x) and not x.is_neg()
+    """Whether the numbers of ``x`` lie in memory as they are: no subclass, not batched by a transform, not negated.
+
+    While code is compiled, only whether it is no subclass.
+    """
+    if type(x) not in (Tensor, nn.Parameter):
+        return False
+    return torch.compiler.is_compiling() or (torch._C._has_storage(x) and not x.is_neg())
 
 
 def check_tensor(name: str, x: Any) -> None:

@@ -68,7 +68,10 @@ def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
     assert library is not None
     (rows, outputs), inputs_ = grads.shape, inputs.shape[1]
     threads = max(1, min(torch.get_num_threads(), rows * outputs * inputs_ // FEWEST_FOR_THREAD))
-    found, scratch = grads.new_empty(outputs, inputs_), grads.new_empty(library.scratch_of_gradient(threads))
+    found, scratch = (
+        grads.new_empty(outputs, inputs_),
+        grads.new_empty(threads * library.scratch_of_gradient(outputs, inputs_)),
+    )
     library.gradient_of_weight(
         ctypes.byref(
             _Gradient(
@@ -135,7 +138,7 @@ def _loaded() -> ctypes.CDLL | None:
         library = built(SOURCE)
     except UnavailableError:
         return None
-    library.scratch_of_gradient.argtypes = [ctypes.c_int64]
+    library.scratch_of_gradient.argtypes = [ctypes.c_int64] * 2
     for function in (library.size_of_gradient, library.size_of_few_rows, library.scratch_of_gradient):
         function.restype = ctypes.c_int64
     library.gradient_of_weight.restype = library.few_rows.restype = None

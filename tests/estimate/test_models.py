@@ -28,7 +28,7 @@ from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
 from dual_attention.estimate import Estimate, estimate
 from dual_attention.experiments.relational_games.model import build_model
 from dual_attention.experiments.relational_games.presets import PRESETS
-from dual_attention.functional.relational import linear
+from dual_attention.functional.relational import compiled
 from tests.estimate.measuring import Measured, in_pairs, measure, peak
 
 VOCABULARY = 50
@@ -303,7 +303,7 @@ def test_low_precision(kind: str, fused: bool):
 )
 def test_peaks(kind: str, sizes: tuple[int, int], fused: bool, checkpointing: bool, monkeypatch):
     """A profiler's peak of a whole step and of a forward pass, by PyTorch's operations: within a tenth."""
-    monkeypatch.setattr(linear, "_is_compiled", lambda x: False)
+    monkeypatch.setattr(compiled, "_library", lambda: "switched off")
     vocabulary, length = sizes
     model = language_model(kind, length, vocab_size=vocabulary, d_model=64, n_layers=3)
     model.gradient_checkpointing = checkpointing

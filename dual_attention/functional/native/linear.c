@@ -54,14 +54,15 @@ static void corner_at_the_edge(Size depth, const float *a, const float *b, float
 }
 
 static Size up(Size x, Size multiple) { return (x + multiple - 1) / multiple * multiple; }
-static Size scratch_of_piece(void) {
-  return DEPTH * (up(COLUMNS_OF_A, TALLEST) + up(COLUMNS_OF_B, ACROSS));
+static Size packed_of_a(Size outputs) { return DEPTH * up(least(COLUMNS_OF_A, outputs), TALLEST); }
+static Size scratch_of_part(Size outputs, Size inputs) {
+  return packed_of_a(outputs) + DEPTH * up(least(COLUMNS_OF_B, inputs), ACROSS);
 }
 
 /* A thread's part: all inputs of some outputs, or all outputs of some inputs. */
 static void part_of_gradient(void *of, int64_t index) {
   const Gradient *x = of;
-  float *a = x->scratch + index * scratch_of_piece(), *b = a + DEPTH * up(COLUMNS_OF_A, TALLEST);
+  float *a = x->scratch + index * scratch_of_part(x->outputs, x->inputs), *b = a + packed_of_a(x->outputs);
   Size first = 0, last = x->outputs, first_input = 0, last_input = x->inputs;
   if (x->outputs >= x->inputs) {
     const Size each = up((x->outputs + x->threads - 1) / x->threads, TALLEST);
@@ -90,7 +91,7 @@ static void part_of_gradient(void *of, int64_t index) {
 }
 
 Size size_of_gradient(void) { return sizeof(Gradient); }
-Size scratch_of_gradient(Size threads) { return threads * scratch_of_piece(); } /* in floats */
+Size scratch_of_gradient(Size outputs, Size inputs) { return scratch_of_part(outputs, inputs); } /* floats, a thread */
 void gradient_of_weight(Gradient *x) { share(part_of_gradient, x, x->threads, x->threads, x->team); }
 
 /* ---- a few rows: y = x W^T + b ---- */
