@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..._files import cache_folder
+from ..._files import cache_folder, write_atomically
 
 SWITCH = "DUAL_ATTENTION_NATIVE"
 """Environment variable; 0 means that nothing is built or loaded."""
@@ -49,12 +49,28 @@ def built(source: Path) -> ctypes.CDLL:
     try:
         compiler = _compiler()
         kept = cache_folder() / "native" / f"{source.stem}-{_fingerprint(source, compiler)}.so"
-        if not kept.exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
+        if not _is_whole(kept):
+            for folder in (kept.parent, _checksum_of(kept).parent):
+                folder.mkdir(parents=True, exist_ok=True)
             _build(source, compiler, kept)
+            write_atomically(_checksum_of(kept), _digest(kept))
         return ctypes.CDLL(str(kept))
     except OSError as error:
         raise UnavailableError(str(error)) from error
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether a library is as it was built; to load one that was cut off would end the process."""
+    checksum = _checksum_of(kept)
+    return kept.exists() and checksum.exists() and checksum.read_text() == _digest(kept)
+
+
+def _checksum_of(kept: Path) -> Path:
+    return kept.parent.with_name("native-checksums") / f"{kept.stem}.sha256"
+
+
+def _digest(kept: Path) -> str:
+    return hashlib.sha256(kept.read_bytes()).hexdigest()
 
 
 def _compiler() -> str:

@@ -39,6 +39,17 @@ def test_a_library_is_built_once(source):
 
 
 @needs_compiler
+@pytest.mark.parametrize("length", [0, 3000])
+def test_a_library_that_was_cut_off_is_built_anew(source, length):
+    # Never loaded before it is cut off, which would change the library under this process.
+    with mock.patch.object(building.ctypes, "CDLL"):
+        built(source)
+    (kept,) = (source.parent / "cache" / "native").iterdir()
+    kept.write_bytes(kept.read_bytes()[:length])
+    assert built(source).seven() == 7
+
+
+@needs_compiler
 def test_a_changed_header_is_another_library(source):
     built(source)
     (source.parent / "number.h").write_text("#define NUMBER 8\n")
