@@ -1,7 +1,7 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
 The fused form is a library in C on a CPU in float32, for enough pairs without a bias, where it can be built
-(:mod:`.compiled_attention`), otherwise PyTorch's.
+(:mod:`.compiled_attention`; :mod:`.compiled_step` for one receiver), otherwise PyTorch's.
 
 Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 """
@@ -29,6 +29,7 @@ from .checks import (
     is_open,
 )
 from .compiled_attention import can_attend, compiled_attention
+from .compiled_step import can_step, step
 from .derivatives import differentiable_again, needs_plain
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
@@ -75,7 +76,10 @@ def attention(
         ValueError: if shapes or devices disagree, or the dropout is outside [0, 1).
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
-    mask, bias, k, v = checked_attention(q, k, v, mask, bias, scale, dropout)
+    mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
+    if not need_weights and can_step(q, bias, dropout, k, v):
+        return step(q, k, v, mask, scale=scale)[0], None
+    k, v = zero_padding(mask, k, v)
     if need_weights or needs_plain(q, k, v, bias):
         whole = mask.dense(q.device)
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
@@ -99,8 +103,8 @@ def checked_attention(
     bias: Tensor | None,
     scale: float,
     dropout: float,
-) -> tuple[MaskPattern, Tensor | None, Tensor, Tensor]:
-    """Mask, bias, keys and values of :func:`attention`, with zeros for padded senders, after all have been checked."""
+) -> tuple[MaskPattern, Tensor | None]:
+    """Mask and bias of :func:`attention`, after all have been checked."""
     check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
     check_same_device(q=q, k=k, v=v, bias=bias)
     if is_autocast(q):  # which casts them to one type
@@ -112,9 +116,7 @@ def checked_attention(
     (batch, heads, _, width), (groups, m) = q.shape, k.shape[1:3]
     check_shapes(q, k=(k, (batch, groups, m, width)), v=(v, (batch, groups, m, v.shape[3])))
     check_key_heads(heads, groups)
-    pattern, bias = pattern_and_bias(mask, bias, q=q, m=m)
-    k, v = zero_padding(pattern, k, v)
-    return pattern, bias, k, v
+    return pattern_and_bias(mask, bias, q=q, m=m)
 
 
 def _plain(

@@ -10,14 +10,12 @@ Shapes: T rows, i and o widths of input and output.
 from __future__ import annotations
 
 import ctypes
-import threading
-from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from .native.building import UnavailableError, built
+from .native.library import Library, structure
 from .native.threads import team
 
 SOURCE = Path(__file__).parent / "native" / "linear.c"
@@ -32,19 +30,14 @@ PIECE = 2**15
 """Weights that a thread takes at a time, of a product of few rows."""
 
 
-def _structure(name: str, *fields: tuple[type, str]) -> type[ctypes.Structure]:
-    of = [(field, kind) for kind, names in fields for field in names.split()]
-    return type(name, (ctypes.Structure,), {"_fields_": of})
-
-
-_Gradient = _structure(
+_Gradient = structure(
     "_Gradient",
     (ctypes.c_int64, "rows outputs inputs a_apart b_apart"),
     (ctypes.c_void_p, "a b c scratch"),
     (ctypes.c_int64, "threads"),
     (ctypes.c_void_p, "team"),
 )
-_FewRows = _structure(
+_FewRows = structure(
     "_FewRows",
     (ctypes.c_int64, "rows outputs inputs apart"),
     (ctypes.c_void_p, "x w bias y"),
@@ -53,9 +46,12 @@ _FewRows = _structure(
 )
 
 
-def is_available() -> bool:
-    """Whether the library can be had; it is built at the first call."""
-    return _library() is not None
+LIBRARY = Library(
+    SOURCE,
+    {"size_of_gradient": _Gradient, "size_of_few_rows": _FewRows},
+    sizes=["scratch_of_gradient"],
+    procedures=["gradient_of_weight", "few_rows"],
+)
 
 
 def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
@@ -64,13 +60,12 @@ def gradient_of_weight(grads: Tensor, inputs: Tensor) -> Tensor:
     Args:
         grads, inputs: numbers of a row lie side by side.
     """
-    library = _library()
-    assert library is not None
+    library = LIBRARY.get()
     (rows, outputs), inputs_ = grads.shape, inputs.shape[1]
     threads = max(1, min(torch.get_num_threads(), rows * outputs * inputs_ // FEWEST_FOR_THREAD))
     found, scratch = (
         grads.new_empty(outputs, inputs_),
-        grads.new_empty(threads * library.scratch_of_gradient(outputs, inputs_)),
+        grads.new_empty(threads * library.scratch_of_gradient(ctypes.c_int64(outputs), ctypes.c_int64(inputs_))),
     )
     library.gradient_of_weight(
         ctypes.byref(
@@ -99,8 +94,7 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         x: ``(..., i)``, with at most :data:`MOST_ROWS` rows.
         weight: ``(o, i)``, with the numbers of a row side by side; bias: ``(o,)``.
     """
-    library = _library()
-    assert library is not None
+    library = LIBRARY.get()
     outputs, inputs = weight.shape
     x, bias = x.contiguous(), None if bias is None else bias.contiguous()
     y = x.new_empty(*x.shape[:-1], outputs)
@@ -122,25 +116,3 @@ def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         )
     )
     return y
-
-
-_LOADING = threading.Lock()
-
-
-def _library() -> ctypes.CDLL | None:
-    with _LOADING:
-        return _loaded()
-
-
-@cache
-def _loaded() -> ctypes.CDLL | None:
-    try:
-        library = built(SOURCE)
-    except UnavailableError:
-        return None
-    library.scratch_of_gradient.argtypes = [ctypes.c_int64] * 2
-    for function in (library.size_of_gradient, library.size_of_few_rows, library.scratch_of_gradient):
-        function.restype = ctypes.c_int64
-    library.gradient_of_weight.restype = library.few_rows.restype = None
-    sizes = library.size_of_gradient(), library.size_of_few_rows()
-    return library if sizes == (ctypes.sizeof(_Gradient), ctypes.sizeof(_FewRows)) else None

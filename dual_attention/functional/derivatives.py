@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
+from torch.autograd import forward_ad
 
 from .checks import in_transform
 
@@ -24,7 +24,11 @@ def needs_plain(*tensors: Tensor | None) -> bool:
     """Whether derivatives may be taken forwards, or by ``torch.func``, for which only plain operations will do."""
     if torch.compiler.is_compiling():
         return False
-    return in_transform() or any(x is not None and unpack_dual(x).tangent is not None for x in tensors)
+    if in_transform():
+        return True
+    if forward_ad._current_level < 0:  # no forward derivatives are being taken
+        return False
+    return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def is_traced() -> bool:

@@ -60,7 +60,8 @@ def observed_attention(
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`.attention.attention`; ``visible`` and ``weights`` are observed."""
-    pattern, bias, k, v = checked_attention(q, k, v, mask, bias, scale, dropout)
+    pattern, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
+    k, v = zero_padding(pattern, k, v)
     visible = _visible(observe, pattern, bias, q)
     alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=visible, bias=bias)), dropout)
     return alpha @ reference.repeat_heads(v, q.shape[1]), alpha if need_weights else None
@@ -84,7 +85,9 @@ def observed_relational_attention(
     need_weights: bool = False,
 ) -> RelationalAttentionOutput:
     """As :func:`.relational.api.relational_attention`; all names are observed."""
-    x = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
+    x = check_inputs(
+        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights
+    ).zeroed()
     visible = _visible(observe, x.pattern, x.bias, q)
     alpha = drop(observe("weights", attention_weights(q, x.k, scale=scale, mask=visible, bias=x.bias)), dropout)
     r = None

@@ -97,7 +97,7 @@ def _suits_library(grads: Tensor, inputs: Tensor) -> bool:
         and not _is_differentiable(grads, inputs, None)
         and not _is_watched(grads, inputs)
         and not is_autocast(grads)
-        and compiled_products.is_available()
+        and compiled_products.LIBRARY.is_available()
     )
 
 
@@ -152,7 +152,7 @@ def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not x.numel() or not torch.backends.mkldnn.enabled:
         return F.linear(x, weight, bias)
     few = x.numel() <= compiled_products.MOST_ROWS * x.shape[-1] and weight.numel() >= FEWEST_WEIGHTS
-    if few and weight.stride(1) == 1 and compiled_products.is_available():
+    if few and weight.stride(1) == 1 and compiled_products.LIBRARY.is_available():
         return compiled_products.few_rows(x, weight, bias)
     bias = None if bias is None else bias.contiguous()  # its strides would be ignored
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")

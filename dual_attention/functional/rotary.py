@@ -69,7 +69,7 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, offset: int = 0) -> Ten
         cos, sin = cos[:, None], sin[:, None]
     if is_traced() or cos.requires_grad or sin.requires_grad or needs_plain(x, cos, sin):
         return _turn_by_parts(x, cos, sin)
-    return _Turn.apply(x, cos, sin)
+    return _Turn.apply(x, cos, sin) if x.requires_grad and torch.is_grad_enabled() else _turned(x, cos, sin)
 
 
 def _turn_by_parts(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -79,19 +79,21 @@ def _turn_by_parts(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rotated.flatten(-2).type_as(x)
 
 
-class _Turn(torch.autograd.Function):
-    """The same but for rounding, in one pass over memory: a pair is turned as a complex number.
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """The same but for rounding, in one pass over memory: a pair is turned as a complex number."""
+    wide = torch.promote_types(torch.promote_types(x.dtype, cos.dtype), torch.float32)
+    pairs = torch.view_as_complex(_even_strides(x.to(wide)).unflatten(-1, (-1, 2)))
+    turns = torch.complex(cos.to(wide), sin.to(wide))
+    return torch.view_as_real(pairs * turns).flatten(-2).type_as(x)
 
-    Nothing but the tables is kept for the backward pass, which turns the gradient back.
-    """
+
+class _Turn(torch.autograd.Function):
+    """:func:`_turned`, of which nothing but the tables is kept: the backward pass turns the gradient back."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        wide = torch.promote_types(torch.promote_types(x.dtype, cos.dtype), torch.float32)
-        pairs = torch.view_as_complex(_even_strides(x.to(wide)).unflatten(-1, (-1, 2)))
-        turns = torch.complex(cos.to(wide), sin.to(wide))
-        return torch.view_as_real(pairs * turns).flatten(-2).type_as(x)
+        return _turned(x, cos, sin)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

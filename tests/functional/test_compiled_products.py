@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from dual_attention.functional import compiled_products, products
 from dual_attention.functional.compiled_products import few_rows, gradient_of_weight
 from dual_attention.functional.native.building import COMPILERS, SWITCH, UnavailableError
+from dual_attention.functional.native.library import Library
 
 # Where there is a compiler, a library that cannot be built is a failure.
 pytestmark = pytest.mark.skipif(
@@ -159,19 +160,14 @@ def test_numbers_that_are_negated_in_place(calls):
 
 def test_without_a_compiler_libraries_serve(calls, monkeypatch):
     few, gradient = calls
-    monkeypatch.setattr(compiled_products, "built", mock.Mock(side_effect=UnavailableError("no compiler")))
-    monkeypatch.setattr(compiled_products, "_library", compiled_products._loaded.__wrapped__)
-    assert not compiled_products.is_available()
+    monkeypatch.setattr(
+        "dual_attention.functional.native.library.built", mock.Mock(side_effect=UnavailableError("no compiler"))
+    )
+    monkeypatch.setattr(compiled_products, "LIBRARY", Library(compiled_products.SOURCE, {}))
+    assert not compiled_products.LIBRARY.is_available()
     x, weight = drawn(4, 512), drawn(600, 512, seed=1)
     torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight), rtol=1e-4, atol=1e-4)
     grads, inputs = drawn(3000, 96), drawn(3000, 128, seed=1)
     torch.testing.assert_close(products.gradient_of_weight(grads, inputs), grads.t() @ inputs, rtol=1e-3, atol=1e-3)
     assert not few.called
     assert not gradient.called
-
-
-def test_a_library_for_other_arguments_is_not_taken(monkeypatch):
-    library = mock.MagicMock()
-    library.size_of_gradient.return_value = 8
-    monkeypatch.setattr(compiled_products, "built", lambda source: library)
-    assert compiled_products._loaded.__wrapped__() is None

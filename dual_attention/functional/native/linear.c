@@ -110,13 +110,6 @@ typedef struct {
   Team team;
 } FewRows;
 
-typedef float Four __attribute__((vector_size(16)));
-INLINE float total(Vector x) {
-  const union { Vector whole; Four part[LANES / 4]; } of = {x};
-  Four sum = of.part[0];
-  UNROLL for (int i = 1; i < LANES / 4; i++) sum += of.part[i];
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
 /* What is left behind whole vectors; never inlined, so that all sums are rounded alike. */
 static __attribute__((noinline)) float rest_of(const float *x, const float *w, Size count) {
   float sum = 0.0f;

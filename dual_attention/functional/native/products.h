@@ -1,37 +1,9 @@
-/* Vectors of receivers, and small products of matrices that stay in registers and the nearest cache.
-
-   Vectors are those of the GNU C language, which GCC and Clang translate to what the processor has. */
+/* Small products of matrices, which stay in registers and the nearest cache. */
 
 #ifndef DUAL_ATTENTION_PRODUCTS_H
 #define DUAL_ATTENTION_PRODUCTS_H
 
-#include <stdint.h>
-
-#if defined(__AVX512F__)
-#define LANES 16 /* numbers in a vector */
-#define WIDE 4   /* vectors side by side in the widest corner of a product */
-#define TALL 16  /* rows of the tallest */
-#else
-#define LANES 8
-#define WIDE 2
-#define TALL 8
-#endif
-
-typedef int64_t Size;
-typedef float Vector __attribute__((vector_size(LANES * 4)));
-typedef int32_t Integers __attribute__((vector_size(LANES * 4)));
-typedef uint32_t Naturals __attribute__((vector_size(LANES * 4)));
-typedef float Loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); /* anywhere in memory */
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-#define ALL(x) ((Vector){0} + (x))
-
-INLINE Vector load(const float *from) { return *(const Loose *)from; }
-INLINE void store(float *to, Vector x) { *(Loose *)to = x; }
-INLINE Size least(Size a, Size b) { return a < b ? a : b; }
-INLINE Size most(Size a, Size b) { return a > b ? a : b; }
-INLINE Size padded(Size x) { return (x + LANES - 1) / LANES * LANES; }
+#include "vectors.h"
 
 /* Products c = a b of matrices, or added to c, in corners of a few rows and vectors whose sums are in registers.
    Numbers of a are `down` apart from row to row and `along` along a row; rows of b and c are ldb and ldc apart. */

@@ -94,30 +94,6 @@ static Span span_of(const Call *x, Size start, Size stop) {
   return (Span){least(first, last), last};
 }
 
-INLINE Integers lanes(void) {
-  Integers place;
-  for (int i = 0; i < LANES; i++) place[i] = i;
-  return place;
-}
-INLINE Vector larger(Vector a, Vector b) {
-  Integers more = a > b;
-  return (Vector)(((Integers)a & more) | ((Integers)b & ~more));
-}
-/* exp(x) of x <= 0, to 1e-7 of it, and zero below -87.3: a power of two, and a polynomial of what is left of x */
-INLINE Vector exponential(Vector x) {
-  const Vector rounding = ALL(12582912.0f); /* 1.5 * 2^23, next to which only whole numbers are floats */
-  Vector t = x * 1.44269504f + rounding, whole = t - rounding;
-  Integers power = (Integers)t - (Integers)rounding;
-  Vector r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-  Vector y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * r * r + r + 1.0f;
-  return (Vector)((Integers)(y * (Vector)((power + 127) << 23)) & ~(x < -87.3f));
-}
-
 /* Writes minus infinity where a pair is hidden, (J, lanes), and zero elsewhere; false if order hides nothing and
    there is nothing else to hide pairs. */
 static int hide(const Call *x, const Memory *t, Size b, Size h, Size i0, Size given, Span s) {

@@ -91,7 +91,8 @@ def relational_attention(
     choice = choose(inputs, impl)
     if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
         _LOG.debug("%s (q %s, %d senders)", choice, tuple(q.shape), inputs.m)
-    return IMPLEMENTATIONS[choice.name](inputs)
+    # Linear attention of one receiver does not read padded senders, and so needs no zeros there.
+    return IMPLEMENTATIONS[choice.name](inputs if choice.name == "linear" else inputs.zeroed())
 
 
 def explain_relational_attention(

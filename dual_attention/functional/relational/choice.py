@@ -4,10 +4,11 @@
 Else it takes the first that suits:
 
 1. ``triton`` on CUDA in bfloat16 and float16, where the kernels can run, but not for a step of decoding;
-2. ``dense`` if maps are asked for, if there are few pairs (:data:`LARGEST_DENSE`), or if relative symbols have about a
+2. ``linear`` for one receiver, a step of decoding, where the library in C for it can be had;
+3. ``dense`` if maps are asked for, if there are few pairs (:data:`LARGEST_DENSE`), or if relative symbols have about a
    row for each pair;
-3. ``sdpa`` on CUDA in bfloat16 and float16, without a mask but the causal one, for which the library has fused kernels;
-4. ``linear``, and ``blockwise`` for activated relations.
+4. ``sdpa`` on CUDA in bfloat16 and float16, without a mask but the causal one, for which the library has fused kernels;
+5. ``linear``, and ``blockwise`` for activated relations.
 
 Where ``torch.export`` or a compiler leaves lengths open, one graph must serve all: ``linear``, and ``dense`` for
 activated relations. A program for ONNX or from ``torch.jit.trace`` is ``dense``: operations of this library are not
@@ -26,6 +27,7 @@ from ..symbols import RelativeSymbols, symbol_table
 from ..triton.support import obstacle, preferred
 from . import compiled
 from .inputs import RelationalInputs
+from .linear import is_step
 from .relative_symbols import has_symbol_per_pair
 from .tiles import multiplies_bfloat16, prefers_tiles
 
@@ -80,6 +82,8 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
         if against is None:
             return Choice("triton", "fused kernels suit bfloat16 and float16 on CUDA")
         not_fused = f" (not triton: {against})"
+    if is_step(x) and not (x.need_weights or x.activated):
+        return Choice("linear", "a library in C reads the senders of one receiver once")
     few = _reason_for_dense(x)
     if few is not None:
         return Choice("dense", few + not_fused)

@@ -10,7 +10,6 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import ctypes
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from ..checks import fake_mode
 from ..dropout import LEVELS
-from ..native.building import UnavailableError, built
+from ..native.library import Library
 from ..native.threads import team
 from .blocks import LinearArguments
 from .workspace import Workspace
@@ -68,6 +67,11 @@ class _Call(ctypes.Structure):
     ]
 
 
+LIBRARY = Library(
+    SOURCE, {"size_of_call": _Call}, sizes=["scratch_size"], procedures=["forward", "backward", "dropout_factors"]
+)
+
+
 def obstacle(
     q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None, *, relative: bool
 ) -> str | None:
@@ -84,7 +88,7 @@ def obstacle(
         return "it takes no bias"
     if 0 in (*q.shape, k.shape[2], u.shape[3], *table.shape):
         return "there is nothing to compute"
-    library = _library()
+    library = LIBRARY.find()
     if isinstance(library, str):
         return library
     room = _threads_with_room(q, k, u, table, relative=relative)
@@ -156,8 +160,7 @@ class _Arguments:
         room = _threads_with_room(x.q, x.k, x.u, x.table, relative=relative)
         multiplications = batch * heads * n * m * (d + x.table.shape[-1] + relations)
         threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
-        library = _library()
-        assert not isinstance(library, str)
+        library = LIBRARY.get()
         vector = library.lanes_of_vector()
         self.like, self.library, self.held = x.q, library, []
         self.call = _Call(
@@ -246,26 +249,3 @@ def _usual_threads() -> int:
     A backward pass must choose as its forward pass did, whose dropout it draws again.
     """
     return torch.get_num_threads()
-
-
-_LOADING = threading.Lock()
-
-
-def _library() -> ctypes.CDLL | str:
-    """The library, built and tried at the first call; or why it cannot be had."""
-    with _LOADING:
-        return _loaded()
-
-
-@cache
-def _loaded() -> ctypes.CDLL | str:
-    try:
-        library = built(SOURCE)
-    except UnavailableError as error:
-        return str(error)
-    library.size_of_call.restype = library.scratch_size.restype = ctypes.c_int64
-    for name in ("forward", "backward", "dropout_factors"):
-        getattr(library, name).restype = None
-    if library.size_of_call() != ctypes.sizeof(_Call):
-        return "it was built for arguments of another size"
-    return library

@@ -5,7 +5,7 @@ Shapes: as in :mod:`..reference`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torch import Tensor
@@ -47,8 +47,8 @@ class RelationalInputs:
     """Inputs of one call, after :func:`check_inputs`.
 
     Attributes:
-        q, k, u, w, symbols, w_r, scale, rel_scale, dropout, need_weights: as in :func:`.relational_attention`, with
-            zeros for padded senders.
+        q, k, u, w, symbols, w_r, scale, rel_scale, dropout, need_weights: as in :func:`.relational_attention`; padded
+            senders are as they were given until :meth:`zeroed`.
         rel_activation: ``"identity"``, ``"softmax"`` or an elementwise function.
         pattern: which pairs may be attended.
         bias: of the type of ``q``.
@@ -95,6 +95,16 @@ class RelationalInputs:
         """The whole mask, broadcastable to ``(B, H, N, M)``; None if nothing is hidden."""
         return self.pattern.dense(self.q.device)
 
+    def zeroed(self) -> RelationalInputs:
+        """The same with zeros for padded senders."""
+        if self.pattern.padding is None:
+            return self
+        (k,), (w,) = zero_padding(self.pattern, self.k), zero_padding(self.pattern, self.w, axis=1)
+        symbols = self.symbols
+        if isinstance(symbols, Tensor):
+            (symbols,) = zero_padding(self.pattern, symbols)
+        return replace(self, k=k, w=w, symbols=symbols)
+
     def with_padded(self, relations: Tensor) -> Tensor:
         """Relations as they are returned, with padded senders as they were given, from those that are summed."""
         if self.given_w is self.w:
@@ -125,7 +135,7 @@ def check_inputs(
     dropout: float,
     need_weights: bool,
 ) -> RelationalInputs:
-    """Check the arguments of :func:`.relational_attention`, and clear what padded senders hold."""
+    """Check the arguments of :func:`.relational_attention`."""
     check_axes(q=(q, 4), k=(k, 4), u=(u, 4), w=(w, 4), w_r=(w_r, 3))
     table = checked_table(symbols)
     check_same_device(q=q, k=k, u=u, w=w, symbols=table, w_r=w_r, bias=bias)
@@ -137,13 +147,10 @@ def check_inputs(
     check_dropout("dropout", dropout)
     check_finite(scale=scale, rel_scale=rel_scale)
     pattern, bias = pattern_and_bias(mask, bias, q=q, m=k.shape[2])
-    (k,), (real_w,) = zero_padding(pattern, k), zero_padding(pattern, w, axis=1)
-    if isinstance(symbols, Tensor):
-        (symbols,) = zero_padding(pattern, symbols)
     if rel_activation != "softmax" and rel_activation != "identity":
         rel_activation = activation_function(rel_activation, "rel_activation")
     return RelationalInputs(
-        q, k, u, real_w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights, w
+        q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, pattern, bias, dropout, need_weights, w
     )
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..checks import is_open
+from ..compiled_step import can_step, step
 from ..derivatives import gradients_with_graph
 from ..op_schema import op_schema
 from ..symbols import OffsetSymbols, RelativeSymbols, symbol_table
@@ -53,6 +54,9 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
     Dropout depends on a seed drawn from the global generator, and is drawn again, not kept, in the backward pass.
     A second derivative builds all weights, see :mod:`..derivatives`.
     """
+    if is_step(x):
+        return _step(x)
+    x = x.zeroed()
     symbols, index = x.symbols, None
     if isinstance(symbols, RelativeSymbols):
         index = symbols.diagonals if isinstance(symbols, OffsetSymbols) else symbols.index
@@ -72,6 +76,17 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
         block_size(x.q.shape[1], x.m),
     )
     return x.output(*_forward_op(*arguments))
+
+
+def is_step(x: RelationalInputs) -> bool:
+    """Whether the library in C for one receiver computes this, see :mod:`..compiled_step`."""
+    return can_step(x.q, x.bias, x.dropout, x.k, x.u, x.w, symbol_table(x.symbols))
+
+
+def _step(x: RelationalInputs) -> RelationalAttentionOutput:
+    index = x.symbols.index if isinstance(x.symbols, RelativeSymbols) else None
+    how = {"scale": x.scale, "relations": (x.u, x.w, x.rel_scale), "index": index}
+    return x.output(*step(x.q, x.k, symbol_table(x.symbols), x.pattern, **how))
 
 
 def block_size(heads: int, m: int) -> int:

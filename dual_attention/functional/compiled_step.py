@@ -1,0 +1,132 @@
+"""Attention of one receiver by a library in C, on a CPU in float32, where a compiler is found: a step of decoding.
+
+What PyTorch has multiplies the one row by matrices, at a small part of the rate at which memory is read. Here each
+sender is read once, as a cache holds it, and those that are hidden are not. Nothing has a graph.
+
+Shapes: as in :mod:`.reference`, with N = 1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
+from .mask_patterns import MaskPattern
+from .native.library import Library, structure
+from .native.threads import team
+
+SOURCE = Path(__file__).parent / "native" / "step.c"
+
+FEWEST_MULTIPLICATIONS = 2**16
+"""For each thread; fewer are not worth another."""
+
+_Step = structure(
+    "_Step",
+    (ctypes.c_int64, "batch heads groups m d relations p width"),
+    (ctypes.c_int64 * 2, "q_strides"),
+    (ctypes.c_int64 * 3, "k_strides table_strides"),
+    (ctypes.c_int64 * 2, "w_strides"),
+    (ctypes.c_int64, "u_stride"),
+    (ctypes.c_int64 * 3, "mask_strides"),
+    (ctypes.c_int64, "index_stride threads"),
+    (ctypes.c_double, "scale rel_scale"),
+    (ctypes.c_void_p, "q k table u w index mask symbols attended scratch team"),
+)
+
+
+LIBRARY = Library(SOURCE, {"size_of_step": _Step}, sizes=["scratch_of_step"], procedures=["step"])
+
+
+def can_step(q: Tensor, bias: Tensor | None, dropout: float, *senders: Tensor) -> bool:
+    """Whether the library is to compute a call that wants neither maps nor activated relations.
+
+    Args:
+        senders: everything else that would be read, keys first.
+    """
+    if q.shape[2] != 1 or bias is not None or dropout or torch.compiler.is_compiling():
+        return False
+    tensors = (q, *senders)
+    return (
+        all(x.is_cpu and x.dtype == torch.float32 and has_numbers(x) and x.stride(-1) == 1 for x in tensors)
+        and all(x.numel() for x in tensors)
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+        and not (is_exporting() or leaves_pytorch() or dispatches() or is_autocast(q))
+        and LIBRARY.is_available()
+    )
+
+
+def step(
+    q: Tensor,
+    k: Tensor,
+    table: Tensor,
+    mask: MaskPattern,
+    *,
+    scale: float,
+    relations: tuple[Tensor, Tensor, float] | None = None,
+    index: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attended symbols, or values, ``(B, H, 1, d_h)``, and attended relations ``(B, H, 1, R)``.
+
+    Args:
+        table: values or shared symbols ``(B or 1, G, M, d_h)``; with an index, the library of relative ones
+            ``(K, G, d_h)``.
+        mask: hidden senders are not read unless some head sees them.
+        relations: u, w and the factor of relations, if there are any.
+        index: rows of the library by sender, integers ``(1, M)``.
+    """
+    library = LIBRARY.get()
+    (batch, heads, _, d), (_, groups, m, _), width = q.shape, k.shape, table.shape[-1]
+    if index is not None:
+        table, index = table.movedim(0, 1)[None], index.long()
+    whole = mask.dense(q.device)
+    hidden = None if whole is None else whole.expand(batch, heads, 1, m)
+    u, w, rel_scale = (None, None, 1.0) if relations is None else relations
+    n_relations, p = (0, 1) if u is None else u.shape[2:]
+    symbols, attended = q.new_empty(batch, heads, 1, width), q.new_empty(batch, heads, 1, n_relations)
+    if u is not None and w is not None:  # relations of a token lie in a row
+        u, w = (x if x[0, 0].is_contiguous() else x.contiguous() for x in (u, w))
+    by_example = table.stride(0) if table.shape[0] > 1 else 0
+    call = _Step(
+        batch,
+        heads,
+        groups,
+        m,
+        d,
+        n_relations,
+        p,
+        width,
+        q.stride()[:2],
+        k.stride()[:3],
+        (by_example, *table.stride()[1:3]),
+        (0, 0) if w is None else w.stride()[:2],
+        0 if u is None else u.stride(0),
+        (0, 0, 0) if hidden is None else (hidden.stride(0), hidden.stride(1), hidden.stride(3)),
+        0 if index is None else index.stride(1),
+        max(
+            1,
+            min(
+                torch.get_num_threads(), batch * m * (groups * (d + width) + n_relations * p) // FEWEST_MULTIPLICATIONS
+            ),
+        ),
+        scale,
+        rel_scale,
+        q.data_ptr(),
+        k.data_ptr(),
+        table.data_ptr(),
+        None if u is None else u.data_ptr(),
+        None if w is None else w.data_ptr(),
+        None if index is None else index.data_ptr(),
+        None if hidden is None else hidden.data_ptr(),
+        symbols.data_ptr(),
+        attended.data_ptr(),
+        None,
+        team(),
+    )
+    scratch = q.new_empty(library.scratch_of_step(ctypes.byref(call)))
+    call.scratch = scratch.data_ptr()
+    library.step(ctypes.byref(call))
+    return symbols, attended

@@ -1,0 +1,58 @@
+"""Libraries in C as Python calls them: loaded once, and refused where they would read other arguments."""
+
+import ctypes
+import threading
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from dual_attention.functional.native.building import UnavailableError
+from dual_attention.functional.native.library import Library, structure
+
+BUILT = "dual_attention.functional.native.library.built"
+Pair = structure("Pair", (ctypes.c_int64, "first second"), (ctypes.c_double, "third"))
+
+
+def test_structures_have_their_fields_in_order():
+    assert [field[0] for field in Pair._fields_] == ["first", "second", "third"]
+    assert ctypes.sizeof(Pair) == 24
+    assert Pair(1, 2, 3.5).third == 3.5
+
+
+def loaded(monkeypatch, size):
+    library = mock.MagicMock()
+    library.size_of_pair.return_value = size
+    build = mock.Mock(return_value=library)
+    monkeypatch.setattr(BUILT, build)
+    return Library(Path("pair.c"), {"size_of_pair": Pair}, sizes=["scratch"], procedures=["run"]), library, build
+
+
+def test_functions_have_types_and_the_library_is_loaded_once(monkeypatch):
+    library, found, build = loaded(monkeypatch, 24)
+    threads = [threading.Thread(target=library.find) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert library.is_available()
+    assert library.get() is library.find() is found
+    build.assert_called_once_with(Path("pair.c"))
+    assert found.scratch.restype is found.size_of_pair.restype is ctypes.c_int64
+    assert found.run.restype is None
+
+
+def test_a_library_for_other_arguments_is_not_taken(monkeypatch):
+    library, *_ = loaded(monkeypatch, 16)
+    assert library.find() == "it was built for arguments of another size"
+    assert not library.is_available()
+    with pytest.raises(AssertionError, match="another size"):
+        library.get()
+
+
+def test_why_there_is_none_is_told_and_not_tried_again(monkeypatch):
+    build = mock.Mock(side_effect=UnavailableError("found no compiler"))
+    monkeypatch.setattr(BUILT, build)
+    library = Library(Path("pair.c"), {})
+    assert [library.find(), library.find()] == ["found no compiler"] * 2
+    build.assert_called_once()
