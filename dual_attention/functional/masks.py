@@ -162,9 +162,13 @@ def _check_pair_sizes(name: str, pattern: MaskPattern, n: int, m: int) -> None:
         raise ValueError(f"{name}: expected a pattern of (N, M) = {(n, m)}, got one of {(pattern.n, pattern.m)}")
 
 
-def _check_order(is_causal: bool, window: int | None, n: int, m: int, offset: int) -> None:
+def _check_window(window: int | None) -> None:
     if window is not None and (isinstance(window, float) or window < 1):
         raise ValueError(f"window: expected at least one position, a whole number, got {window}")
+
+
+def _check_order(is_causal: bool, window: int | None, n: int, m: int, offset: int) -> None:
+    _check_window(window)
     if (is_causal or window is not None) and offset + n != m:
         raise ValueError(
             f"{'is_causal' if is_causal else 'window'}: needs as many receivers as senders, got {n} receivers and "
@@ -198,6 +202,7 @@ def pattern_and_bias(
     shape = (batch, heads, n, m)
     if isinstance(mask, MaskPattern):
         _check_pair_sizes("mask", mask, n, m)
+        _check_window(mask.window)
         if mask.attn_mask is not None:
             check_axes(attn_mask=(mask.attn_mask, 4))
             _checked_mask("attn_mask", mask.attn_mask, shape, q)
@@ -214,6 +219,8 @@ def pattern_and_bias(
             check_same_device(**{"q": q, name: part})
             if part is not None and tuple(part.shape) not in ((batch, length), (1, length)):
                 raise ValueError(f"{name}: expected shape {(batch, length)}, got {tuple(part.shape)}")
+            if part is not None and part.is_floating_point():
+                raise TypeError(f"{name}: expected integers, got dtype {part.dtype}")
     else:
         mask = MaskPattern(n, m, None if mask is None else _checked_mask("mask", mask, shape, q))
     bias = check_bias(bias, batch=batch, heads=heads, n=n, m=m, name="bias")

@@ -3,6 +3,7 @@ import torch
 
 from dual_attention.functional import (
     MaskPattern,
+    attention,
     causal_mask,
     combine_masks,
     directional_mask,
@@ -180,6 +181,33 @@ def test_order_after_earlier_senders_is_more_than_the_causal_flag():
 def test_order_needs_receivers_that_are_the_last_senders():
     with pytest.raises(ValueError, match=r"is_causal: .*got 2 receivers and 1 senders after 3 earlier ones"):
         mask_pattern(None, None, True, batch=1, heads=1, n=2, m=4, offset=3)
+
+
+WHOLE, HALVES = torch.zeros(1, 4, dtype=torch.int64), torch.zeros(1, 4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "message"),
+    [
+        ({"window": 0}, ValueError, "window: expected at least one position, a whole number, got 0"),
+        ({"window": 1.5}, ValueError, "window: .* got 1.5"),
+        (
+            {"receiver_segments": HALVES, "sender_segments": WHOLE},
+            TypeError,
+            "segments: expected integers, got .*float32",
+        ),
+        (
+            {"receiver_segments": WHOLE, "sender_segments": HALVES},
+            TypeError,
+            "segments: expected integers, got .*float32",
+        ),
+        ({"padding": HALVES}, TypeError, "padding_mask: expected"),
+    ],
+)
+def test_patterns_made_by_hand_are_checked(parts, error, message):
+    q = torch.randn(2, 3, 4, 5)
+    with pytest.raises(error, match=message):
+        attention(q, q, q, scale=1.0, mask=MaskPattern(4, 4, **parts))
 
 
 def test_positions_count_real_tokens():
