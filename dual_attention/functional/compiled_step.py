@@ -21,8 +21,8 @@ from .native.threads import team
 
 SOURCE = Path(__file__).parent / "native" / "step.c"
 
-FEWEST_MULTIPLICATIONS = 2**16
-"""For each thread; fewer are not worth another."""
+FEWEST_PER_THREAD = 2**16
+"""Numbers to read; fewer are not worth another thread."""
 
 _Step = structure(
     "_Step",
@@ -36,7 +36,6 @@ _Step = structure(
     (ctypes.c_double, "scale rel_scale"),
     (ctypes.c_void_p, "q k table u w index mask symbols attended scratch team"),
 )
-
 
 LIBRARY = Library(SOURCE, {"size_of_step": _Step}, sizes=["scratch_of_step"], procedures=["step"])
 
@@ -89,6 +88,7 @@ def step(
     symbols, attended = q.new_empty(batch, heads, 1, width), q.new_empty(batch, heads, 1, n_relations)
     if u is not None and w is not None:  # relations of a token lie in a row
         u, w = (x if x[0, 0].is_contiguous() else x.contiguous() for x in (u, w))
+    read = batch * m * (groups * (d + width) + n_relations * p)
     by_example = table.stride(0) if table.shape[0] > 1 else 0
     call = _Step(
         batch,
@@ -106,12 +106,7 @@ def step(
         0 if u is None else u.stride(0),
         (0, 0, 0) if hidden is None else (hidden.stride(0), hidden.stride(1), hidden.stride(3)),
         0 if index is None else index.stride(1),
-        max(
-            1,
-            min(
-                torch.get_num_threads(), batch * m * (groups * (d + width) + n_relations * p) // FEWEST_MULTIPLICATIONS
-            ),
-        ),
+        max(1, min(torch.get_num_threads(), read // FEWEST_PER_THREAD)),
         scale,
         rel_scale,
         q.data_ptr(),

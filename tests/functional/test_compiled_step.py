@@ -158,7 +158,7 @@ def test_large_scores():
 
 
 def test_bits_depend_on_neither_threads_nor_other_examples(monkeypatch):
-    monkeypatch.setattr(compiled_step, "FEWEST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(compiled_step, "FEWEST_PER_THREAD", 1)
     tensors, found = drawn(batch=3, m=900), []
     before = torch.get_num_threads()
     try:
