@@ -46,14 +46,16 @@ def can_step(q: Tensor, bias: Tensor | None, dropout: float, *senders: Tensor) -
     Args:
         senders: everything else that would be read, keys first.
     """
-    if q.shape[2] != 1 or bias is not None or dropout or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or is_exporting() or leaves_pytorch():  # first: sizes may be symbols there
+        return False
+    if q.shape[2] != 1 or bias is not None or dropout:
         return False
     tensors = (q, *senders)
     return (
         all(x.is_cpu and x.dtype == torch.float32 and has_numbers(x) and x.stride(-1) == 1 for x in tensors)
         and all(x.numel() for x in tensors)
         and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
-        and not (is_exporting() or leaves_pytorch() or dispatches() or is_autocast(q))
+        and not (dispatches() or is_autocast(q))
         and LIBRARY.is_available()
     )
 
