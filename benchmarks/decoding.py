@@ -96,8 +96,9 @@ CACHES: dict[str, type[OwnCache | TransformersCache]] = {"model": OwnCache, "lla
 def filled(subject: str, model: Any, tokens: Tensor, decoding: Decoding) -> Held:
     """A cache after the context, the first of ``tokens`` ``(1, t + 1)``."""
     held: Held = CACHES[subject](model, decoding.context + 1)
-    for chunk in tokens[:, : decoding.context].split(CHUNK, dim=1):
-        held.read(chunk)
+    with torch.compiler.set_stance("force_eager"):
+        for chunk in tokens[:, : decoding.context].split(CHUNK, dim=1):
+            held.read(chunk)
     if decoding.batch > 1:
         held.repeat(decoding.batch)
     return held

@@ -56,6 +56,7 @@ class Runner:
             module.load_state_dict(tensors["state"], strict=True)
         self.module: nn.Module = module.to(self.device, self.dtype).train()
         if work.compiled:
+            torch.compiler.reset()  # of one function PyTorch compiles only so many forms, whatever model they are for
             model: Any = self.module.model
             model.forward = torch.compile(model.forward)
         self.inputs: dict[str, Tensor] = {}

@@ -197,10 +197,11 @@ def test_gradient_checkpointing_stays_away_from_a_cache():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "window"), [("transformer", 3), ("rel_sym_attn", None), ("position_relative", 3)])
-def test_compiled_decoding_is_one_graph(kind, window):
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compiled_decoding_is_one_graph(kind, window, dynamic):
     model = lm(kind, n_layers=1, pos_enc_type="RoPE", **with_attention(kind, window=window))
     x, lengths = tokens(2, 7), [4, 1, 1, 1]
     wanted = in_chunks(model, x, lengths)
     torch._dynamo.reset()
-    model.forward = torch.compile(model.forward, fullgraph=True, backend="eager")
+    model.forward = torch.compile(model.forward, fullgraph=True, backend="eager", dynamic=dynamic)
     close(in_chunks(model, x, lengths), wanted)

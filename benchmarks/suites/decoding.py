@@ -57,15 +57,18 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
     relations = sizes.relations[0]
     held = batch * context * layers * 2 * sizes.d_model * BYTES
 
-    def work(of: Work, *, cached: bool = True, impl: str | None = None) -> Work:
-        return Work(of.subject, of.kwargs, of.inputs, impl, decoding=Decoding(context, batch, cached))
+    def work(of: Work, *, cached: bool = True, impl: str | None = None, compiled: bool = False) -> Work:
+        decoding = Decoding(context, batch, cached)
+        return Work(of.subject, of.kwargs, of.inputs, impl, decoding=decoding, compiled=compiled)
 
     dual, plain = (language_model(sizes, layers, context + 1, r, symbols) for r in (relations, None))
     llama = {**sizes.llama(layers, context + 1), "vocab_size": sizes.vocabulary, "tie_word_embeddings": True}
     rival = work(Work("llama_model", llama, dual.inputs))
     sides = [
         SideSpec(OURS, work(dual), needs=held),
+        SideSpec("compiled", work(dual, compiled=True), needs=held),
         SideSpec("plain", work(plain), function="plain", needs=held),
+        SideSpec("compiled plain", work(plain, compiled=True), function="plain", needs=held),
     ]
     if symbols == SYMBOLS[0]:  # it copies all that a layer holds
         sides.append(SideSpec("llama", rival, function="llama", needs=1.5 * held, package="transformers"))

@@ -1,7 +1,8 @@
 """Attention of one receiver by a library in C, on a CPU in float32, where a compiler is found: a step of decoding.
 
 What PyTorch has multiplies the one row by matrices, at a small part of the rate at which memory is read. Here each
-sender is read once, as a cache holds it, and those that are hidden are not. Nothing has a graph.
+sender is read once, as a cache holds it, and those that are hidden are not. Nothing has a graph. Code that
+``torch.compile`` makes calls the same as one operation.
 
 Shapes: as in :mod:`.reference`, with N = 1.
 """
@@ -14,10 +15,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from . import reference
 from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
 from .mask_patterns import MaskPattern
 from .native.library import Library, structure
 from .native.threads import team
+from .registered import without_gradient
+from .symbols import RelativeSymbols
 
 SOURCE = Path(__file__).parent / "native" / "step.c"
 
@@ -43,21 +47,23 @@ LIBRARY = Library(SOURCE, {"size_of_step": _Step}, sizes=["scratch_of_step"], pr
 def can_step(q: Tensor, bias: Tensor | None, dropout: float, *senders: Tensor) -> bool:
     """Whether the library is to compute a call that wants neither maps nor activated relations.
 
+    Code that is being compiled calls it wherever it could; without the library, the operation computes the equation.
+
     Args:
         senders: everything else that would be read, keys first.
     """
-    if torch.compiler.is_compiling() or is_exporting() or leaves_pytorch():  # first: sizes may be symbols there
+    if is_exporting() or leaves_pytorch():  # first: sizes may be symbols there
         return False
-    if q.shape[2] != 1 or bias is not None or dropout:
+    if q.shape[2] != 1 or bias is not None or dropout or is_autocast(q):
         return False
     tensors = (q, *senders)
-    return (
-        all(x.is_cpu and x.dtype == torch.float32 and has_numbers(x) and x.stride(-1) == 1 for x in tensors)
-        and all(x.numel() for x in tensors)
-        and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
-        and not (dispatches() or is_autocast(q))
-        and LIBRARY.is_available()
-    )
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return False
+    if not all(x.is_cpu and x.dtype == torch.float32 and has_numbers(x) and x.numel() for x in tensors):
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    return all(x.stride(-1) == 1 for x in tensors) and not dispatches() and LIBRARY.is_available()
 
 
 def step(
@@ -79,13 +85,85 @@ def step(
         relations: u, w and the factor of relations, if there are any.
         index: rows of the library by sender, integers ``(1, M)``.
     """
+    u, w, rel_scale = (None, None, 1.0) if relations is None else relations
+    compute = _operation if torch.compiler.is_compiling() else _step
+    return compute(q, k, table, u, w, index, mask.dense(q.device), scale, rel_scale)
+
+
+def _empty(
+    q: Tensor, k: Tensor, table: Tensor, u: Tensor | None, *others: Tensor | float | None
+) -> tuple[Tensor, Tensor]:
+    batch, heads = q.shape[:2]
+    return (
+        q.new_empty(batch, heads, 1, table.shape[-1]),
+        q.new_empty(batch, heads, 1, 0 if u is None else u.shape[2]),
+    )
+
+
+@without_gradient("step", _empty)
+def _operation(
+    q: Tensor,
+    k: Tensor,
+    table: Tensor,
+    u: Tensor | None,
+    w: Tensor | None,
+    index: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    rel_scale: float,
+) -> tuple[Tensor, Tensor]:
+    """The same for compiled code, which has not looked at numbers, and whose tensors may lie otherwise than it saw."""
+    if index is not None and not 0 <= int(index.min()) <= int(index.max()) < table.shape[0]:
+        raise IndexError(f"index: expected rows of a library of {table.shape[0]}, got {index.min()} to {index.max()}")
+    q, k, table = (in_rows(x) for x in (q, k, table))
+    compute = _step if LIBRARY.is_available() else _equation
+    return compute(q, k, table, u, w, index, mask, scale, rel_scale)
+
+
+def in_rows(x: Tensor) -> Tensor:
+    """The tensor with the numbers of a row side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _equation(
+    q: Tensor,
+    k: Tensor,
+    table: Tensor,
+    u: Tensor | None,
+    w: Tensor | None,
+    index: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    rel_scale: float,
+) -> tuple[Tensor, Tensor]:
+    """The same by the operations of :mod:`.reference`, where there is no library."""
+    if mask is not None:  # whatever those hold that no head sees
+        hidden = ~mask.any(1, keepdim=True).transpose(2, 3)
+        k, w = k.masked_fill(hidden, 0.0), None if w is None else w.masked_fill(hidden.transpose(1, 2), 0.0)
+        table = table.masked_fill(hidden, 0.0) if index is None else table
+    alpha = reference.attention_weights(q, k, scale=scale, mask=mask)
+    symbols = reference.attend_to_symbols(alpha, table if index is None else RelativeSymbols(table, index))
+    if u is None or w is None:
+        return symbols, q.new_empty(*q.shape[:3], 0)
+    return symbols, torch.einsum("bhnm,bnmr->bhnr", alpha, reference.relations(u, w, scale=rel_scale))
+
+
+def _step(
+    q: Tensor,
+    k: Tensor,
+    table: Tensor,
+    u: Tensor | None,
+    w: Tensor | None,
+    index: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    rel_scale: float,
+) -> tuple[Tensor, Tensor]:
     library = LIBRARY.get()
     (batch, heads, _, d), (_, groups, m, _), width = q.shape, k.shape, table.shape[-1]
     if index is not None:
         table, index = table.movedim(0, 1)[None], index.long()
-    whole = mask.dense(q.device)
-    hidden = None if whole is None else whole.expand(batch, heads, 1, m)
-    u, w, rel_scale = (None, None, 1.0) if relations is None else relations
+    hidden = None if mask is None else mask.expand(batch, heads, 1, m)
     n_relations, p = (0, 1) if u is None else u.shape[2:]
     symbols, attended = q.new_empty(batch, heads, 1, width), q.new_empty(batch, heads, 1, n_relations)
     if u is not None and w is not None:  # relations of a token lie in a row

@@ -22,6 +22,7 @@ from torch import Tensor
 from . import compiled_products
 from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
 from .derivatives import needs_plain
+from .registered import without_gradient
 
 FEWEST = 2**20
 """Multiplications from which a product is worth oneDNN's preparation, 15 µs: some 10 to 20 µs of MKL's time."""
@@ -158,15 +159,14 @@ def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-@torch.library.custom_op("dual_attention::linear_without_gradient", mutates_args=())
+def _like_compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty(*x.shape[:-1], weight.shape[0])
+
+
+@without_gradient("linear_without_gradient", _like_compiled)
 def _compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The product as one operation for compilers, whose own calls of oneDNN want weights that never change."""
     return _times(x, weight, bias)
-
-
-@_compiled.register_fake
-def _like_compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return x.new_empty(*x.shape[:-1], weight.shape[0])
 
 
 SLOW_PRODUCTS = _has_slow_products()

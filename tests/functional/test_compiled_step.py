@@ -210,13 +210,85 @@ def test_derivatives_take_other_ways():
     assert forward.abs().max() > 0
 
 
-def test_without_a_compiler_others_serve(monkeypatch):
-    tensors = drawn()
-    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
+def unavailable(monkeypatch):
     monkeypatch.setattr(
         "dual_attention.functional.native.library.built", mock.Mock(side_effect=UnavailableError("no compiler"))
     )
     monkeypatch.setattr(compiled_step, "LIBRARY", Library(compiled_step.SOURCE, {}))
+
+
+def test_without_a_compiler_others_serve(monkeypatch):
+    tensors = drawn()
+    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
+    unavailable(monkeypatch)
     assert explain_relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).name == "dense"
     ours = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def compiled(call, *tensors):
+    torch._dynamo.reset()
+    return torch.compile(call, backend="aot_eager", fullgraph=True)(*tensors)
+
+
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize("kind", ["a step of decoding", "padding", "mask of heads", "nothing to see"])
+def test_compiled_code_calls_it_as_one_operation(kind, library, monkeypatch):
+    tensors, pattern = drawn(), patterns(300)[kind]
+    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output
+    q, k, _, w, s, _ = tensors
+    values = attention(q, k, s, scale=SCALE, mask=pattern)[0]
+    if not library:
+        unavailable(monkeypatch)
+    elif kind == "padding":  # what a kernel may hold there
+        for row, seen in enumerate(pattern.padding):
+            k[row][:, ~seen], s[row][:, ~seen], w[row][~seen] = (float("nan"),) * 3
+    with mock.patch.object(compiled_step, "_step", wraps=compiled_step._step) as taken:
+        ours = compiled(
+            lambda *x: relational_attention(*x, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output, *tensors
+        )
+        own = compiled(lambda *x: attention(*x, scale=SCALE, mask=pattern)[0], q, k, s)
+    assert taken.call_count == 2 * library
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(own, values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_compiled_relative_symbols(library, monkeypatch):
+    *tensors, _, w_r = drawn()
+    table, index = torch.randn(41, 2, 24), torch.randint(0, 41, (1, 300))
+
+    def call(index):
+        symbols = RelativeSymbols(table, index)
+        return relational_attention(*tensors, symbols, w_r, scale=SCALE, rel_scale=REL_SCALE).output
+
+    expected = call(index)
+    if not library:
+        unavailable(monkeypatch)
+    torch.testing.assert_close(compiled(call, index), expected, rtol=1e-4, atol=1e-5)
+    for wrong in (41, -1):
+        index[0, 7] = wrong
+        with pytest.raises(IndexError, match="expected rows of a library of 41"):
+            compiled(call, index)
+
+
+def test_the_operation_is_registered_as_it_behaves():
+    q, k, u, w, s, _ = drawn()
+    mask, index = patterns(300)["mask of heads"].dense(None), torch.randint(0, 41, (1, 300))
+    with torch.no_grad():
+        for arguments in (
+            (q, k, s, u, w, None, mask, SCALE, REL_SCALE),
+            (q, k, torch.randn(41, 2, 24), u, w, index, None, SCALE, REL_SCALE),
+            (q, k.transpose(2, 3).contiguous().transpose(2, 3), s, None, None, None, None, SCALE, 1.0),
+        ):
+            torch.library.opcheck(compiled_step._operation, arguments)
+
+
+def test_compiled_calls_with_gradients_take_other_ways():
+    q, k, u, w, s, w_r = drawn()
+    q.requires_grad_()
+    with mock.patch.object(compiled_step, "_step", wraps=compiled_step._step) as taken:
+        out = compiled(lambda q: relational_attention(q, k, u, w, s, w_r, scale=SCALE, rel_scale=REL_SCALE).output, q)
+    assert not taken.called
+    (grad,) = torch.autograd.grad(out.sum(), q)
+    assert grad.abs().max() > 0
