@@ -19,7 +19,7 @@ LINEAR, SEQUENTIAL = nn.Linear.forward, nn.Sequential.forward
 
 def call_linear(layer: nn.Module, x: Tensor) -> Tensor:
     """``layer(x)``, of a linear layer or of anything that has taken its place."""
-    if not products.SLOW_PRODUCTS or not _is_plain(x) or not isinstance(layer, nn.Linear):
+    if not products.SLOW_ROWS or not _is_plain(x) or not isinstance(layer, nn.Linear):
         return layer(x)
     if not _does_only(layer, nn.Linear, LINEAR):
         return layer(x)
@@ -29,7 +29,7 @@ def call_linear(layer: nn.Module, x: Tensor) -> Tensor:
 
 def call_sequence(layers: nn.Module, x: Tensor) -> Tensor:
     """``layers(x)``, of a sequence whose linear layers are called by :func:`call_linear`."""
-    if not products.SLOW_PRODUCTS or not _is_plain(x) or not _does_only(layers, nn.Sequential, SEQUENTIAL):
+    if not products.SLOW_ROWS or not _is_plain(x) or not _does_only(layers, nn.Sequential, SEQUENTIAL):
         return layers(x)
     for layer in layers.children():
         x = call_linear(layer, x)

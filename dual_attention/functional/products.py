@@ -1,10 +1,12 @@
 """Products with weights on processors for which PyTorch's library of products has no fast code.
 
-In float32 PyTorch leaves products on a CPU to Intel's MKL, which takes code of half the width on processors of other
-makers. oneDNN, which PyTorch itself calls for half precision and in models that its compiler froze, takes what the
-processor has: about twice as fast there (``benchmarks/run.py --suite products``). Weights are read where they lie, and
-nothing is kept but what :func:`torch.nn.functional.linear` keeps. What oneDNN is slow at, a library in C computes where
-it can be built (:mod:`.compiled_products`). ``torch.backends.mkldnn.flags(enabled=False)`` switches both off.
+In float32 PyTorch leaves products on a CPU to Intel's MKL. On processors of other makers it takes code for vectors of
+AVX2 at most, half as wide as those of AVX-512. oneDNN, which PyTorch itself calls for half precision and in models that
+its compiler froze, takes what the processor has: with AVX-512 about twice as fast there (``benchmarks/run.py --suite
+products``), without it a little slower than MKL. Weights are read where they lie, and nothing is kept but what
+:func:`torch.nn.functional.linear` keeps. What oneDNN is slow at, and products of a few rows, which MKL is slow at on
+all processors of other makers, a library in C computes where it can be built (:mod:`.compiled_products`).
+``torch.backends.mkldnn.flags(enabled=False)`` switches both off.
 
 Shapes: ``...`` any axes, T all of them together, i and o widths of input and output.
 """
@@ -53,7 +55,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if torch.compiler.is_compiling() or not _can_be_fast(x, weight, bias):
         return F.linear(x, weight, bias)
     differentiable = _is_differentiable(x, weight, bias)
-    if not _is_worth_it(x.numel() * weight.shape[0], weight.numel(), differentiable) or _is_watched(x, weight, bias):
+    if not _is_worth_it(x, weight, differentiable) or _is_watched(x, weight, bias):
         return F.linear(x, weight, bias)
     return _Linear.apply(x, weight, bias) if differentiable else _times(x, weight, bias)
 
@@ -103,9 +105,9 @@ def _suits_library(grads: Tensor, inputs: Tensor) -> bool:
 
 
 def _can_be_fast(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether these are matrices that oneDNN takes, and is to multiply on this machine."""
+    """Whether these are matrices that oneDNN and the library in C take, and on this machine some are worth it."""
     return (
-        SLOW_PRODUCTS
+        SLOW_ROWS
         and _is_plain(x)
         and _is_plain(weight)
         and (bias is None or _is_plain(bias))
@@ -117,10 +119,16 @@ def _can_be_fast(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     )
 
 
-def _is_worth_it(multiplications: int, weights: int, differentiable: bool) -> bool:
+def _is_worth_it(x: Tensor, weight: Tensor, differentiable: bool) -> bool:
+    multiplications = x.numel() * weight.shape[0]
     if differentiable:
-        return multiplications >= FEWEST_WITH_GRADIENT
-    return weights >= FEWEST_WEIGHTS or multiplications >= FEWEST
+        return SLOW_PRODUCTS and multiplications >= FEWEST_WITH_GRADIENT
+    return _are_few(x, weight) or (SLOW_PRODUCTS and (weight.numel() >= FEWEST_WEIGHTS or multiplications >= FEWEST))
+
+
+def _are_few(x: Tensor, weight: Tensor) -> bool:
+    """Whether these are so few rows, and so many weights, that reading the weights is most of the time."""
+    return x.numel() <= compiled_products.MOST_ROWS * x.shape[-1] and weight.numel() >= FEWEST_WEIGHTS
 
 
 def _is_watched(*tensors: Tensor | None) -> bool:
@@ -132,9 +140,13 @@ def _is_plain(x: Tensor) -> bool:
     return has_numbers(x) and x.is_cpu and x.dtype == torch.float32 and x.layout == torch.strided
 
 
-def _has_slow_products() -> bool:
+def _has_slow_rows() -> bool:
     libraries = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
     return libraries and hasattr(torch.ops.mkldnn, "_linear_pointwise") and maker() not in (None, "GenuineIntel")
+
+
+def _has_slow_products() -> bool:
+    return _has_slow_rows() and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def maker() -> str | None:
@@ -152,9 +164,10 @@ def _times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``, without a graph."""
     if not x.numel() or not torch.backends.mkldnn.enabled:
         return F.linear(x, weight, bias)
-    few = x.numel() <= compiled_products.MOST_ROWS * x.shape[-1] and weight.numel() >= FEWEST_WEIGHTS
-    if few and weight.stride(1) == 1 and compiled_products.LIBRARY.is_available():
+    if _are_few(x, weight) and weight.stride(1) == 1 and compiled_products.LIBRARY.is_available():
         return compiled_products.few_rows(x, weight, bias)
+    if not SLOW_PRODUCTS:
+        return F.linear(x, weight, bias)
     bias = None if bias is None else bias.contiguous()  # its strides would be ignored
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
@@ -169,8 +182,11 @@ def _compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return _times(x, weight, bias)
 
 
+SLOW_ROWS = _has_slow_rows()
+"""Whether PyTorch's library of products is slow at products of a few rows in float32 on this machine."""
+
 SLOW_PRODUCTS = _has_slow_products()
-"""Whether oneDNN has faster products of float32 than PyTorch's library of them on this machine."""
+"""Whether oneDNN has faster products of float32 than that library on this machine; if so, few rows are slow, too."""
 
 
 class _Linear(torch.autograd.Function):

@@ -19,6 +19,7 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 
 @pytest.fixture(autouse=True)
 def slow_products(monkeypatch):
+    monkeypatch.setattr(products, "SLOW_ROWS", True)
     monkeypatch.setattr(products, "SLOW_PRODUCTS", True)
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):  # a build without oneDNN: all but its own numbers
         monkeypatch.setattr(products, "_times", F.linear)

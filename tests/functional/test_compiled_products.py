@@ -100,6 +100,7 @@ def test_what_is_no_number_stays_so():
 @pytest.fixture
 def calls(monkeypatch):
     """The products that the library was asked for by linear layers, on a machine whose others are slow."""
+    monkeypatch.setattr(products, "SLOW_ROWS", True)
     monkeypatch.setattr(products, "SLOW_PRODUCTS", True)
     with (
         mock.patch.object(compiled_products, "few_rows", wraps=few_rows) as few,
@@ -119,6 +120,27 @@ def test_linear_layers_take_it(calls):
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
     assert gradient.call_count == 1
     assert few.call_count == 1
+
+
+def test_without_avx512_it_takes_few_rows_only(calls, monkeypatch):
+    monkeypatch.setattr(products, "SLOW_PRODUCTS", False)
+    few, gradient = calls
+    x, weight = drawn(4, 512), drawn(600, 512, seed=1)
+    with mock.patch.object(torch.ops.mkldnn, "_linear_pointwise", side_effect=AssertionError):
+        torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(products._compiled(x, weight, None), F.linear(x, weight), rtol=1e-4, atol=1e-4)
+        assert few.call_count == 2
+        for rows in (9, 400):
+            x = drawn(rows, 512)
+            assert torch.equal(products.linear(x, weight), F.linear(x, weight))
+            assert torch.equal(products._compiled(x, weight, None), F.linear(x, weight))
+        x.requires_grad_()
+        weight.requires_grad_()
+        grads = drawn(400, 600, seed=2)
+        ours, theirs = (torch.autograd.grad(f(x, weight), (x, weight), grads) for f in (products.linear, F.linear))
+        assert all(map(torch.equal, ours, theirs))
+    assert few.call_count == 2
+    assert not gradient.called
 
 
 def test_others_are_left_to_libraries(calls):

@@ -16,6 +16,7 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 
 @pytest.fixture(autouse=True)
 def slow_products(monkeypatch):
+    monkeypatch.setattr(products, "SLOW_ROWS", True)
     monkeypatch.setattr(products, "SLOW_PRODUCTS", True)
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):  # a build without oneDNN: all but its own numbers
         monkeypatch.setattr(products, "_times", F.linear)
@@ -183,3 +184,20 @@ def test_maker_elsewhere():
         mock.patch.object(platform, "processor", return_value=processor),
     ):
         assert maker() == "AuthenticAMD"
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "slow"),
+    [
+        ("AuthenticAMD", "AVX512", (True, True)),
+        ("AuthenticAMD", "AVX2", (True, False)),
+        ("GenuineIntel", "AVX512", (False, False)),
+        (None, "AVX512", (False, False)),
+    ],
+)
+def test_what_is_slow_depends_on_maker_and_vectors(name, capability, slow, monkeypatch):
+    monkeypatch.setattr(products, "maker", lambda: name)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    has_both = torch.backends.mkl.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    expected = slow if has_both else (False, False)
+    assert (products._has_slow_rows(), products._has_slow_products()) == expected

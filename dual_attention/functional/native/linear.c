@@ -117,8 +117,9 @@ static __attribute__((noinline)) float rest_of(const float *x, const float *w, S
   return sum;
 }
 
-/* `outputs` outputs of all rows, from the o-th on. */
-INLINE void several(const int rows, const int outputs, const FewRows *c, Size o) {
+/* `count` of at most `outputs` outputs of all rows, from the o-th on. Fewer are summed beside copies of the last one: of a
+   single sum GCC would round each product by itself, if it thinks that the processor adds faster so. */
+INLINE void several(const int rows, const int outputs, const FewRows *c, Size o, Size count) {
   const Size whole = c->inputs / LANES * LANES, rest = c->inputs - whole;
   const float *w = c->w + o * c->apart;
   Vector sum[MOST_ROWS][MOST_ROWS];
@@ -128,11 +129,12 @@ INLINE void several(const int rows, const int outputs, const FewRows *c, Size o)
     UNROLL for (int i = 0; i < rows; i++) x[i] = load(c->x + i * c->inputs + at);
     UNROLL for (int k = 0; k < outputs; k++) {
       __builtin_prefetch(w + (k + outputs) * c->apart + at); /* processors do not look beyond a page of 4 kB */
-      const Vector of_output = load(w + k * c->apart + at);
+      const Vector of_output = load(w + least(k, count - 1) * c->apart + at);
       UNROLL for (int i = 0; i < rows; i++) sum[i][k] += x[i] * of_output;
     }
   }
   UNROLL for (int k = 0; k < outputs; k++) UNROLL for (int i = 0; i < rows; i++) {
+    if (k >= count) break;
     float y = total(sum[i][k]);
     if (rest) y += rest_of(c->x + i * c->inputs + whole, w + k * c->apart + whole, rest);
     c->y[i * c->outputs + o + k] = y + (c->bias ? c->bias[o + k] : 0.0f);
@@ -142,8 +144,8 @@ INLINE void several(const int rows, const int outputs, const FewRows *c, Size o)
 #define WITH_ROWS(rows)                                                                              \
   static void with_##rows(const FewRows *c, Size o, Size last) {                                     \
     enum { abreast = SUMS / rows < MOST_ROWS ? SUMS / rows : MOST_ROWS };                            \
-    for (; o + abreast <= last; o += abreast) several(rows, abreast, c, o);                          \
-    for (; o < last; o++) several(rows, 1, c, o);                                                    \
+    for (; o + abreast <= last; o += abreast) several(rows, abreast, c, o, abreast);                 \
+    if (o < last) several(rows, abreast, c, o, last - o);                                            \
   }
 WITH_ROWS(1) WITH_ROWS(2) WITH_ROWS(3) WITH_ROWS(4) WITH_ROWS(5) WITH_ROWS(6) WITH_ROWS(7) WITH_ROWS(8)
 

@@ -97,7 +97,7 @@ INLINE void lane_corner(const int rows, const int columns, OF_LANES) {
   static void lane_corner_##rows##_##columns(OF_LANES) {                                                  \
     lane_corner(rows, columns, depth, a, a_row, a_next, b, b_row, b_next, c, c_row, c_next, add);         \
   }
-LANE_CORNER(4, 4) LANE_CORNER(4, 2) LANE_CORNER(4, 1)
+LANE_CORNER(4, 2) LANE_CORNER(4, 1)
 LANE_CORNER(2, 4) LANE_CORNER(2, 2) LANE_CORNER(2, 1)
 LANE_CORNER(1, 4) LANE_CORNER(1, 2) LANE_CORNER(1, 1)
 
@@ -113,6 +113,9 @@ LANE_CORNER(1, 4) LANE_CORNER(1, 2) LANE_CORNER(1, 1)
 
 #if WIDE == 4
 LANE_CORNER(8, 3) LANE_CORNER(8, 2) LANE_CORNER(8, 1)
+LANE_CORNER(4, 4)
+#else
+LANE_CORNER(4, 3)
 #endif
 
 static void lane_product(Size lanes, Size height, Size width, OF_LANES) {
@@ -123,8 +126,14 @@ static void lane_product(Size lanes, Size height, Size width, OF_LANES) {
       Size j = 0;
       LANE_CORNERS(8, 3) LANE_CORNERS(8, 2) LANE_CORNERS(8, 1)
     }
+    LANE_ROWS(4)
+#else /* registers hold sums of four rows with three columns, and what is read */
+    for (; i + 4 <= height; i += 4) {
+      Size j = 0;
+      LANE_CORNERS(4, 3) LANE_CORNERS(4, 2) LANE_CORNERS(4, 1)
+    }
 #endif
-    LANE_ROWS(4) LANE_ROWS(2) LANE_ROWS(1)
+    LANE_ROWS(2) LANE_ROWS(1)
   }
 }
 
