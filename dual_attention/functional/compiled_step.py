@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
+from .checks import dispatches, has_numbers, in_transform, is_autocast, is_exporting, leaves_pytorch
 from .mask_patterns import MaskPattern
 from .native.library import Library, structure
 from .native.threads import team
@@ -52,7 +52,7 @@ def can_step(q: Tensor, bias: Tensor | None, dropout: float, *senders: Tensor) -
     Args:
         senders: everything else that would be read, keys first.
     """
-    if is_exporting() or leaves_pytorch():  # first: sizes may be symbols there
+    if is_exporting() or leaves_pytorch() or in_transform():  # first: sizes may be symbols there
         return False
     if q.shape[2] != 1 or bias is not None or dropout or is_autocast(q):
         return False

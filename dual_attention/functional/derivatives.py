@@ -22,11 +22,9 @@ Plain = Callable[..., tuple[Tensor, ...]]
 
 def needs_plain(*tensors: Tensor | None) -> bool:
     """Whether derivatives may be taken forwards, or by ``torch.func``, for which only plain operations will do."""
-    if torch.compiler.is_compiling():
-        return False
     if in_transform():
         return True
-    if forward_ad._current_level < 0:  # no forward derivatives are being taken
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:  # no forward derivatives are being taken
         return False
     return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 

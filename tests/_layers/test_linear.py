@@ -166,3 +166,16 @@ def test_dynamic_quantisation_finds_the_layers_of_a_model():
     assert layers and all("quantized.dynamic" in module for module in layers)
     assert not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.1 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("name", ["jvp", "grad"])
+def test_derivatives_by_transforms_in_compiled_code(name):
+    module, x = Calling().requires_grad_(False), drawn(3, 512)
+    transformed = {
+        "jvp": lambda x: torch.func.jvp(module, (x,), (x,))[1],
+        "grad": lambda x: torch.func.grad(lambda x: module(x).square().sum())(x),
+    }[name]
+    torch._dynamo.reset()
+    found = torch.compile(transformed, backend="aot_eager")(x)
+    assert found.abs().max() > 0
+    torch.testing.assert_close(found, transformed(x), **TOLERANCE)

@@ -292,3 +292,27 @@ def test_compiled_calls_with_gradients_take_other_ways():
     assert not taken.called
     (grad,) = torch.autograd.grad(out.sum(), q)
     assert grad.abs().max() > 0
+
+
+TRANSFORMS = {
+    "vmap": lambda call: lambda q: torch.func.vmap(call)(torch.stack((q, 2 * q))),
+    "jvp": lambda call: lambda q: torch.func.jvp(call, (q,), (q,))[1],
+    "grad": lambda call: lambda q: torch.func.grad(lambda q: call(q).square().sum())(q),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("relational", [True, False])
+def test_compiled_transforms_take_other_ways(name, relational):
+    """The operation would lose tangents and gradients without a word."""
+    q, k, u, w, s, w_r = drawn()
+
+    def call(q):
+        if relational:
+            return relational_attention(q, k, u, w, s, w_r, scale=SCALE, rel_scale=REL_SCALE).output
+        return attention(q, k, s, scale=SCALE)[0]
+
+    transformed = TRANSFORMS[name](call)
+    found = compiled(transformed, q)
+    assert found.abs().max() > 0
+    torch.testing.assert_close(found, transformed(q), rtol=1e-4, atol=1e-5)
