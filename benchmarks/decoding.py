@@ -96,9 +96,8 @@ CACHES: dict[str, type[OwnCache | TransformersCache]] = {"model": OwnCache, "lla
 def filled(subject: str, model: Any, tokens: Tensor, decoding: Decoding) -> Held:
     """A cache after the context, the first of ``tokens`` ``(1, t + 1)``."""
     held: Held = CACHES[subject](model, decoding.context + 1)
-    with torch.compiler.set_stance("force_eager"):
-        for chunk in tokens[:, : decoding.context].split(CHUNK, dim=1):
-            held.read(chunk)
+    for chunk in tokens[:, : decoding.context].split(CHUNK, dim=1):
+        held.read(chunk)
     if decoding.batch > 1:
         held.repeat(decoding.batch)
     return held

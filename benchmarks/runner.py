@@ -107,7 +107,12 @@ class Runner:
     @functools.cached_property
     def _held(self) -> Held:
         assert self.work.decoding is not None
-        return filled(self.work.subject, self.module.eval().model, self.inputs["x"], self.work.decoding)
+        with self._uncompiled():
+            return filled(self.work.subject, self.module.eval().model, self.inputs["x"], self.work.decoding)
+
+    def _uncompiled(self) -> contextlib.AbstractContextManager[Any]:
+        """Context in which a compiled model is called as if it were not."""
+        return torch.compiler.set_stance("force_eager") if self.work.compiled else contextlib.nullcontext()
 
     def forget(self) -> None:
         """Release all gradients."""
@@ -140,8 +145,7 @@ class Runner:
     def _values_of_generation(self) -> dict[str, Tensor]:
         assert self.work.generation is not None
         check, new = self.work.generation.check, self.work.generation.checked
-        eager = torch.compiler.set_stance("force_eager") if self.work.compiled else contextlib.nullcontext()
-        with torch.no_grad(), implementation(self.work.impl), eager:
+        with torch.no_grad(), implementation(self.work.impl), self._uncompiled():
             scores = self.module(self.inputs["x"][:, :check])[:, -1]
         results = {"scores of the last token of the prompt": scores.cpu()}
         if self.dtype == torch.float32:  # in lower precision the best two tokens may change places

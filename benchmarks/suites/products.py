@@ -53,7 +53,9 @@ def case(model: str, rows: int, inputs: int, outputs: int, *, quick: bool, step:
 
 def conclude(rows: Sequence[Row]) -> list[str]:
     """Which library multiplies here."""
-    who = f"oneDNN (processor {products.maker()})" if products.SLOW_PRODUCTS else "PyTorch's"
+    who = "oneDNN" if products.SLOW_PRODUCTS else "PyTorch's"
+    if products.SLOW_ROWS:
+        who += f", but for one to eight rows (processor {products.maker()})"
     return [f"products of linear layers, on a CPU in float32: {who}"]
 
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from . import reference
-from .checks import dispatches, has_numbers, in_transform, is_autocast, is_exporting, leaves_pytorch
+from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
+from .derivatives import are_taken_otherwise
 from .mask_patterns import MaskPattern
 from .native.library import Library, structure
 from .native.threads import team
@@ -41,20 +42,21 @@ _Step = structure(
     (ctypes.c_void_p, "q k table u w index mask symbols attended scratch team"),
 )
 
+CAN_TELL_EXPORTS = hasattr(torch.compiler, "is_exporting")
+"""Whether an export can be told from code that is compiled: since torch 2.7."""
+
 LIBRARY = Library(SOURCE, {"size_of_step": _Step}, sizes=["scratch_of_step"], procedures=["step"])
 
 
 def can_step(q: Tensor, bias: Tensor | None, dropout: float, *senders: Tensor) -> bool:
     """Whether the library is to compute a call that wants neither maps nor activated relations.
 
-    Code that is being compiled calls it wherever it could; without the library, the operation computes the equation.
-
     Args:
         senders: everything else that would be read, keys first.
     """
-    if is_exporting() or leaves_pytorch() or in_transform():  # first: sizes may be symbols there
+    if is_exporting() or leaves_pytorch():  # first: sizes may be symbols there
         return False
-    if q.shape[2] != 1 or bias is not None or dropout or is_autocast(q):
+    if q.shape[2] != 1 or bias is not None or dropout or is_autocast(q) or are_taken_otherwise():
         return False
     tensors = (q, *senders)
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
@@ -62,8 +64,17 @@ def can_step(q: Tensor, bias: Tensor | None, dropout: float, *senders: Tensor) -
     if not all(x.is_cpu and x.dtype == torch.float32 and has_numbers(x) and x.numel() for x in tensors):
         return False
     if torch.compiler.is_compiling():
-        return True
+        return CAN_TELL_EXPORTS and _is_available()
     return all(x.stride(-1) == 1 for x in tensors) and not dispatches() and LIBRARY.is_available()
+
+
+def _is_available() -> bool:
+    return LIBRARY.is_available()
+
+
+# As torch.compiler.assume_constant_result does, which imports the whole compiler: the library is not looked for by code
+# that is being compiled.
+_is_available._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def step(
@@ -112,16 +123,22 @@ def _operation(
     scale: float,
     rel_scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """The same for compiled code, which has not looked at numbers, and whose tensors may lie otherwise than it saw."""
-    if index is not None and not 0 <= int(index.min()) <= int(index.max()) < table.shape[0]:
-        raise IndexError(f"index: expected rows of a library of {table.shape[0]}, got {index.min()} to {index.max()}")
+    """Attention of one receiver as one operation of compiled code: checks at run time what numbers tell, and layouts.
+
+    A graph that was kept may be run where there is no library.
+    """
+    if index is not None:
+        least, most = (int(x) for x in index.aminmax())
+        if least < 0 or most >= table.shape[0]:
+            raise IndexError(f"index: expected rows of a library of {table.shape[0]}, got {least} to {most}")
     q, k, table = (in_rows(x) for x in (q, k, table))
     compute = _step if LIBRARY.is_available() else _equation
-    return compute(q, k, table, u, w, index, mask, scale, rel_scale)
+    symbols, attended = compute(q, k, table, u, w, index, mask, scale, rel_scale)
+    return symbols.contiguous(), attended.contiguous()
 
 
 def in_rows(x: Tensor) -> Tensor:
-    """The tensor with the numbers of a row side by side."""
+    """The tensor, or a copy in which the numbers of a row lie side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -136,7 +153,7 @@ def _equation(
     scale: float,
     rel_scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """The same by the operations of :mod:`.reference`, where there is no library."""
+    """The results of :func:`_step` by the operations of :mod:`.reference`."""
     if mask is not None:  # whatever those hold that no head sees
         hidden = ~mask.any(1, keepdim=True).transpose(2, 3)
         k, w = k.masked_fill(hidden, 0.0), None if w is None else w.masked_fill(hidden.transpose(1, 2), 0.0)

@@ -20,12 +20,17 @@ Plain = Callable[..., tuple[Tensor, ...]]
 """Plain form of an operation, a function of its inputs."""
 
 
+def are_taken_otherwise() -> bool:
+    """Whether derivatives are being taken forwards, or by ``torch.func``."""
+    return in_transform() or forward_ad._current_level >= 0
+
+
 def needs_plain(*tensors: Tensor | None) -> bool:
     """Whether derivatives may be taken forwards, or by ``torch.func``, for which only plain operations will do."""
-    if in_transform():
-        return True
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:  # no forward derivatives are being taken
+    if not are_taken_otherwise():
         return False
+    if in_transform() or torch.compiler.is_compiling():
+        return True
     return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 

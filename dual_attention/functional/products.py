@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import compiled_products
-from .checks import dispatches, has_numbers, in_transform, is_autocast, is_exporting, leaves_pytorch
-from .derivatives import needs_plain
+from .checks import dispatches, has_numbers, is_autocast, is_exporting, leaves_pytorch
+from .derivatives import are_taken_otherwise, needs_plain
 from .registered import without_gradient
 
 FEWEST = 2**20
@@ -65,7 +65,7 @@ def compiled_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 
     Weights alone decide, since one graph serves many lengths.
     """
-    large = weight.numel() >= FEWEST_WEIGHTS and not (_is_differentiable(x, weight, bias) or in_transform())
+    large = weight.numel() >= FEWEST_WEIGHTS and not (_is_differentiable(x, weight, bias) or are_taken_otherwise())
     return _compiled(x, weight, bias) if large and _can_be_fast(x, weight, bias) else F.linear(x, weight, bias)
 
 

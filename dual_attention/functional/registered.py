@@ -10,6 +10,9 @@ from torch import Tensor
 
 NAMESPACE = "dual_attention"
 
+_LIBRARIES: dict[str, torch.library.Library] = {}
+"""What holds each operation, by its name."""
+
 
 def without_gradient(name: str, like: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function of tensors on a CPU, which has no gradient and returns new tensors.
@@ -24,16 +27,19 @@ def without_gradient(name: str, like: Callable[..., Any]) -> Callable[[Callable[
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         operation = f"{NAMESPACE}::{name}"
-        schema = torch.library.infer_schema(function, mutates_args=())
-        torch.library.define(operation, schema, tags=torch.Tag.pt2_compliant_tag)
 
         def call(*arguments: Any) -> Any:
-            if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in arguments):
+            tensors = [x for x in arguments if isinstance(x, Tensor)]
+            if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
                 raise RuntimeError(f"{operation}: has no gradient, and an argument requires one")
             return function(*arguments)
 
-        torch.library.impl(operation, "cpu", call)
-        torch.library.register_fake(operation, like)
+        if name in _LIBRARIES:  # the module is loaded again
+            _LIBRARIES.pop(name)._destroy()
+        library = _LIBRARIES[name] = torch.library.Library(NAMESPACE, "FRAGMENT")
+        library.define(name + torch.library.infer_schema(function, mutates_args=()), tags=torch.Tag.pt2_compliant_tag)
+        library.impl(name, call, "CPU")
+        torch.library.register_fake(operation, like, lib=library)
         return getattr(getattr(torch.ops, NAMESPACE), name).default
 
     return register

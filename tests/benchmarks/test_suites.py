@@ -137,7 +137,10 @@ def test_linear_layers_have_one_function(bias: bool):
 
 
 def test_products_tell_who_multiplies(monkeypatch: pytest.MonkeyPatch):
-    for slow, who in ((True, "oneDNN (processor AuthenticAMD)"), (False, "PyTorch's")):
+    few = ", but for one to eight rows (processor AuthenticAMD)"
+    told = {(True, True): f"oneDNN{few}", (True, False): f"PyTorch's{few}", (False, False): "PyTorch's"}
+    for (slow_rows, slow), who in told.items():
+        monkeypatch.setattr(products.products, "SLOW_ROWS", slow_rows)
         monkeypatch.setattr(products.products, "SLOW_PRODUCTS", slow)
         monkeypatch.setattr(products.products, "maker", lambda: "AuthenticAMD")
         assert products.conclude([]) == [f"products of linear layers, on a CPU in float32: {who}"]

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
 from dual_attention.functional import (
@@ -231,30 +232,40 @@ def compiled(call, *tensors):
     return torch.compile(call, backend="aot_eager", fullgraph=True)(*tensors)
 
 
-@pytest.mark.parametrize("library", [True, False])
 @pytest.mark.parametrize("kind", ["a step of decoding", "padding", "mask of heads", "nothing to see"])
-def test_compiled_code_calls_it_as_one_operation(kind, library, monkeypatch):
+def test_compiled_code_calls_it_as_one_operation(kind):
     tensors, pattern = drawn(), patterns(300)[kind]
-    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output
     q, k, _, w, s, _ = tensors
+    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output
     values = attention(q, k, s, scale=SCALE, mask=pattern)[0]
-    if not library:
-        unavailable(monkeypatch)
-    elif kind == "padding":  # what a kernel may hold there
-        for row, seen in enumerate(pattern.padding):
-            k[row][:, ~seen], s[row][:, ~seen], w[row][~seen] = (float("nan"),) * 3
+    if kind == "padding":
+        spoil_padding(pattern, k, w, s)
     with mock.patch.object(compiled_step, "_step", wraps=compiled_step._step) as taken:
         ours = compiled(
             lambda *x: relational_attention(*x, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output, *tensors
         )
         own = compiled(lambda *x: attention(*x, scale=SCALE, mask=pattern)[0], q, k, s)
-    assert taken.call_count == 2 * library
+    assert taken.call_count == 2
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(own, values, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("library", [True, False])
-def test_compiled_relative_symbols(library, monkeypatch):
+def spoil_padding(pattern, k, w, s):
+    """Write no numbers where nobody looks."""
+    for row, seen in enumerate(pattern.padding):
+        k[row][:, ~seen], s[row][:, ~seen], w[row][~seen] = (float("nan"),) * 3
+
+
+def test_compiled_code_takes_other_ways_without_a_compiler_of_c(monkeypatch):
+    tensors = drawn()
+    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
+    unavailable(monkeypatch)
+    with mock.patch.object(compiled_step, "_equation", side_effect=AssertionError):
+        ours = compiled(lambda *x: relational_attention(*x, scale=SCALE, rel_scale=REL_SCALE).output, *tensors)
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_compiled_relative_symbols():
     *tensors, _, w_r = drawn()
     table, index = torch.randn(41, 2, 24), torch.randint(0, 41, (1, 300))
 
@@ -262,26 +273,48 @@ def test_compiled_relative_symbols(library, monkeypatch):
         symbols = RelativeSymbols(table, index)
         return relational_attention(*tensors, symbols, w_r, scale=SCALE, rel_scale=REL_SCALE).output
 
-    expected = call(index)
-    if not library:
-        unavailable(monkeypatch)
-    torch.testing.assert_close(compiled(call, index), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(compiled(call, index), call(index), rtol=1e-4, atol=1e-5)
     for wrong in (41, -1):
         index[0, 7] = wrong
         with pytest.raises(IndexError, match="expected rows of a library of 41"):
             compiled(call, index)
 
 
-def test_the_operation_is_registered_as_it_behaves():
+def arguments_of_the_operation(kind):
     q, k, u, w, s, _ = drawn()
     mask, index = patterns(300)["mask of heads"].dense(None), torch.randint(0, 41, (1, 300))
+    if kind == "padding":
+        pattern = patterns(300)[kind]
+        spoil_padding(pattern, k, w, s)
+        mask = pattern.dense(None)
+    return {
+        "relations": (q, k, s, u, w, None, mask, SCALE, REL_SCALE),
+        "padding": (q, k, s, u, w, None, mask, SCALE, REL_SCALE),
+        "relative symbols": (q, k, torch.randn(41, 2, 24), u, w, index, None, SCALE, REL_SCALE),
+        "columns": (q, k.transpose(2, 3).contiguous().transpose(2, 3), s, None, None, None, None, SCALE, 1.0),
+    }[kind]
+
+
+KINDS = ["relations", "padding", "relative symbols", "columns"]
+
+
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_operation_is_registered_as_it_behaves(kind, library, monkeypatch):
+    arguments = arguments_of_the_operation(kind)
+    if not library:
+        unavailable(monkeypatch)
     with torch.no_grad():
-        for arguments in (
-            (q, k, s, u, w, None, mask, SCALE, REL_SCALE),
-            (q, k, torch.randn(41, 2, 24), u, w, index, None, SCALE, REL_SCALE),
-            (q, k.transpose(2, 3).contiguous().transpose(2, 3), s, None, None, None, None, SCALE, 1.0),
-        ):
-            torch.library.opcheck(compiled_step._operation, arguments)
+        torch.library.opcheck(compiled_step._operation, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_that_was_kept_serves_without_a_library(kind, monkeypatch):
+    arguments = arguments_of_the_operation(kind)
+    expected = compiled_step._operation(*arguments)
+    unavailable(monkeypatch)
+    for ours, theirs in zip(compiled_step._operation(*arguments), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_compiled_calls_with_gradients_take_other_ways():
@@ -316,3 +349,22 @@ def test_compiled_transforms_take_other_ways(name, relational):
     found = compiled(transformed, q)
     assert found.abs().max() > 0
     torch.testing.assert_close(found, transformed(q), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["eager", "compiled"])
+@pytest.mark.parametrize("relational", [True, False])
+def test_forward_derivatives(kind, relational):
+    q, k, u, w, s, w_r = drawn()
+
+    def call(q):
+        if relational:
+            return relational_attention(q, k, u, w, s, w_r, scale=SCALE, rel_scale=REL_SCALE).output
+        return attention(q, k, s, scale=SCALE)[0]
+
+    expected = torch.func.jvp(call, (q,), (q,))[1]
+    torch._dynamo.reset()
+    function = torch.compile(call, backend="eager") if kind == "compiled" else call
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(function(forward_ad.make_dual(q, q))).tangent
+    assert found is not None
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

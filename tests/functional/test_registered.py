@@ -11,11 +11,17 @@ def _like(x: Tensor, factor: float, more: Tensor | None) -> Tensor:
     return torch.empty_like(x)
 
 
-@without_gradient("test_of_registered", _like)
-def scaled(x: Tensor, factor: float, more: Tensor | None) -> Tensor:
+def function(x: Tensor, factor: float, more: Tensor | None) -> Tensor:
     if float(x.sum()) < 0:  # which a compiler could not follow
         raise ValueError("x: expected a sum of at least 0")
     return x * factor if more is None else x * factor + more
+
+
+def another(x: Tensor, factor: float, more: Tensor | None) -> Tensor:
+    return x + 2 * factor
+
+
+scaled = without_gradient("test_of_registered", _like)(function)
 
 
 @pytest.mark.parametrize("more", [None, torch.ones(3)])
@@ -40,3 +46,11 @@ def test_a_gradient_is_refused():
         scaled(x, 2.0, None)
     with torch.no_grad():
         assert not scaled(x, 2.0, None).requires_grad
+
+
+def test_a_module_may_be_loaded_again():
+    x = torch.ones(2)
+    first = without_gradient("test_of_registered_again", _like)(function)
+    torch.testing.assert_close(first(x, 2.0, None), 2 * x)
+    second = without_gradient("test_of_registered_again", _like)(another)
+    torch.testing.assert_close(second(x, 2.0, None), 5 * x)
