@@ -17,6 +17,8 @@ COLOURS = {
     "reference": "#9467bd",
     "plain": "#1f77b4",
     "llama": "#17becf",
+    "compiled": "#e6550d",
+    "compiled plain": "#6baed6",
     "eager": "#ff9896",
     "eager llama": "#9edae5",
     "torch": "#7f7f7f",

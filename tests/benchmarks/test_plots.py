@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from benchmarks import plots
+from benchmarks.cases import Request
 from benchmarks.main import main
 from benchmarks.report import spreads
 from benchmarks.results import Row, SideResult
+from benchmarks.suites import SUITES
 
 from .conftest import ROOT
 
@@ -37,6 +39,14 @@ def row(suite: str, label: str, length: int, *sides: SideResult) -> Row:
 def pyplot() -> Any:
     pytest.importorskip("matplotlib").use("Agg")
     return pytest.importorskip("matplotlib.pyplot")
+
+
+def test_every_side_has_a_colour_of_its_own():
+    """Without one, matplotlib would give the dot and the bar of a side two different ones."""
+    for suite in SUITES.values():
+        for case in suite.cases(Request(suite.lengths)):
+            named = [side.name for side in case.sides if side.timed]
+            assert len({plots.COLOURS[name] for name in named}) == len(named)
 
 
 def test_a_picture_for_each_suite(pyplot: Any, tmp_path: Path):
