@@ -26,9 +26,9 @@ RUNS = {
     1.0: FOLDER / "xoccurs-near-misses" / "share-1.csv",
 }
 LABELS = {
-    0.5: ("half near misses (main)", "#1f6fb4"),
+    0.5: ("half near misses, as in main", "#1f6fb4"),
     0.0: ("near misses only", "#7a5195"),
-    1.0: ("none", "#d1495b"),
+    1.0: ("no near misses", "#d1495b"),
 }
 TASK = "xoccurs"
 SETS = {"test": "pentominoes", "stripes": "stripes"}
@@ -105,7 +105,7 @@ def draw(
 ) -> None:
     """Means with 95 % t-intervals over grey bars, the ranges of the published runs, whose means are dashes."""
     with house_style():
-        figure, panels = matplotlib_figure(1, len(SETS), figsize=(8, 3.4), sharey=True)
+        figure, panels = matplotlib_figure(1, len(SETS), figsize=(10.5, 3.4), sharey=True)
         for axes, (of, name) in zip(panels, SETS.items(), strict=True):
             groups = list(product(MODELS, SIZES))
             for place, (model, size) in enumerate(groups):
@@ -128,10 +128,10 @@ def draw(
                     markersize=4,
                     capsize=2,
                 )
-            axes.set_xticks(range(len(groups)), [f"{MODELS[model]}\n{size:,}" for model, size in groups], fontsize=6.5)
+            axes.set_xticks(range(len(groups)), [f"{MODELS[model]}\n{size:,}" for model, size in groups], fontsize=6)
             axes.set_title(f"{TASK}, {name}", fontsize=9)
         panels[0].set_ylabel("accuracy (%)")
-        panels[0].legend(frameon=False, loc="upper left", fontsize=7)
+        panels[-1].legend(frameon=False, loc="upper left", fontsize=8)
         save_figure(figure, FOLDER / "xoccurs-near-misses" / "near_misses.png")
 
 
