@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from .derivatives import are_taken_otherwise
 from .mask_patterns import MaskPattern
 from .native.library import Library, structure
 from .native.threads import team
+from .op_schema import op_schema
 from .registered import without_gradient
 from .symbols import RelativeSymbols
 
@@ -97,43 +99,45 @@ def step(
         index: rows of the library by sender, integers ``(1, M)``.
     """
     u, w, rel_scale = (None, None, 1.0) if relations is None else relations
-    compute = _operation if torch.compiler.is_compiling() else _step
-    return compute(q, k, table, u, w, index, mask.dense(q.device), scale, rel_scale)
+    arguments = StepArguments(q, k, table, u, w, index, mask.dense(q.device), scale, rel_scale)
+    return _operation(*arguments) if torch.compiler.is_compiling() else _step(arguments)
 
 
-def _empty(
-    q: Tensor, k: Tensor, table: Tensor, u: Tensor | None, *others: Tensor | float | None
-) -> tuple[Tensor, Tensor]:
-    batch, heads = q.shape[:2]
-    return (
-        q.new_empty(batch, heads, 1, table.shape[-1]),
-        q.new_empty(batch, heads, 1, 0 if u is None else u.shape[2]),
-    )
+class StepArguments(NamedTuple):
+    """Arguments of the registered operation; those of :func:`step`, with relations apart and the mask written out."""
+
+    q: Tensor
+    k: Tensor
+    table: Tensor
+    u: Tensor | None
+    w: Tensor | None
+    symbol_index: Tensor | None
+    mask: Tensor | None
+    scale: float
+    rel_scale: float
 
 
-@without_gradient("step", _empty)
-def _operation(
-    q: Tensor,
-    k: Tensor,
-    table: Tensor,
-    u: Tensor | None,
-    w: Tensor | None,
-    index: Tensor | None,
-    mask: Tensor | None,
-    scale: float,
-    rel_scale: float,
-) -> tuple[Tensor, Tensor]:
+def _empty_results(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Attended symbols and relations, yet to be written."""
+    x = StepArguments(*arguments)
+    batch, heads = x.q.shape[:2]
+    n_relations = 0 if x.u is None else x.u.shape[2]
+    return x.q.new_empty(batch, heads, 1, x.table.shape[-1]), x.q.new_empty(batch, heads, 1, n_relations)
+
+
+@without_gradient("step", op_schema(StepArguments, 2), _empty_results)
+def _operation(*arguments: Any) -> tuple[Tensor, Tensor]:
     """Attention of one receiver as one operation of compiled code: checks at run time what numbers tell, and layouts.
 
     A graph that was kept may be run where there is no library.
     """
-    if index is not None:
-        least, most = (int(x) for x in index.aminmax())
-        if least < 0 or most >= table.shape[0]:
-            raise IndexError(f"index: expected rows of a library of {table.shape[0]}, got {least} to {most}")
-    q, k, table = (in_rows(x) for x in (q, k, table))
-    compute = _step if LIBRARY.is_available() else _equation
-    symbols, attended = compute(q, k, table, u, w, index, mask, scale, rel_scale)
+    x = StepArguments(*arguments)
+    if x.symbol_index is not None:
+        least, most = (int(row) for row in x.symbol_index.aminmax())
+        if least < 0 or most >= x.table.shape[0]:
+            raise IndexError(f"index: expected rows of a library of {x.table.shape[0]}, got {least} to {most}")
+    x = x._replace(q=in_rows(x.q), k=in_rows(x.k), table=in_rows(x.table))
+    symbols, attended = _step(x) if LIBRARY.is_available() else _equation(x)
     return symbols.contiguous(), attended.contiguous()
 
 
@@ -142,18 +146,9 @@ def in_rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _equation(
-    q: Tensor,
-    k: Tensor,
-    table: Tensor,
-    u: Tensor | None,
-    w: Tensor | None,
-    index: Tensor | None,
-    mask: Tensor | None,
-    scale: float,
-    rel_scale: float,
-) -> tuple[Tensor, Tensor]:
+def _equation(x: StepArguments) -> tuple[Tensor, Tensor]:
     """The results of :func:`_step` by the operations of :mod:`.reference`."""
+    q, k, table, u, w, index, mask, scale, rel_scale = x
     if mask is not None:  # whatever those hold that no head sees
         hidden = ~mask.any(1, keepdim=True).transpose(2, 3)
         k, w = k.masked_fill(hidden, 0.0), None if w is None else w.masked_fill(hidden.transpose(1, 2), 0.0)
@@ -165,24 +160,15 @@ def _equation(
     return symbols, torch.einsum("bhnm,bnmr->bhnr", alpha, reference.relations(u, w, scale=rel_scale))
 
 
-def _step(
-    q: Tensor,
-    k: Tensor,
-    table: Tensor,
-    u: Tensor | None,
-    w: Tensor | None,
-    index: Tensor | None,
-    mask: Tensor | None,
-    scale: float,
-    rel_scale: float,
-) -> tuple[Tensor, Tensor]:
+def _step(x: StepArguments) -> tuple[Tensor, Tensor]:
+    q, k, table, u, w, index, mask, scale, rel_scale = x
     library = LIBRARY.get()
     (batch, heads, _, d), (_, groups, m, _), width = q.shape, k.shape, table.shape[-1]
     if index is not None:
         table, index = table.movedim(0, 1)[None], index.long()
     hidden = None if mask is None else mask.expand(batch, heads, 1, m)
     n_relations, p = (0, 1) if u is None else u.shape[2:]
-    symbols, attended = q.new_empty(batch, heads, 1, width), q.new_empty(batch, heads, 1, n_relations)
+    symbols, attended = _empty_results(*x)
     if u is not None and w is not None:  # relations of a token lie in a row
         u, w = (x if x[0, 0].is_contiguous() else x.contiguous() for x in (u, w))
     read = batch * m * (groups * (d + width) + n_relations * p)

@@ -140,13 +140,11 @@ def _is_plain(x: Tensor) -> bool:
     return has_numbers(x) and x.is_cpu and x.dtype == torch.float32 and x.layout == torch.strided
 
 
-def _has_slow_rows() -> bool:
+def _slow_products() -> tuple[bool, bool]:
+    """Whether PyTorch's library of products is slow at a few rows in float32 on this machine, and at all products."""
     libraries = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
-    return libraries and hasattr(torch.ops.mkldnn, "_linear_pointwise") and maker() not in (None, "GenuineIntel")
-
-
-def _has_slow_products() -> bool:
-    return _has_slow_rows() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    rows = libraries and hasattr(torch.ops.mkldnn, "_linear_pointwise") and maker() not in (None, "GenuineIntel")
+    return rows, rows and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def maker() -> str | None:
@@ -176,17 +174,14 @@ def _like_compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x.new_empty(*x.shape[:-1], weight.shape[0])
 
 
-@without_gradient("linear_without_gradient", _like_compiled)
+@without_gradient("linear_without_gradient", "(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _like_compiled)
 def _compiled(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The product as one operation for compilers, whose own calls of oneDNN want weights that never change."""
     return _times(x, weight, bias)
 
 
-SLOW_ROWS = _has_slow_rows()
-"""Whether PyTorch's library of products is slow at products of a few rows in float32 on this machine."""
-
-SLOW_PRODUCTS = _has_slow_products()
-"""Whether oneDNN has faster products of float32 than that library on this machine; if so, few rows are slow, too."""
+SLOW_ROWS, SLOW_PRODUCTS = _slow_products()
+"""Whether that library is slow at products of a few rows on this machine, and whether oneDNN is faster at others."""
 
 
 class _Linear(torch.autograd.Function):

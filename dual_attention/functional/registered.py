@@ -10,11 +10,13 @@ from torch import Tensor
 
 NAMESPACE = "dual_attention"
 
+Function = Callable[..., Any]
+
 _LIBRARIES: dict[str, torch.library.Library] = {}
 """What holds each operation, by its name."""
 
 
-def without_gradient(name: str, like: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def without_gradient(name: str, schema: str, like: Function) -> Callable[[Function], Function]:
     """Register a function of tensors on a CPU, which has no gradient and returns new tensors.
 
     ``torch.library.custom_op`` looks for gradients and shared memory at each call. That takes some 30 µs, about as long
@@ -22,10 +24,11 @@ def without_gradient(name: str, like: Callable[..., Any]) -> Callable[[Callable[
 
     Args:
         name: of the operation.
+        schema: its arguments and results, in the language of ``torch.library``.
         like: empty results, from the same arguments.
     """
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Function) -> Function:
         operation = f"{NAMESPACE}::{name}"
 
         def call(*arguments: Any) -> Any:
@@ -37,7 +40,7 @@ def without_gradient(name: str, like: Callable[..., Any]) -> Callable[[Callable[
         if name in _LIBRARIES:  # the module is loaded again
             _LIBRARIES.pop(name)._destroy()
         library = _LIBRARIES[name] = torch.library.Library(NAMESPACE, "FRAGMENT")
-        library.define(name + torch.library.infer_schema(function, mutates_args=()), tags=torch.Tag.pt2_compliant_tag)
+        library.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
         library.impl(name, call, "CPU")
         torch.library.register_fake(operation, like, lib=library)
         return getattr(getattr(torch.ops, NAMESPACE), name).default

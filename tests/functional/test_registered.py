@@ -6,6 +6,8 @@ from torch import Tensor
 
 from dual_attention.functional.registered import without_gradient
 
+SCHEMA = "(Tensor x, float factor, Tensor? more) -> Tensor"
+
 
 def _like(x: Tensor, factor: float, more: Tensor | None) -> Tensor:
     return torch.empty_like(x)
@@ -21,7 +23,7 @@ def another(x: Tensor, factor: float, more: Tensor | None) -> Tensor:
     return x + 2 * factor
 
 
-scaled = without_gradient("test_of_registered", _like)(function)
+scaled = without_gradient("test_of_registered", SCHEMA, _like)(function)
 
 
 @pytest.mark.parametrize("more", [None, torch.ones(3)])
@@ -50,7 +52,7 @@ def test_a_gradient_is_refused():
 
 def test_a_module_may_be_loaded_again():
     x = torch.ones(2)
-    first = without_gradient("test_of_registered_again", _like)(function)
+    first = without_gradient("test_of_registered_again", SCHEMA, _like)(function)
     torch.testing.assert_close(first(x, 2.0, None), 2 * x)
-    second = without_gradient("test_of_registered_again", _like)(another)
+    second = without_gradient("test_of_registered_again", SCHEMA, _like)(another)
     torch.testing.assert_close(second(x, 2.0, None), 5 * x)
