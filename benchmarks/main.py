@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.cases import Request, Suite
+from benchmarks.cases import Case, Request, Suite
 from benchmarks.comparing import TOLERANCES, Bench
 from benchmarks.machine import device_name, git_state, hardware, versions
 from benchmarks.measuring import RateMeter
@@ -113,7 +113,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         published = Path(os.path.abspath(found or ""))  # not resolved: a link tells the environment
     if given.out.exists() and not given.out.is_dir():
         parser.error(f"argument --out: expected a folder, got the file {given.out}")
-    return Options(
+    options = Options(
         suites=suites,
         lengths=given.lengths or (),
         repeats=given.repeats or (QUICK_REPEATS if given.quick else 5),
@@ -126,6 +126,11 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         quick=given.quick,
         redraw=tuple(given.redraw),
     )
+    known = () if options.sides is None else {side.name for case in wanted(options) for side in case.sides}
+    unknown = [name for name in given.sides or () if name not in known]
+    if unknown:
+        parser.error(f"argument --sides: expected some of {', '.join(sorted(known))}, got {', '.join(unknown)}")
+    return options
 
 
 DISAGREEMENT = 1
@@ -202,13 +207,19 @@ def draw_again(paths: Sequence[Path]) -> int:
 
 
 def measure(options: Options, bench: Bench, meter: RateMeter) -> Iterator[Row]:
-    """Run every case of every suite that was asked for."""
+    """Run all of them."""
+    for case in wanted(options):
+        meter.measure()
+        yield from bench.run(case)
+
+
+def wanted(options: Options) -> Iterator[Case]:
+    """Every case of every suite that was asked for."""
     for suite in options.suites:
         usual = suite.quick_lengths if options.quick else suite.lengths
-        request = Request((options.lengths or usual) if suite.lengths else (), options.quick, options.device)
-        for case in suite.cases(request):
-            meter.measure()
-            yield from bench.run(case)
+        yield from suite.cases(
+            Request((options.lengths or usual) if suite.lengths else (), options.quick, options.device)
+        )
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:
