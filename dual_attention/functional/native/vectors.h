@@ -23,7 +23,8 @@ typedef float Loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
-#define ALL(x) ((Vector){0} + (x))
+/* Not the sum with zero, which is another number than x = -0, so that compilers would add. */
+#define ALL(x) ((x) - (Vector){0})
 
 INLINE Vector load(const float *from) { return *(const Loose *)from; }
 INLINE void store(float *to, Vector x) { *(Loose *)to = x; }
