@@ -100,7 +100,8 @@ void gradient_of_weight(Gradient *x) { share(part_of_gradient, x, x->threads, x-
    rows stand beside it. */
 
 #define MOST_ROWS 8
-#define SUMS (LANES == 16 ? 16 : 8) /* in registers at once */
+#define SUMS(rows) (LANES == 16 ? 16 : rows == 2 || rows == 4 ? 8 : 12) /* in registers at once */
+#define FETCHES(rows) (LANES == 16 || rows > 1) /* processors without AVX-512 fetch faster by themselves for one row */
 
 typedef struct {
   Size rows, outputs, inputs, apart; /* apart: numbers from one row of the weights to the next */
@@ -128,7 +129,7 @@ INLINE void several(const int rows, const int outputs, const FewRows *c, Size o,
     Vector x[MOST_ROWS];
     UNROLL for (int i = 0; i < rows; i++) x[i] = load(c->x + i * c->inputs + at);
     UNROLL for (int k = 0; k < outputs; k++) {
-      __builtin_prefetch(w + (k + outputs) * c->apart + at); /* processors do not look beyond a page of 4 kB */
+      if (FETCHES(rows)) __builtin_prefetch(w + (k + outputs) * c->apart + at); /* they do not look beyond 4 kB */
       const Vector of_output = load(w + least(k, count - 1) * c->apart + at);
       UNROLL for (int i = 0; i < rows; i++) sum[i][k] += x[i] * of_output;
     }
@@ -141,11 +142,11 @@ INLINE void several(const int rows, const int outputs, const FewRows *c, Size o,
   }
 }
 
-#define WITH_ROWS(rows)                                                                              \
-  static void with_##rows(const FewRows *c, Size o, Size last) {                                     \
-    enum { abreast = SUMS / rows < MOST_ROWS ? SUMS / rows : MOST_ROWS };                            \
-    for (; o + abreast <= last; o += abreast) several(rows, abreast, c, o, abreast);                 \
-    if (o < last) several(rows, abreast, c, o, last - o);                                            \
+#define WITH_ROWS(rows)                                                                           \
+  static void with_##rows(const FewRows *c, Size o, Size last) {                                  \
+    enum { sums = SUMS(rows), abreast = sums / rows < MOST_ROWS ? sums / rows : MOST_ROWS };      \
+    for (; o + abreast <= last; o += abreast) several(rows, abreast, c, o, abreast);              \
+    if (o < last) several(rows, abreast, c, o, last - o);                                         \
   }
 WITH_ROWS(1) WITH_ROWS(2) WITH_ROWS(3) WITH_ROWS(4) WITH_ROWS(5) WITH_ROWS(6) WITH_ROWS(7) WITH_ROWS(8)
 
