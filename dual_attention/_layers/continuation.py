@@ -168,4 +168,6 @@ def transactional(forward: Callable[P, T]) -> Callable[P, T]:
             cache._restore(state)
             raise
 
+    # Code of its own: torch.compile gives up after some forms of one code, which all layers and models would share.
+    call.__code__ = call.__code__.replace(co_name=forward.__name__)
     return call
