@@ -101,7 +101,7 @@ void gradient_of_weight(Gradient *x) { share(part_of_gradient, x, x->threads, x-
 
 #define MOST_ROWS 8
 #define SUMS(rows) (LANES == 16 ? 16 : rows == 2 || rows == 4 ? 8 : 12) /* in registers at once */
-#define FETCHES(rows) (LANES == 16 || rows > 1) /* processors without AVX-512 fetch faster by themselves for one row */
+#define FETCHES(rows) (LANES == 16 || rows > 1) /* for one row, processors without AVX-512 are faster by themselves */
 
 typedef struct {
   Size rows, outputs, inputs, apart; /* apart: numbers from one row of the weights to the next */
@@ -129,7 +129,8 @@ INLINE void several(const int rows, const int outputs, const FewRows *c, Size o,
     Vector x[MOST_ROWS];
     UNROLL for (int i = 0; i < rows; i++) x[i] = load(c->x + i * c->inputs + at);
     UNROLL for (int k = 0; k < outputs; k++) {
-      if (FETCHES(rows)) __builtin_prefetch(w + (k + outputs) * c->apart + at); /* they do not look beyond 4 kB */
+      /* Processors do not look beyond a page of 4 kB. */
+      if (FETCHES(rows)) __builtin_prefetch(w + (k + outputs) * c->apart + at);
       const Vector of_output = load(w + least(k, count - 1) * c->apart + at);
       UNROLL for (int i = 0; i < rows; i++) sum[i][k] += x[i] * of_output;
     }
