@@ -21,13 +21,13 @@ from dual_attention.training.plots import house_style, matplotlib_figure, save_f
 
 FOLDER = Path(__file__).parents[1] / "experiments" / "relational_games" / "results"
 RUNS = {
-    0.5: FOLDER / "main" / "results.csv",
     0.0: FOLDER / "xoccurs-near-misses" / "share-0.csv",
+    0.5: FOLDER / "main" / "results.csv",
     1.0: FOLDER / "xoccurs-near-misses" / "share-1.csv",
 }
 LABELS = {
-    0.5: ("half near misses, as in main", "#1f6fb4"),
     0.0: ("near misses only", "#7a5195"),
+    0.5: ("half near misses, as in main", "#1f6fb4"),
     1.0: ("no near misses", "#d1495b"),
 }
 TASK = "xoccurs"
@@ -69,7 +69,7 @@ def common_seeds(runs: Mapping[Cell, Mapping[int, float]]) -> list[int]:
 
 def main() -> None:
     theirs = published()
-    ours = {share: accuracies(path) for share, path in RUNS.items() if path.is_file()}
+    ours = {share: accuracies(path) for share, path in RUNS.items()}
     seeds = {share: common_seeds(runs) for share, runs in ours.items()}
     means = {
         share: {cell: mean(runs[cell][seed] for seed in seeds[share]) for cell in CELLS} for share, runs in ours.items()
@@ -83,6 +83,9 @@ def main() -> None:
         for of in SETS:
             some = [of_cell[cell] - theirs[cell]["accuracy"] for cell in CELLS if cell[0] == of]
             print(f"  {SETS[of]}: root mean square {root_mean_square(some):.2f}, mean {mean(some):+.2f}")
+            runs = [(x, theirs[cell]) for cell in CELLS if cell[0] == of for x in ours[share][cell].values()]
+            below, above = sum(x < cell["lowest"] for x, cell in runs), sum(x > cell["highest"] for x, cell in runs)
+            print(f"  of {len(runs)} runs {below} below and {above} above all published ones of their cell")
     for share in ours:
         if share == 0.5:
             continue
