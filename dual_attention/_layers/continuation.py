@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from types import FunctionType
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -169,5 +170,6 @@ def transactional(forward: Callable[P, T]) -> Callable[P, T]:
             raise
 
     # Code of its own: torch.compile gives up after some forms of one code, which all layers and models would share.
-    call.__code__ = call.__code__.replace(co_name=forward.__name__)
+    function = cast(FunctionType, call)
+    function.__code__ = function.__code__.replace(co_name=forward.__name__)
     return call
