@@ -67,6 +67,15 @@ def common_seeds(runs: Mapping[Cell, Mapping[int, float]]) -> list[int]:
     return sorted(set.intersection(*(set(runs[cell]) for cell in CELLS)))
 
 
+def on_lines(
+    means: Mapping[float, Mapping[Cell, float]], theirs: Mapping[Cell, Mapping[str, float]], share: float
+) -> list[float]:
+    """Differences from the published means at any share, if means changed linearly between the shares that were run."""
+    below, above = (0.0, 0.5) if share <= 0.5 else (0.5, 1.0)
+    part = (share - below) / (above - below)
+    return [(1 - part) * means[below][cell] + part * means[above][cell] - theirs[cell]["accuracy"] for cell in CELLS]
+
+
 def main() -> None:
     theirs = published()
     ours = {share: accuracies(path) for share, path in RUNS.items()}
@@ -86,6 +95,8 @@ def main() -> None:
             runs = [(x, theirs[cell]) for cell in CELLS if cell[0] == of for x in ours[share][cell].values()]
             below, above = sum(x < cell["lowest"] for x, cell in runs), sum(x > cell["highest"] for x, cell in runs)
             print(f"  of {len(runs)} runs {below} below and {above} above all published ones of their cell")
+    smallest, at = min((root_mean_square(on_lines(means, theirs, n / 100)), n / 100) for n in range(101))
+    print(f"on lines through the three: root mean square {smallest:.2f} at its smallest, share {at:g}")
     for share in ours:
         if share == 0.5:
             continue

@@ -169,7 +169,7 @@ def transactional(forward: Callable[P, T]) -> Callable[P, T]:
             cache._restore(state)
             raise
 
-    # Code of its own: torch.compile gives up after some forms of one code, which all layers and models would share.
+    # torch.compile gives up after some forms of one code. If all had this one, each layer would use up those of others.
     function = cast(FunctionType, call)
     function.__code__ = function.__code__.replace(co_name=forward.__name__)
     return call

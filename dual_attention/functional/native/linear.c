@@ -100,8 +100,11 @@ void gradient_of_weight(Gradient *x) { share(part_of_gradient, x, x->threads, x-
    rows stand beside it. */
 
 #define MOST_ROWS 8
-#define SUMS(rows) (LANES == 16 ? 16 : rows == 2 || rows == 4 ? 8 : 12) /* in registers at once */
-#define FETCHES(rows) (LANES == 16 || rows > 1) /* for one row, processors without AVX-512 are faster by themselves */
+/* Sums in registers at once, and whether to ask for weights ahead: what was fastest on an AMD EPYC with
+   AVX-512 and on one without. There, four rows of weights side by side, or two, are read faster than six or three; and
+   for one row of x, faster if nothing is asked for. */
+#define SUMS(rows) (LANES == 16 ? 16 : rows == 2 || rows == 4 ? 8 : 12)
+#define ASKS_AHEAD(rows) (LANES == 16 || rows > 1)
 
 typedef struct {
   Size rows, outputs, inputs, apart; /* apart: numbers from one row of the weights to the next */
@@ -130,7 +133,7 @@ INLINE void several(const int rows, const int outputs, const FewRows *c, Size o,
     UNROLL for (int i = 0; i < rows; i++) x[i] = load(c->x + i * c->inputs + at);
     UNROLL for (int k = 0; k < outputs; k++) {
       /* Processors do not look beyond a page of 4 kB. */
-      if (FETCHES(rows)) __builtin_prefetch(w + (k + outputs) * c->apart + at);
+      if (ASKS_AHEAD(rows)) __builtin_prefetch(w + (k + outputs) * c->apart + at);
       const Vector of_output = load(w + least(k, count - 1) * c->apart + at);
       UNROLL for (int i = 0; i < rows; i++) sum[i][k] += x[i] * of_output;
     }
