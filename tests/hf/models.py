@@ -88,6 +88,10 @@ MODELS = {
 """By name: how to make one, and the Auto class that loads it."""
 
 
+GREEDY = {"do_sample": False, "pad_token_id": 0}
+"""Arguments of ``generate`` for the likeliest tokens."""
+
+
 def inputs(name: str) -> torch.Tensor:
     return torch.randn(*IMAGES) if name == "vision" else tokens(2, 7)
 
