@@ -1,0 +1,133 @@
+"""Runs of one task with several shares of independent draws among its objects, beside the published ones.
+
+Read by near_misses.py and same_negatives.py; their tables and figures are of single cells (object set, model, size).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from dual_attention.experiments.relational_games.published import published_rows
+from dual_attention.sweeps.intervals import half_width
+from dual_attention.training.metrics import Row
+from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+
+RESULTS = Path(__file__).parents[1] / "experiments" / "relational_games" / "results"
+COLOURS = {0.0: "#7a5195", 0.5: "#1f6fb4", 1.0: "#d1495b"}
+NAMES = {
+    "test": "pentominoes",
+    "hexominoes": "hexominoes",
+    "stripes": "stripes",
+    "transformer-128-h2": "Transformer",
+    "dat-0+2-sym": "DAT 0+2",
+    "dat-1+1-sym": "DAT 1+1",
+    "corelnet": "CoRelNet",
+}
+
+
+class Cell(NamedTuple):
+    """What one mean is of."""
+
+    object_set: str
+    model: str
+    n_train: int
+
+
+class Run(NamedTuple):
+    """What one run ended with: accuracy in percent, loss in nats."""
+
+    accuracy: float
+    loss: float
+
+
+Runs = Mapping[Cell, Mapping[int, Run]]
+"""Runs by cell and seed."""
+
+
+def cells_of(object_sets: Sequence[str], models: Sequence[str], sizes: Sequence[int]) -> list[Cell]:
+    """All combinations."""
+    return [Cell(*combination) for combination in product(object_sets, models, sizes)]
+
+
+def read_runs(path: Path, task: str, cells: Sequence[Cell], epochs: int = 100) -> Runs:
+    """The runs of a table of results that are of the cells; every cell has an entry."""
+    found: dict[Cell, dict[int, Run]] = {cell: {} for cell in cells}
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["task"] != task or int(row["epochs"]) != epochs:
+                continue
+            for of in {cell.object_set for cell in cells}:
+                cell = Cell(of, row["model"], int(row["n_train"]))
+                if cell in found:
+                    found[cell][int(row["seed"])] = Run(float(row[of]), float(row[f"{of}_loss"]))
+    return found
+
+
+def common_seeds(*tables: Runs) -> list[int]:
+    """Seeds of which every cell of all tables is there."""
+    return sorted(set.intersection(*(set(of_seed) for runs in tables for of_seed in runs.values())))
+
+
+def published(task: str, cells: Sequence[Cell]) -> dict[Cell, Row]:
+    """The published runs of each cell: their mean, spread and range."""
+    rows = {
+        Cell(row["object_set"], row["model"], row["n_train"]): row for row in published_rows() if row["task"] == task
+    }
+    return {cell: rows[cell] for cell in cells}
+
+
+def outside(runs: Runs, theirs: Mapping[Cell, Row]) -> tuple[int, int]:
+    """How many runs are below all published ones of their cell, and how many above."""
+    below: defaultdict[bool, int] = defaultdict(int)
+    for cell, of_seed in runs.items():
+        for run in of_seed.values():
+            if not theirs[cell]["lowest"] <= run.accuracy <= theirs[cell]["highest"]:
+                below[run.accuracy < theirs[cell]["lowest"]] += 1
+    return below[True], below[False]
+
+
+def draw_shares(
+    path: Path,
+    task: str,
+    ours: Mapping[float, Runs],
+    seeds: Mapping[float, Sequence[int]],
+    theirs: Mapping[Cell, Row],
+    labels: Mapping[float, str],
+) -> None:
+    """Means with 95 % t-intervals over grey bars, the ranges of the published runs, whose means are dashes.
+
+    ``ours``, ``seeds`` and ``labels`` are by the share; a panel an object set.
+    """
+    object_sets = list(dict.fromkeys(cell.object_set for cell in theirs))
+    groups = list(dict.fromkeys((cell.model, cell.n_train) for cell in theirs))
+    with house_style():
+        figure, panels = matplotlib_figure(1, len(object_sets), figsize=(5.25 * len(object_sets), 3.4), sharey=True)
+        for axes, of in zip(panels, object_sets, strict=True):
+            for place, group in enumerate(groups):
+                row = theirs[Cell(of, *group)]
+                axes.bar(place, row["highest"] - row["lowest"], 0.8, row["lowest"], color="#e3e3e3")
+                axes.plot([place - 0.4, place + 0.4], [row["accuracy"]] * 2, color="#555555", linestyle="--")
+            for number, (share, runs) in enumerate(ours.items()):
+                values = [[runs[Cell(of, *group)][seed].accuracy for seed in seeds[share]] for group in groups]
+                axes.errorbar(
+                    [place + 0.2 * (number - (len(ours) - 1) / 2) for place in range(len(groups))],
+                    [mean(x) for x in values],
+                    [half_width(x) for x in values],
+                    label=labels[share],
+                    color=COLOURS[share],
+                    marker="o",
+                    linestyle="",
+                    markersize=4,
+                    capsize=2,
+                )
+            axes.set_xticks(range(len(groups)), [f"{NAMES[model]}\n{size:,}" for model, size in groups], fontsize=6)
+            axes.set_title(f"{task}, {NAMES[of]}", fontsize=9)
+        panels[0].set_ylabel("accuracy (%)")
+        panels[-1].legend(frameon=False, loc="upper left", fontsize=8)
+        save_figure(figure, path)
