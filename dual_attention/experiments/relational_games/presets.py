@@ -211,8 +211,12 @@ LOOKS_OF_OTHERS = {
     "dat-0+2-sym-softmax-sharp": ("DAT 0+2, sharp softmax of relations", "#843c39"),
     "dat-0+2-sym-softmax-cosine": ("DAT 0+2, softmax of cosines", "#eb9aa5"),
     "dat-0+2-sym-standardised": ("DAT 0+2, standardised relations", "#8c564b"),
+    "dat-0+2-sym-symbolic": ("DAT 0+2, symbolic attention", "#6a51a3"),
+    "dat-0+2-sym-symbolic-frozen": ("DAT 0+2, symbolic attention, symbols as drawn", "#9e9ac8"),
+    "dat-0+2-sym-relative": ("DAT 0+2, relative symbols", "#d95f02"),
+    "dat-0+2-sym-relative-2d": ("DAT 0+2, relative symbols in the grid", "#fdae6b"),
 }
-"""The same of models that no published figure has: factors of CoRelNet, controls, normalised relations."""
+"""The same of models that no published figure has: factors of CoRelNet, controls, normalised relations, symbols."""
 
 ORDER = (*LOOKS, *LOOKS_OF_OTHERS)
 """Models in that order; others come after them."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dual_attention.data.relational_games import make_splits
-from dual_attention.experiments.relational_games.ablations import ABLATED, ALL_FEATURES, COMPOSED, RANKED
+from dual_attention.experiments.relational_games.ablations import ABLATED, ALL_FEATURES, COMPOSED, FROZEN, RANKED
 from dual_attention.experiments.relational_games.config import (
     TASK_NAMES,
     GamesDataConfig,
@@ -20,15 +20,12 @@ from dual_attention.experiments.relational_games.experiment import RelationalGam
 from dual_attention.experiments.relational_games.model import build_model, empty_model
 from dual_attention.experiments.relational_games.presets import (
     BASELINES,
-    COMPARISON,
-    CONTROLS,
-    CORELNETS,
     LABELS,
-    NORMALISED,
     ORDER,
     PRESETS,
 )
 from dual_attention.experiments.relational_games.problem import prepare_games
+from dual_attention.experiments.relational_games.shipped import MODELS, names
 from dual_attention.training.configs import OptimConfig
 from dual_attention.training.experiment import count_parameters
 from dual_attention.training.optim import build_optimizer
@@ -129,7 +126,7 @@ def test_large_initialisation_of_wr_is_eight_times_larger():
 
 
 def test_comparison_and_labels_name_presets():
-    assert len(set(ORDER)) == len(ORDER) == len({*COMPARISON, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED})
+    assert len(set(ORDER)) == len(ORDER) == len({*MODELS, *names(FROZEN)})
     assert set(ORDER) <= set(LABELS) <= set(PRESETS)
 
 
