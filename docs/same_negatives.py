@@ -26,7 +26,13 @@ from share_runs import (
     read_runs,
 )
 
-from dual_attention.experiments.relational_games.protocol_cells import DRAWS, CellFit, score
+from dual_attention.experiments.relational_games.protocol_cells import (
+    DRAWS,
+    LEAST_RELATIVE_SD,
+    LEAST_SD,
+    CellFit,
+    score,
+)
 from dual_attention.sweeps.intervals import half_width
 from dual_attention.training.metrics import Row
 
@@ -64,12 +70,27 @@ def fits(runs: Runs, theirs: Mapping[Cell, Row], seeds: Sequence[int], epochs: i
     ]
 
 
+def expected(cells: Sequence[CellFit]) -> float:
+    """The score, were our runs drawn as the published ones were."""
+
+    def of(sd: float, least: float, runs: int, theirs: float) -> float:
+        return sd**2 * (1 / runs + 1 / theirs) / (sd**2 + least**2)
+
+    return mean(
+        of(row["sd"], LEAST_SD, len(cell.accuracies), row["trials"])
+        + of(row["loss_sd"] / row["loss"], LEAST_RELATIVE_SD, len(cell.losses), row["trials"])
+        for cell in cells
+        for row in [cell.published]
+    )
+
+
 def tell(share: float, runs: Runs, theirs: Mapping[Cell, Row], seeds: Sequence[int], epochs: int) -> None:
     """Print the score, and the means beside the published ones."""
     own = fits(runs, theirs, seeds, epochs)
     below, above = outside(runs, theirs)
     print(
-        f"share {share:g}, {epochs} epochs, {len(seeds)} seeds: score {score(own):.2f}; "
+        f"share {share:g}, {epochs} epochs, {len(seeds)} seeds: score {score(own):.2f}, "
+        f"{expected(own):.2f} expected of runs drawn as the published ones; "
         f"of {sum(map(len, runs.values()))} runs {below} below and {above} above all published ones of their cell; "
         f"accuracy {mean(cell.difference for cell in own):+.2f}, "
         f"root mean square {mean(cell.difference**2 for cell in own) ** 0.5:.2f}; "

@@ -6,7 +6,6 @@ Read by near_misses.py and same_negatives.py; their tables and figures are of si
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -84,12 +83,9 @@ def published(task: str, cells: Sequence[Cell]) -> dict[Cell, Row]:
 
 def outside(runs: Runs, theirs: Mapping[Cell, Row]) -> tuple[int, int]:
     """How many runs are below all published ones of their cell, and how many above."""
-    below: defaultdict[bool, int] = defaultdict(int)
-    for cell, of_seed in runs.items():
-        for run in of_seed.values():
-            if not theirs[cell]["lowest"] <= run.accuracy <= theirs[cell]["highest"]:
-                below[run.accuracy < theirs[cell]["lowest"]] += 1
-    return below[True], below[False]
+    of_cells = [(run.accuracy, theirs[cell]) for cell, of_seed in runs.items() for run in of_seed.values()]
+    below = sum(accuracy < row["lowest"] for accuracy, row in of_cells)
+    return below, sum(accuracy > row["highest"] for accuracy, row in of_cells)
 
 
 def draw_shares(
