@@ -170,7 +170,7 @@ def run_cells(
             finished = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
             while not begun.empty():
                 names.update([begun.get()])
-            for future in finished:
+            for future in [future for future in running if future in finished]:  # in the order of the cells
                 cell = running.pop(future)
                 try:
                     seconds = future.result()

@@ -11,7 +11,12 @@ from .config import EPOCHS, GamesModelConfig, RelationalGamesConfig, Task
 from .grid import GamesGrid, GridData
 from .presets import BASELINES, COMPARISON, CONTROLS, CORELNETS, NORMALISED, PRESETS
 
-SYMBOLS = ("dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d")
+SYMBOLS = (
+    "dat-0+2-sym-symbolic",
+    "dat-0+2-sym-relative",
+    "dat-0+2-sym-relative-2d",
+    *(model.name for model in FROZEN),
+)
 MODELS = (*COMPARISON, *SYMBOLS, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED)
 
 QUICK_TASKS: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between")
@@ -131,7 +136,7 @@ GRIDS = {
         seeds=5,
     ),
     # Symbol mechanisms.
-    "symbols": small_ablation("symbols", "dat-0+2-sym", *SYMBOLS, *names(FROZEN)),
+    "symbols": small_ablation("symbols", "dat-0+2-sym", *SYMBOLS),
     # Activations of relations; softmax is in `normalised`, too.
     "activation": small_ablation("activation", "dat-0+2-sym", "dat-0+2-sym-softmax", *names(ACTIVATED)),
 }
