@@ -27,8 +27,10 @@ OUTPUT = "output"
 def multiply_adds(work: Work, quantity: str) -> int:
     """Of one call; of generation for each new token, where only new ones are scored.
 
-    Of one token after a context: what a causal pass takes more with it than without.
+    Of one token after a context: what a causal pass takes more with it than without. Of reading: none.
     """
+    if work.decoding is not None and work.decoding.only_read:
+        return 0
     if work.decoding is not None:
         now, before = (sum(forward_flops(of_length(work, work.decoding.context + more)).values()) for more in (1, 0))
         return work.decoding.batch * (now - before) // 2

@@ -96,9 +96,14 @@ class Runner:
         return tokens
 
     def decode(self) -> Tensor:
-        """Scores ``(B, 1, vocabulary)`` of one token after the context, which stays in the cache as it is."""
+        """Scores ``(B, 1, vocabulary)`` of one token after the context, which stays in the cache as it is.
+
+        Or a sum, of a side that only reads.
+        """
         decoding, x = self.work.decoding, self.inputs["x"]
         assert decoding is not None
+        if decoding.only_read:
+            return self._numbers.sum()
         with torch.no_grad(), implementation(self.work.impl):
             if not decoding.cached:
                 return self.module.eval()(x)[:, -1:].expand(decoding.batch, -1, -1)
@@ -109,6 +114,10 @@ class Runner:
         assert self.work.decoding is not None
         with self._uncompiled():
             return filled(self.work.subject, self.module.eval().model, self.inputs["x"], self.work.decoding)
+
+    @functools.cached_property
+    def _numbers(self) -> Tensor:
+        return torch.ones(self.traffic("decode") // self.dtype.itemsize, dtype=self.dtype, device=self.device)
 
     def _uncompiled(self) -> contextlib.AbstractContextManager[Any]:
         """Context in which a compiled model is called as if it were not."""

@@ -37,11 +37,13 @@ class Decoding:
 
     Attributes:
         cached: from a cache of the earlier tokens; otherwise in one pass over all of them.
+        only_read: no token: a sum of as many numbers as one needs, in a row.
     """
 
     context: int
     batch: int = 1
     cached: bool = True
+    only_read: bool = False
 
 
 @dataclass(frozen=True)

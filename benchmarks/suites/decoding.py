@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.cases import BYTES, OURS, Case, Request, SideSpec, Suite
-from benchmarks.results import Row
+from benchmarks.results import Row, SideResult
 from benchmarks.suites.generation import LAYERS, OF, common_arguments
 from benchmarks.suites.layers import LONGEST_REFERENCE, Size, size
 from benchmarks.work import Decoding, Draw, Work
@@ -15,6 +15,9 @@ BATCHES = (1, 8)
 SYMBOLS = ("symbolic_attention", "positional_symbols", "position_relative", "rel_sym_attn")
 FARTHEST = 1024
 """Offset beyond which symbols by relative position are the same."""
+READING = "reading"
+"""Side that does nothing but read as much as ours has to, in turn with the others: memory may be twice as fast at one
+time of a run as at another, so that the best rate of the run says little of a token."""
 
 
 def language_model(sizes: Size, layers: int, length: int, relations: int | None, symbols: str = SYMBOLS[0]) -> Work:
@@ -60,8 +63,8 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
     relations = sizes.relations[0]
     held = batch * context * layers * 2 * sizes.d_model * BYTES
 
-    def work(of: Work, *, cached: bool = True, impl: str | None = None, compiled: bool = False) -> Work:
-        decoding = Decoding(context, batch, cached)
+    def work(of: Work, *, impl: str | None = None, compiled: bool = False, **how: bool) -> Work:
+        decoding = Decoding(context, batch, **how)
         return Work(of.subject, of.kwargs, of.inputs, impl, decoding=decoding, compiled=compiled)
 
     dual, plain = (language_model(sizes, layers, context + 1, r, symbols) for r in (relations, None))
@@ -70,6 +73,7 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
     sides = [
         SideSpec(OURS, work(dual), needs=held),
         SideSpec("plain", work(plain), function="plain", needs=held),
+        SideSpec(READING, work(dual, only_read=True), function=READING, needs=2 * held),
     ]
     if not quick or (symbols == SYMBOLS[0] and batch == 1):  # compiling takes longer than all the rest
         sides += [
@@ -91,15 +95,27 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:
-    """Times over their floors by bytes."""
+    """Times over their floors by bytes: at the best rate of the run, and at that of reading in turn with them."""
     lines = []
     for row in rows:
-        over = {s.name: s.figure / s.floor_bytes for s in row.sides if s.figure and s.floor_bytes and not s.refused}
+        over = {
+            side.name: ratios(side, row) for side in row.sides if side.figure and side.floor_bytes and not side.refused
+        }
         if OURS in over:
-            first, *others = (f"{times:.2f}" for times in over.values())
+            first, *others = over.values()
             beside = "".join(f"; {name} {times}" for name, times in zip(list(over)[1:], others, strict=True))
             lines.append(f"{row.label}, n = {row.length}: {first} times its floor by bytes{beside}")
     return lines
+
+
+def ratios(side: SideResult, row: Row) -> str:
+    """Time over the floor, and in brackets over the time that reading takes for as many bytes."""
+    assert side.figure and side.floor_bytes
+    over = side.figure / side.floor_bytes
+    for other in row.sides:
+        if other.name == READING and other.figure and other.floor_bytes and other is not side:
+            return f"{over:.2f} (of reading: {over * other.floor_bytes / other.figure:.2f})"
+    return f"{over:.2f}"
 
 
 SUITE = Suite("decoding", "one token after a long context", cases, (768, 8192), (16, 24), conclude)

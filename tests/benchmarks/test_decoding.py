@@ -58,6 +58,13 @@ def test_bytes_of_a_plain_model():
     assert plain.traffic("decode") == weights + BATCH * CONTEXT * 2 * QUICK.d_model * 4
 
 
+def test_reading_takes_what_ours_has_to_read():
+    ours, reading = (runner(side(name)) for name in ("ours", "reading"))
+    assert reading.traffic("decode") == ours.traffic("decode")
+    assert reading.decode().item() == ours.traffic("decode") / 4  # of as many ones
+    assert multiply_adds(reading.work, "decode") == 0
+
+
 def test_bytes_of_llama():
     pytest.importorskip("transformers", reason="a rival that is measured where it is installed")
     llama = runner(side("llama"))

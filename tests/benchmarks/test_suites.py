@@ -36,7 +36,7 @@ def test_cases_are_well_formed(quick: bool):
             assert Work.from_json(spec.work.to_json()) == spec.work
             if quick and (spec.package is None or importlib.util.find_spec(spec.package)):
                 for quantity in case.quantities:
-                    assert multiply_adds(spec.work, quantity) > 0
+                    assert (multiply_adds(spec.work, quantity) > 0) is (spec.name != decoding.READING)
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -151,6 +151,11 @@ def test_a_token_over_its_floor_by_bytes():
     for side, least in zip(measured.sides, (0.025, 0.02, None), strict=True):
         side.floor_bytes = least
     assert decoding.conclude([measured]) == ["label, n = 768: 1.20 times its floor by bytes; plain 1.10"]
+    beside = row("decoding", 768, ours=0.030, plain=0.022, reading=0.0275)
+    for side, least in zip(beside.sides, (0.025, 0.02, 0.025), strict=True):
+        side.floor_bytes = least
+    words = "1.20 (of reading: 1.09) times its floor by bytes; plain 1.10 (of reading: 1.00); reading 1.10"
+    assert decoding.conclude([beside]) == [f"label, n = 768: {words}"]
     measured.sides[0].refused = "ours differs"
     assert decoding.conclude([measured]) == []
 
