@@ -1,6 +1,6 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
-The fused form is a library in C on a CPU in float32, for enough pairs without a bias, where it can be built
+The fused form is a library in C on a CPU, for enough pairs without a bias, where it can be built
 (:mod:`.compiled_attention`; :mod:`.compiled_step` for one receiver), otherwise PyTorch's.
 
 Shapes: as in :mod:`.reference`, with d_h the width of a value head.

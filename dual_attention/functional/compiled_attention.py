@@ -1,4 +1,4 @@
-"""Sensory attention by the library in C, on a CPU in float32, where a compiler is found.
+"""Sensory attention by the library in C, on a CPU, where a compiler is found.
 
 It is the library of relational attention (:mod:`.relational.compiled`), asked for no relations: a block of receivers,
 in the lanes of vectors, weighs all senders of a few heads at a time, so that weights are read again from a near cache.
@@ -38,7 +38,9 @@ key/value heads are calls' examples of their own."""
 
 def can_attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
     """Whether the library is to compute a call of :func:`.attention` that wants no weights."""
-    if torch.compiler.is_compiling() or leaves_pytorch() or is_exporting() or is_autocast(q):
+    if torch.compiler.is_compiling() or leaves_pytorch() or is_exporting():
+        return False
+    if is_autocast(q) and q.dtype == torch.float32:  # PyTorch would cast it
         return False
     (batch, heads, n, _), (groups, m) = q.shape, k.shape[1:3]
     if not batch or n < FEWEST_RECEIVERS or n * m < FEWEST_PAIRS:

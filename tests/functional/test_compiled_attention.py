@@ -280,6 +280,25 @@ def test_results_do_not_depend_on_the_number_of_threads(heads):
     assert torch.equal(*outs)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision_is_computed_in_float32_and_rounded_once(autocast, dtype, heads, monkeypatch):
+    """Also under autocast, which has cast what projections give."""
+    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", False)
+    narrow = [x.detach().to(dtype).requires_grad_() for x in drawn()]
+    wide = [x.detach().float().requires_grad_() for x in narrow]
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        assert can_attend(*narrow, None)
+        ours = attention(*narrow, scale=SCALE)[0]
+    theirs = attention(*wide, scale=SCALE)[0]
+    g = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    grads = torch.autograd.grad(ours, narrow, g), torch.autograd.grad(theirs, wide, g.float())
+    for a, b in zip((ours, *grads[0]), (theirs, *grads[1]), strict=True):
+        assert a.dtype == dtype and torch.equal(a, b.to(dtype))
+    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", True)
+    assert not can_attend(*narrow, None)
+
+
 def test_too_few_pairs_and_others_are_left_to_pytorch(monkeypatch):
     q, k, v = (x.detach() for x in drawn())
     assert can_attend(q, k, v, None)

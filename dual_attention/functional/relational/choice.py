@@ -99,10 +99,11 @@ def choose(x: RelationalInputs, impl: Implementation = "auto") -> Choice:
 
 def _form(x: RelationalInputs) -> str:
     """The form that the linear way takes: in C, or why not in C, or another form of relations than in float32."""
-    if not torch.compiler.is_compiling() and x.q.is_cpu and x.q.dtype == torch.float32:
+    if not torch.compiler.is_compiling() and x.q.is_cpu and compiled.takes(x.q.dtype):
         table, relative = symbol_table(x.symbols), isinstance(x.symbols, RelativeSymbols)
         against = compiled.obstacle(x.q, x.k, x.u, x.w, table, x.bias, relative=relative)
-        return ", by the library in C" if against is None else f" (not in C: {against})"
+        wide = "" if x.q.dtype == torch.float32 else ", in float32"
+        return f", by the library in C{wide}" if against is None else f" (not in C: {against})"
     sizes = x.q.shape[1], x.u.shape[3]
     if multiplies_bfloat16(x.u) and prefers_tiles(*sizes) and not prefers_tiles(*sizes, in_bfloat16=True):
         return ", and large products suit a processor that multiplies bfloat16"

@@ -1,8 +1,11 @@
-"""Relational attention in linear memory by one library in C, on a CPU in float32, where a compiler is found.
+"""Relational attention in linear memory by one library in C, on a CPU, where a compiler is found.
 
 ``native/relational_attention.c`` does for blocks of receivers, one in each lane of one or two vectors, what
 :mod:`.blocks` does by PyTorch's operations, and never stores relations of more than a few senders. Where it cannot be
 had, or cannot compute a call, :func:`obstacle` says why, and the call takes :mod:`.blocks`.
+
+It computes in float32. Tensors of half precision are cast, and results cast back, unless the processor has matrix units
+for them, for which PyTorch has code.
 
 Shapes: as in :mod:`..reference`.
 """
@@ -25,6 +28,11 @@ from .blocks import LinearArguments
 from .workspace import Workspace
 
 SOURCE = Path(__file__).parents[1] / "native" / "relational_attention.c"
+
+HALVES = (torch.bfloat16, torch.float16)
+
+_HAS_MATRIX_UNITS: bool = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+"""Whether the processor multiplies matrices of half precision by units of their own, AMX."""
 
 LARGEST_SCRATCH = 2**28
 """Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
@@ -80,8 +88,10 @@ def obstacle(
     Args:
         table: shared symbols, or the library of relative ones.
     """
-    if not q.is_cpu or any(x.dtype != torch.float32 for x in (q, k, u, w, table)):
-        return "it computes in float32 on a CPU"
+    if not q.is_cpu or any(x.dtype != q.dtype for x in (k, u, w, table)):
+        return "it computes on a CPU, for tensors of one dtype"
+    if not takes(q.dtype):
+        return "it computes in float32, and is not given what matrix units multiply, nor float64"
     if fake_mode() is not None:
         return "tensors are only imagined"
     if bias is not None:
@@ -93,6 +103,11 @@ def obstacle(
         return library
     room = _threads_with_room(q, k, u, table, relative=relative)
     return None if 2 * room >= _usual_threads() else "its threads would need too much memory for sums"
+
+
+def takes(dtype: torch.dtype) -> bool:
+    """Whether tensors of that type are computed in float32."""
+    return dtype == torch.float32 or (dtype in HALVES and not _HAS_MATRIX_UNITS)
 
 
 def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relative: bool) -> int:
@@ -107,10 +122,12 @@ def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relati
 
 def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
     """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
+    x, symbols_of_call, attended_of_call = _in_float32(x), _result(symbols), _result(attended)
     call = _Arguments(x)
-    call.write("symbols", symbols, 3)
-    call.write("attended", attended)
+    call.write("symbols", symbols_of_call, 3)
+    call.write("attended", attended_of_call)
     call.run("forward")
+    _cast_back((symbols, symbols_of_call), (attended, attended_of_call))
 
 
 def backward(
@@ -129,26 +146,42 @@ def backward(
     Args:
         dk, dtable: None saves the time that they take.
     """
-    call = _Arguments(x)
-    call.read("grad_symbols", grad_symbols, 3)
-    call.write("grad_attended", grad_attended.contiguous())
-    call.write("dq", dq, 3)
-    call.write("du", du)
-    call.write("dw", dw)
-    if dk is not None:
-        call.write("dk", dk, 3)
-    if dtable is not None:
-        call.write("dtable", _groups_first(dtable) if call.call.library else dtable, 3)
+    call = _Arguments(_in_float32(x))
+    call.read("grad_symbols", grad_symbols.float(), 3)
+    call.write("grad_attended", grad_attended.float().contiguous())
+    given = {"dq": dq, "dk": dk, "du": du, "dw": dw, "dtable": dtable}
+    wanted = {name: grad for name, grad in given.items() if grad is not None}
+    found = {name: _result(grad) for name, grad in wanted.items()}
+    for name, grad in found.items():
+        first = _groups_first(grad) if name == "dtable" and call.call.library else grad
+        call.write(name, first, 0 if name in ("du", "dw") else 3)
     call.run("backward")
+    _cast_back(*((wanted[name], grad) for name, grad in found.items()))
 
 
 def dropout_factors(x: LinearArguments) -> Tensor:
     """Factors of dropout of all weights, ``(B, H, N, M)``."""
-    call = _Arguments(x)
-    factors = x.q.new_empty(*x.q.shape[:3], x.k.shape[2])
+    call = _Arguments(_in_float32(x))
+    factors = x.q.new_empty(*x.q.shape[:3], x.k.shape[2], dtype=torch.float32)
     call.write("attended", factors)
     call.run("dropout_factors")
-    return factors
+    return factors.to(x.q.dtype)
+
+
+def _in_float32(x: LinearArguments) -> LinearArguments:
+    return x._replace(**{name: getattr(x, name).float() for name in ("q", "k", "u", "w", "table")})
+
+
+def _result(x: Tensor) -> Tensor:
+    """The tensor itself, or one in float32 for what it is to hold."""
+    return x if x.dtype == torch.float32 else torch.empty_like(x, dtype=torch.float32)
+
+
+def _cast_back(*results: tuple[Tensor, Tensor]) -> None:
+    """Write each result of :func:`_result`, which comes second, into its tensor."""
+    for x, result in results:
+        if result is not x:
+            x.copy_(result)
 
 
 class _Arguments:

@@ -2,7 +2,7 @@
 
 Attention weights are built for a block of receivers at a time, the relations of that block for all heads at once, a
 tile at a time (see :mod:`.tiles`), and all of it again in the backward pass. Nothing of size N x M, let alone
-N x M x R, outlives a block. In float32 on a CPU a library in C does the same faster, where it can be built
+N x M x R, outlives a block. On a CPU a library in C does the same faster, where it can be built
 (:mod:`.compiled`).
 
 Math: a^h_i = sum_j alpha^h_ij r_ij, and sum_j alpha^h_ij s_j W_s^h beside it

@@ -211,6 +211,44 @@ def test_another_number_of_threads_draws_no_other_dropout(threads, monkeypatch):
     compiled._usual_threads.cache_clear()
 
 
+HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+
+
+@HALVES
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("symbols", ["shared", "one for all", "index"])
+def test_half_precision_is_computed_in_float32_and_rounded_once(symbols, dropout, dtype, monkeypatch):
+    """Outputs and gradients have the bits that float32 has for the same numbers, rounded at the end."""
+    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", False)
+    narrow = [x.detach().to(dtype).requires_grad_() for x in drawn(symbols=symbols, n=40, m=40)[0][:5]]
+    wide = [x.detach().float().requires_grad_() for x in narrow]
+    index = torch.arange(40 * 40).view(40, 40) % 7 if symbols == "index" else None
+    seed = torch.tensor([5]) if dropout else None
+    rest = (index, None, seed, None, None, None, None, True, None, 0, 0.6, 0.4, dropout, 32)
+    outs = [torch.ops.dual_attention.linear_relational_attention(*leaves, *rest) for leaves in (narrow, wide)]
+    g = [torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).to(dtype) for x in outs[0]]
+    grads = torch.autograd.grad(outs[0], narrow, g), torch.autograd.grad(outs[1], wide, [x.float() for x in g])
+    for ours, theirs in zip((*outs[0], *grads[0]), (*outs[1], *grads[1]), strict=True):
+        assert ours.dtype == dtype and torch.equal(ours, theirs.to(dtype))
+
+
+@HALVES
+def test_matrix_units_and_mixed_types_are_left_to_pytorch(dtype, monkeypatch):
+    leaves, make = drawn(n=20, m=20)
+    q, k, u, w, s, w_r = (x.detach().to(dtype) for x in leaves)
+
+    def told(*tensors):
+        return str(explain_relational_attention(*tensors, impl="linear", **SCALES))
+
+    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", False)
+    assert "by the library in C, in float32" in told(q, k, u, w, make(s), w_r)
+    assert "for tensors of one dtype" in compiled.obstacle(q, k.float(), u, w, s, None, relative=False)
+    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", True)
+    assert "in C" not in told(q, k, u, w, make(s), w_r)
+    assert "matrix units" in compiled.obstacle(q, k, u, w, s, None, relative=False)
+    assert "float64" in compiled.obstacle(*(x.double() for x in (q, k, u, w, s)), None, relative=False)
+
+
 def arguments(dropout, n=64, m=80, seed=5):
     leaves, _ = drawn(n=n, m=m)
     q, k, u, w, s, _ = (x.detach() for x in leaves)
