@@ -28,7 +28,7 @@ from .checks import (
     is_autocast,
     is_open,
 )
-from .compiled_attention import can_attend, compiled_attention
+from .compiled_attention import as_autocast, can_attend, compiled_attention
 from .compiled_step import can_step, step
 from .derivatives import differentiable_again, needs_plain
 from .mask_patterns import MaskPattern, block_of
@@ -84,6 +84,7 @@ def attention(
         whole = mask.dense(q.device)
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
         return out, weights if need_weights else None
+    q, k, v = as_autocast(q, k, v)
     if can_attend(q, k, v, bias):
         return compiled_attention(q, k, v, mask, scale=scale, dropout=dropout), None
     width, value_width = q.shape[3], v.shape[3]

@@ -36,11 +36,21 @@ LARGEST_TOGETHER = 2**12
 key/value heads are calls' examples of their own."""
 
 
+def as_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The tensors as autocast casts those of PyTorch's attention; themselves without it, and in float64."""
+    if not is_autocast(q) or torch.float64 in (q.dtype, k.dtype, v.dtype):
+        return q, k, v
+    dtype = torch.get_autocast_dtype(q.device.type)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
 def can_attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
-    """Whether the library is to compute a call of :func:`.attention` that wants no weights."""
+    """Whether the library is to compute a call of :func:`.attention` that wants no weights.
+
+    Args:
+        q, k, v: as :func:`as_autocast` leaves them.
+    """
     if torch.compiler.is_compiling() or leaves_pytorch() or is_exporting():
-        return False
-    if is_autocast(q) and q.dtype == torch.float32:  # PyTorch would cast it
         return False
     (batch, heads, n, _), (groups, m) = q.shape, k.shape[1:3]
     if not batch or n < FEWEST_RECEIVERS or n * m < FEWEST_PAIRS:

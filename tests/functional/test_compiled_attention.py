@@ -281,22 +281,41 @@ def test_results_do_not_depend_on_the_number_of_threads(heads):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("autocast", [False, True])
-def test_half_precision_is_computed_in_float32_and_rounded_once(autocast, dtype, heads, monkeypatch):
-    """Also under autocast, which has cast what projections give."""
-    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", False)
+def test_half_precision_is_computed_in_float32_and_rounded_once(dtype, heads, monkeypatch):
+    monkeypatch.setattr(compiled, "_KEEPS_HALVES", False)
     narrow = [x.detach().to(dtype).requires_grad_() for x in drawn()]
     wide = [x.detach().float().requires_grad_() for x in narrow]
-    with torch.autocast("cpu", dtype, enabled=autocast):
-        assert can_attend(*narrow, None)
-        ours = attention(*narrow, scale=SCALE)[0]
+    assert can_attend(*narrow, None)
+    ours = attention(*narrow, scale=SCALE)[0]
     theirs = attention(*wide, scale=SCALE)[0]
     g = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
     grads = torch.autograd.grad(ours, narrow, g), torch.autograd.grad(theirs, wide, g.float())
     for a, b in zip((ours, *grads[0]), (theirs, *grads[1]), strict=True):
         assert a.dtype == dtype and torch.equal(a, b.to(dtype))
-    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", True)
+    monkeypatch.setattr(compiled, "_KEEPS_HALVES", True)
     assert not can_attend(*narrow, None)
+
+
+@pytest.mark.parametrize("narrow", ["", "q", "qk", "qkv"])
+def test_autocast_casts_as_it_does_for_pytorch(narrow, monkeypatch):
+    """Such as the queries of a projection, but not the parameters that they are compared with."""
+    leaves = dict(zip("qkv", drawn(), strict=True))
+    given = [x.detach().to(torch.bfloat16 if name in narrow else torch.float32) for name, x in leaves.items()]
+    for x in given:
+        x.requires_grad_()
+    found = []
+    for keeps in (False, True):
+        monkeypatch.setattr(compiled, "_KEEPS_HALVES", keeps)
+        with (
+            torch.autocast("cpu", torch.bfloat16),
+            mock.patch.object(compiled, "forward", wraps=compiled.forward) as called,
+        ):
+            out = attention(*given, scale=SCALE)[0]
+        assert called.called is not keeps and out.dtype == torch.bfloat16
+        found.append((out, *torch.autograd.grad(out.float().square().sum(), given)))
+    for ours, theirs, like in zip(*found, (None, *given), strict=True):
+        assert like is None or ours.dtype == like.dtype
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0.05 * theirs.abs().max().item())
 
 
 def test_too_few_pairs_and_others_are_left_to_pytorch(monkeypatch):
@@ -307,8 +326,6 @@ def test_too_few_pairs_and_others_are_left_to_pytorch(monkeypatch):
     assert not can_attend(q[:0], k[:0], v[:0], None)
     assert not can_attend(q, k, v, torch.zeros(1, 1, 70, 80))
     assert not can_attend(q.double(), k.double(), v.double(), None)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert not can_attend(q, k, v, None)
     with FlopCounterMode(display=False):
         assert not can_attend(q, k, v, None)
     monkeypatch.setattr(compiled.LIBRARY, "find", lambda: "no compiler")

@@ -13,6 +13,7 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import ctypes
+import platform
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,15 @@ SOURCE = Path(__file__).parents[1] / "native" / "relational_attention.c"
 
 HALVES = (torch.bfloat16, torch.float16)
 
-_HAS_MATRIX_UNITS: bool = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
-"""Whether the processor multiplies matrices of half precision by units of their own, AMX."""
+
+def _keeps_halves() -> bool:
+    """Whether PyTorch's operations are kept for half precision: where there are matrix units for it, AMX, or may be, on
+    processors other than x86, where nothing was measured."""
+    units = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+    return units or platform.machine().lower() not in ("x86_64", "amd64")
+
+
+_KEEPS_HALVES = _keeps_halves()
 
 LARGEST_SCRATCH = 2**28
 """Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
@@ -91,7 +99,7 @@ def obstacle(
     if not q.is_cpu or any(x.dtype != q.dtype for x in (k, u, w, table)):
         return "it computes on a CPU, for tensors of one dtype"
     if not takes(q.dtype):
-        return "it computes in float32, and is not given what matrix units multiply, nor float64"
+        return "half precision is PyTorch's on this processor" if q.dtype in HALVES else "it computes in float32"
     if fake_mode() is not None:
         return "tensors are only imagined"
     if bias is not None:
@@ -107,7 +115,7 @@ def obstacle(
 
 def takes(dtype: torch.dtype) -> bool:
     """Whether tensors of that type are computed in float32."""
-    return dtype == torch.float32 or (dtype in HALVES and not _HAS_MATRIX_UNITS)
+    return dtype == torch.float32 or (dtype in HALVES and not _KEEPS_HALVES)
 
 
 def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relative: bool) -> int:

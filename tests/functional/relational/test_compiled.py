@@ -219,7 +219,7 @@ HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("symbols", ["shared", "one for all", "index"])
 def test_half_precision_is_computed_in_float32_and_rounded_once(symbols, dropout, dtype, monkeypatch):
     """Outputs and gradients have the bits that float32 has for the same numbers, rounded at the end."""
-    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", False)
+    monkeypatch.setattr(compiled, "_KEEPS_HALVES", False)
     narrow = [x.detach().to(dtype).requires_grad_() for x in drawn(symbols=symbols, n=40, m=40)[0][:5]]
     wide = [x.detach().float().requires_grad_() for x in narrow]
     index = torch.arange(40 * 40).view(40, 40) % 7 if symbols == "index" else None
@@ -240,13 +240,13 @@ def test_matrix_units_and_mixed_types_are_left_to_pytorch(dtype, monkeypatch):
     def told(*tensors):
         return str(explain_relational_attention(*tensors, impl="linear", **SCALES))
 
-    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", False)
+    monkeypatch.setattr(compiled, "_KEEPS_HALVES", False)
     assert "by the library in C, in float32" in told(q, k, u, w, make(s), w_r)
     assert "for tensors of one dtype" in compiled.obstacle(q, k.float(), u, w, s, None, relative=False)
-    monkeypatch.setattr(compiled, "_HAS_MATRIX_UNITS", True)
+    monkeypatch.setattr(compiled, "_KEEPS_HALVES", True)
     assert "in C" not in told(q, k, u, w, make(s), w_r)
-    assert "matrix units" in compiled.obstacle(q, k, u, w, s, None, relative=False)
-    assert "float64" in compiled.obstacle(*(x.double() for x in (q, k, u, w, s)), None, relative=False)
+    assert "half precision is PyTorch's" in compiled.obstacle(q, k, u, w, s, None, relative=False)
+    assert "in float32" in compiled.obstacle(*(x.double() for x in (q, k, u, w, s)), None, relative=False)
 
 
 def arguments(dropout, n=64, m=80, seed=5):
