@@ -117,7 +117,9 @@ class Runner:
 
     @functools.cached_property
     def _numbers(self) -> Tensor:
-        return torch.ones(self.traffic("decode") // self.dtype.itemsize, dtype=self.dtype, device=self.device)
+        numbers = torch.ones(self.traffic("decode") // self.dtype.itemsize, dtype=self.dtype, device=self.device)
+        del self._held  # it has served
+        return numbers
 
     def _uncompiled(self) -> contextlib.AbstractContextManager[Any]:
         """Context in which a compiled model is called as if it were not."""
@@ -198,6 +200,8 @@ class Runner:
         inputs, inputs, output and its gradient. Nothing between layers is counted. Generation: weights, for each token.
         One token: the weights that it needs, and what the cache holds.
         """
+        if self.work.decoding is not None and "_numbers" in vars(self):
+            return self._numbers.nbytes
         if self.work.decoding is not None:
             return bytes_of_weights(self.module, self.work.decoding.context) + self._held.nbytes()
         weights = size(*self.module.parameters())

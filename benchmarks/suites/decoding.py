@@ -62,6 +62,7 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
     sizes, layers = size(quick), 1 if quick else LAYERS
     relations = sizes.relations[0]
     held = batch * context * layers * 2 * sizes.d_model * BYTES
+    weights = (sizes.vocabulary + 16 * layers * sizes.d_model) * sizes.d_model * BYTES  # about
 
     def work(of: Work, *, impl: str | None = None, compiled: bool = False, **how: bool) -> Work:
         decoding = Decoding(context, batch, **how)
@@ -73,7 +74,7 @@ def case(symbols: str, batch: int, context: int, *, quick: bool) -> Case:
     sides = [
         SideSpec(OURS, work(dual), needs=held),
         SideSpec("plain", work(plain), function="plain", needs=held),
-        SideSpec(READING, work(dual, only_read=True), function=READING, needs=2 * held),
+        SideSpec(READING, work(dual, only_read=True), function=READING, needs=2 * held + weights),
     ]
     if not quick or (symbols == SYMBOLS[0] and batch == 1):  # compiling takes longer than all the rest
         sides += [

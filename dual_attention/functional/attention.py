@@ -109,7 +109,8 @@ def checked_attention(
     check_axes(q=(q, 4), k=(k, 4), v=(v, 4))
     check_same_device(q=q, k=k, v=v, bias=bias)
     if is_autocast(q):  # which casts them to one type
-        check_floating("q", q)
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            check_floating(name, x)
     else:
         check_same_dtype(q=q, k=k, v=v)
     check_dropout("dropout", dropout)

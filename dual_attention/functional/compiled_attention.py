@@ -82,7 +82,7 @@ class _Attention(torch.autograd.Function):
         ctx.numbers = x[TENSORS:]
         attended = side_by_side(x.q, x.table.shape[-1])
         for call, part in _calls(x):
-            compiled.forward(call, part(attended), call.u)
+            compiled.forward(call, part(attended), torch.empty_like(call.u))
         return attended
 
     @staticmethod
@@ -97,7 +97,8 @@ class _Attention(torch.autograd.Function):
             dv = side_by_side(x.table, x.table.shape[-1]) if needed["table"] else None
             for call, part in _calls(x):
                 into = {name: None if grad is None else part(grad) for name, grad in {"dk": dk, "dtable": dv}.items()}
-                compiled.backward(call, part(grads[0]), call.u, dq=part(dq), du=call.u, dw=call.w, **into)
+                nothing = {"du": torch.empty_like(call.u), "dw": torch.empty_like(call.w)}
+                compiled.backward(call, part(grads[0]), call.u, dq=part(dq), **nothing, **into)
         found = {"q": dq, "k": dk, "table": dv}
         return tuple(found.get(name) for name in LinearArguments._fields)
 
@@ -105,12 +106,12 @@ class _Attention(torch.autograd.Function):
 def _plain(x: LinearArguments, kept: Tensor | None, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
     """The same for other tensors, by plain operations."""
     alpha = reference.attention_weights(q, k, scale=x.scale, mask=x.pattern.dense(q.device))
-    return (reference.attend_to_symbols(alpha if kept is None else alpha * kept, v),)
+    return (reference.attend_to_symbols(alpha if kept is None else (alpha * kept).to(alpha.dtype), v),)
 
 
 @torch.no_grad()
 def _all_kept(x: LinearArguments) -> Tensor | None:
-    """Factors of dropout of all weights, ``(B, H, N, M)``, as they were drawn."""
+    """Factors of dropout of all weights, ``(B, H, N, M)`` in float32, as they were drawn."""
     if not x.dropout:
         return None
     factors = [compiled.dropout_factors(call) for call, _ in _calls(x)]

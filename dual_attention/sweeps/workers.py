@@ -150,7 +150,8 @@ def run_cells(
     context = multiprocessing.get_context("spawn")
     event, begun = context.Event(), context.SimpleQueue()
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=(event, begun))
-    queue = iter(waiting)
+    cells = list(waiting)
+    queue = iter(cells)
     running: dict[Future[float], Cell] = {}
     processes: dict[int | None, BaseProcess] = {}
     names: dict[int, str] = {}  # of the cell that each process began last
@@ -170,7 +171,8 @@ def run_cells(
             finished = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
             while not begun.empty():
                 names.update([begun.get()])
-            for future in [future for future in running if future in finished]:  # in the order of the cells
+            in_order = [future for future in running if future in finished]  # of the cells
+            for future in sorted(in_order, key=lambda future: isinstance(future.exception(), BrokenProcessPool)):
                 cell = running.pop(future)
                 try:
                     seconds = future.result()
@@ -193,6 +195,7 @@ def run_cells(
         event.set()
         executor.shutdown(wait=True, cancel_futures=True)
     if failed and not stop():
+        failed = {cell: failed[cell] for cell in cells if cell in failed}
         raise CellsFailed(_failure(folder, failed)) from next(iter(failed.values()))
 
 

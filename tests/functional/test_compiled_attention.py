@@ -282,7 +282,7 @@ def test_results_do_not_depend_on_the_number_of_threads(heads):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32_and_rounded_once(dtype, heads, monkeypatch):
-    monkeypatch.setattr(compiled, "_KEEPS_HALVES", False)
+    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", frozenset())
     narrow = [x.detach().to(dtype).requires_grad_() for x in drawn()]
     wide = [x.detach().float().requires_grad_() for x in narrow]
     assert can_attend(*narrow, None)
@@ -292,8 +292,29 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(dtype, heads, mo
     grads = torch.autograd.grad(ours, narrow, g), torch.autograd.grad(theirs, wide, g.float())
     for a, b in zip((ours, *grads[0]), (theirs, *grads[1]), strict=True):
         assert a.dtype == dtype and torch.equal(a, b.to(dtype))
-    monkeypatch.setattr(compiled, "_KEEPS_HALVES", True)
+    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", compiled.HALVES)
     assert not can_attend(*narrow, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_graph_serves_several_backward_passes(autocast, dtype, heads, monkeypatch):
+    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", frozenset())
+    leaves = [x.detach().to(dtype).requires_grad_() for x in drawn()]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        out = attention(*leaves, scale=SCALE, dropout=0.3)[0]
+    first, second = (torch.autograd.grad(out.sum(), leaves, retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    with_graph = torch.autograd.grad(out.sum(), leaves, create_graph=True)
+    for a, b in zip(first, with_graph, strict=True):
+        torch.testing.assert_close(a, b.detach(), rtol=0, atol=0.03 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_autocast_does_not_make_numbers_of_what_are_none(dtype):
+    q, k, v = (x.detach() for x in drawn())
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(TypeError, match="k: expected a floating-point tensor"):
+        attention(q, k.to(dtype), v, scale=SCALE)
 
 
 @pytest.mark.parametrize("narrow", ["", "q", "qk", "qkv"])
@@ -304,14 +325,14 @@ def test_autocast_casts_as_it_does_for_pytorch(narrow, monkeypatch):
     for x in given:
         x.requires_grad_()
     found = []
-    for keeps in (False, True):
-        monkeypatch.setattr(compiled, "_KEEPS_HALVES", keeps)
+    for left in ((), compiled.HALVES):
+        monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", left)
         with (
             torch.autocast("cpu", torch.bfloat16),
             mock.patch.object(compiled, "forward", wraps=compiled.forward) as called,
         ):
             out = attention(*given, scale=SCALE)[0]
-        assert called.called is not keeps and out.dtype == torch.bfloat16
+        assert called.called is not bool(left) and out.dtype == torch.bfloat16
         found.append((out, *torch.autograd.grad(out.float().square().sum(), given)))
     for ours, theirs, like in zip(*found, (None, *given), strict=True):
         assert like is None or ours.dtype == like.dtype

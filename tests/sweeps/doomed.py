@@ -1,8 +1,9 @@
 """The experiment of :mod:`.toy` with networks that cannot be trained: killed, as a system does that has run out of
-memory, or failing, or without their data."""
+memory, or failing (one of them late), or without their data."""
 
 import os
 import signal
+import time
 
 from .toy import Toy
 
@@ -30,6 +31,16 @@ class Alike(Toy):
 
     def prepare(self, config, *, cache, run=None):
         raise RuntimeError("no network")
+
+
+class Delayed(Alike):
+    """The first cell fails last, of those that run at the same time."""
+
+    name = "delayed"
+
+    def prepare(self, config, *, cache, run=None):
+        time.sleep(3 if config.kind == "linear" and config.n_train == 8 else 0)
+        return super().prepare(config, cache=cache, run=run)
 
 
 class Lacking(Toy):

@@ -20,7 +20,7 @@ from dual_attention.training.configs import LoopConfig, OptimConfig
 from dual_attention.training.lock import LOCK, InUse
 from dual_attention.training.loop import Diverged
 
-from .doomed import Alike, Doomed, Failing, Lacking
+from .doomed import Alike, Delayed, Doomed, Failing, Lacking
 from .toy import Toy, ToyGrid
 
 TOY = Toy()
@@ -204,6 +204,13 @@ def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
         reproduce(alike, ToyGrid(out=str(tmp_path / "grid"), workers=1), quiet=True)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("dat: linear__8__seed0 failed: no network")
+
+
+@pytest.mark.slow
+def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path):
+    delayed: AnySwept = Delayed()
+    with pytest.raises(CellsFailed, match="4 cells failed: linear__8__seed0, "):
+        reproduce(delayed, ToyGrid(out=str(tmp_path / "grid"), workers=2), quiet=True)
 
 
 @pytest.mark.slow

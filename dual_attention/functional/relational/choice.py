@@ -160,7 +160,8 @@ def _reason_for_dense(x: RelationalInputs) -> str | None:
         few = "an export leaves lengths open, and relations are activated" if x.activated else None
     else:
         known = 1 if is_open(batch) else batch
-        tiles = prefers_tiles(heads, x.u.shape[3], in_bfloat16=multiplies_bfloat16(x.u))
+        in_bfloat16 = multiplies_bfloat16(x.u) and not compiled.takes(x.u.dtype)
+        tiles = prefers_tiles(heads, x.u.shape[3], in_bfloat16=in_bfloat16)
         few = few_pairs(known, heads, n, m, tiles=tiles, on_cpu=x.q.is_cpu, activated=x.activated)
     if few is None and has_symbol_per_pair(x.symbols, n, m):
         return "relative symbols have about a row for each pair"

@@ -33,14 +33,15 @@ SOURCE = Path(__file__).parents[1] / "native" / "relational_attention.c"
 HALVES = (torch.bfloat16, torch.float16)
 
 
-def _keeps_halves() -> bool:
-    """Whether PyTorch's operations are kept for half precision: where there are matrix units for it, AMX, or may be, on
-    processors other than x86, where nothing was measured."""
-    units = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
-    return units or platform.machine().lower() not in ("x86_64", "amd64")
+def _left_to_pytorch() -> frozenset[torch.dtype]:
+    """Types that matrix units of this processor multiply (AMX), or may multiply if it is not x86."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return frozenset(HALVES)
+    units = {torch.bfloat16: "_is_amx_tile_supported", torch.float16: "_is_amx_fp16_supported"}
+    return frozenset(dtype for dtype, name in units.items() if getattr(torch.cpu, name, lambda: False)())
 
 
-_KEEPS_HALVES = _keeps_halves()
+LEFT_TO_PYTORCH = _left_to_pytorch()
 
 LARGEST_SCRATCH = 2**28
 """Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
@@ -115,7 +116,7 @@ def obstacle(
 
 def takes(dtype: torch.dtype) -> bool:
     """Whether tensors of that type are computed in float32."""
-    return dtype == torch.float32 or (dtype in HALVES and not _KEEPS_HALVES)
+    return dtype == torch.float32 or (dtype in HALVES and dtype not in LEFT_TO_PYTORCH)
 
 
 def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relative: bool) -> int:
@@ -168,12 +169,12 @@ def backward(
 
 
 def dropout_factors(x: LinearArguments) -> Tensor:
-    """Factors of dropout of all weights, ``(B, H, N, M)``."""
+    """Factors of dropout of all weights, ``(B, H, N, M)`` in float32."""
     call = _Arguments(_in_float32(x))
     factors = x.q.new_empty(*x.q.shape[:3], x.k.shape[2], dtype=torch.float32)
     call.write("attended", factors)
     call.run("dropout_factors")
-    return factors.to(x.q.dtype)
+    return factors
 
 
 def _in_float32(x: LinearArguments) -> LinearArguments:

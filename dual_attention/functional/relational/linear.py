@@ -224,7 +224,8 @@ def _all_kept(x: LinearArguments) -> Tensor | None:
         return None
     if _is_compiled(x):
         return compiled.dropout_factors(x)
-    all_kept = x.q.new_zeros(*x.q.shape[:3], x.k.shape[2])
+    wide = torch.promote_types(x.q.dtype, torch.float32)
+    all_kept = x.q.new_zeros(*x.q.shape[:3], x.k.shape[2], dtype=wide)
     for some, blocks in _some_examples_at_a_time(x, None):
         for rows, columns in blocks.spans():
             part = all_kept[some, :, rows, columns].transpose(0, 1)

@@ -36,7 +36,7 @@ def whole_sums(
     """
     alpha = attention_weights(q, k, scale=scale, mask=pattern.dense(q.device), bias=bias)
     if kept is not None:
-        alpha = alpha * kept
+        alpha = (alpha * kept).to(alpha.dtype)
     return attend_to_symbols(alpha, symbols), attend_to_relations(alpha, u, w, rel_scale)
 
 

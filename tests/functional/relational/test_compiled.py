@@ -219,7 +219,7 @@ HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("symbols", ["shared", "one for all", "index"])
 def test_half_precision_is_computed_in_float32_and_rounded_once(symbols, dropout, dtype, monkeypatch):
     """Outputs and gradients have the bits that float32 has for the same numbers, rounded at the end."""
-    monkeypatch.setattr(compiled, "_KEEPS_HALVES", False)
+    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", frozenset())
     narrow = [x.detach().to(dtype).requires_grad_() for x in drawn(symbols=symbols, n=40, m=40)[0][:5]]
     wide = [x.detach().float().requires_grad_() for x in narrow]
     index = torch.arange(40 * 40).view(40, 40) % 7 if symbols == "index" else None
@@ -240,13 +240,26 @@ def test_matrix_units_and_mixed_types_are_left_to_pytorch(dtype, monkeypatch):
     def told(*tensors):
         return str(explain_relational_attention(*tensors, impl="linear", **SCALES))
 
-    monkeypatch.setattr(compiled, "_KEEPS_HALVES", False)
+    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", frozenset())
     assert "by the library in C, in float32" in told(q, k, u, w, make(s), w_r)
     assert "for tensors of one dtype" in compiled.obstacle(q, k.float(), u, w, s, None, relative=False)
-    monkeypatch.setattr(compiled, "_KEEPS_HALVES", True)
+    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", compiled.HALVES)
     assert "in C" not in told(q, k, u, w, make(s), w_r)
     assert "half precision is PyTorch's" in compiled.obstacle(q, k, u, w, s, None, relative=False)
     assert "in float32" in compiled.obstacle(*(x.double() for x in (q, k, u, w, s)), None, relative=False)
+
+
+def test_weights_are_built_at_once_in_bfloat16_only_where_they_are_in_float32(monkeypatch):
+    """Large products, which suit a processor that multiplies bfloat16, would be taken if the library were not."""
+    monkeypatch.setattr("dual_attention.functional.relational.tiles._HAS_BFLOAT16", True)
+    leaves = [
+        x.detach().bfloat16() for x in drawn(batch=8, groups=8, repeat=1, n=128, m=128, relations=8, d=32, p=32)[0]
+    ]
+    taken = {}
+    for left in (frozenset(), frozenset(compiled.HALVES)):
+        monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", left)
+        taken[left] = explain_relational_attention(*leaves, **SCALES).name
+    assert list(taken.values()) == ["linear", "dense"]
 
 
 def arguments(dropout, n=64, m=80, seed=5):
