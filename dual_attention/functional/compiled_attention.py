@@ -97,8 +97,8 @@ class _Attention(torch.autograd.Function):
             dv = side_by_side(x.table, x.table.shape[-1]) if needed["table"] else None
             for call, part in _calls(x):
                 into = {name: None if grad is None else part(grad) for name, grad in {"dk": dk, "dtable": dv}.items()}
-                nothing = {"du": torch.empty_like(call.u), "dw": torch.empty_like(call.w)}
-                compiled.backward(call, part(grads[0]), call.u, dq=part(dq), **nothing, **into)
+                du, dw = torch.empty_like(call.u), torch.empty_like(call.w)  # of no relations
+                compiled.backward(call, part(grads[0]), call.u, dq=part(dq), du=du, dw=dw, **into)
         found = {"q": dq, "k": dk, "table": dv}
         return tuple(found.get(name) for name in LinearArguments._fields)
 
