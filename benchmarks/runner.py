@@ -117,9 +117,15 @@ class Runner:
 
     @functools.cached_property
     def _numbers(self) -> Tensor:
-        numbers = torch.ones(self.traffic("decode") // self.dtype.itemsize, dtype=self.dtype, device=self.device)
-        del self._held  # it has served
+        """Of a side that only reads: as many as one token needs. The cache, which told how many, is given up."""
+        numbers = torch.ones(self._bytes_of_token // self.dtype.itemsize, dtype=self.dtype, device=self.device)
+        del self._held
         return numbers
+
+    @functools.cached_property
+    def _bytes_of_token(self) -> int:
+        assert self.work.decoding is not None
+        return bytes_of_weights(self.module, self.work.decoding.context) + self._held.nbytes()
 
     def _uncompiled(self) -> contextlib.AbstractContextManager[Any]:
         """Context in which a compiled model is called as if it were not."""
@@ -200,10 +206,8 @@ class Runner:
         inputs, inputs, output and its gradient. Nothing between layers is counted. Generation: weights, for each token.
         One token: the weights that it needs, and what the cache holds.
         """
-        if self.work.decoding is not None and "_numbers" in vars(self):
-            return self._numbers.nbytes
         if self.work.decoding is not None:
-            return bytes_of_weights(self.module, self.work.decoding.context) + self._held.nbytes()
+            return self._bytes_of_token
         weights = size(*self.module.parameters())
         if quantity == "generate":
             return weights

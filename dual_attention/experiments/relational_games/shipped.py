@@ -11,12 +11,13 @@ from .config import EPOCHS, GamesModelConfig, RelationalGamesConfig, Task
 from .grid import GamesGrid, GridData
 from .presets import BASELINES, COMPARISON, CONTROLS, CORELNETS, NORMALISED, PRESETS
 
-SYMBOLS = (
-    "dat-0+2-sym-symbolic",
-    "dat-0+2-sym-relative",
-    "dat-0+2-sym-relative-2d",
-    *(model.name for model in FROZEN),
-)
+
+def names(models: Sequence[GamesModelConfig]) -> tuple[str, ...]:
+    """Names of models."""
+    return tuple(model.name for model in models)
+
+
+SYMBOLS = ("dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *names(FROZEN))
 MODELS = (*COMPARISON, *SYMBOLS, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED)
 
 QUICK_TASKS: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between")
@@ -32,11 +33,6 @@ def small_ablation(name: str, *models: str) -> GamesGrid:
     """Some models on three tasks with two sizes, from five seeds."""
     tasks: tuple[Task, ...] = ("same", "occurs", "xoccurs")
     return GamesGrid(out=f"runs/relational-games-{name}", tasks=tasks, sizes=(500, 2000), models=models, seeds=5)
-
-
-def names(models: Sequence[GamesModelConfig]) -> tuple[str, ...]:
-    """Names of models."""
-    return tuple(model.name for model in models)
 
 
 GRIDS = {

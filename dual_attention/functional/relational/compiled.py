@@ -4,8 +4,8 @@
 :mod:`.blocks` does by PyTorch's operations, and never stores relations of more than a few senders. Where it cannot be
 had, or cannot compute a call, :func:`obstacle` says why, and the call takes :mod:`.blocks`.
 
-It computes in float32. Tensors of half precision are cast, and results cast back, unless the processor has matrix units
-for them, for which PyTorch has code.
+It computes in float32. Tensors of half precision are cast, and results cast back, but for those that are
+:data:`LEFT_TO_PYTORCH`, which has code for matrix units.
 
 Shapes: as in :mod:`..reference`.
 """
@@ -42,6 +42,7 @@ def _left_to_pytorch() -> frozenset[torch.dtype]:
 
 
 LEFT_TO_PYTORCH = _left_to_pytorch()
+"""Types of half precision that are not cast."""
 
 LARGEST_SCRATCH = 2**28
 """Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
@@ -115,7 +116,7 @@ def obstacle(
 
 
 def takes(dtype: torch.dtype) -> bool:
-    """Whether tensors of that type are computed in float32."""
+    """Whether the library computes with tensors of that type, cast to float32 if need be."""
     return dtype == torch.float32 or (dtype in HALVES and dtype not in LEFT_TO_PYTORCH)
 
 
@@ -131,12 +132,10 @@ def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relati
 
 def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
     """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
-    x, symbols_of_call, attended_of_call = _in_float32(x), _result(symbols), _result(attended)
     call = _Arguments(x)
-    call.write("symbols", symbols_of_call, 3)
-    call.write("attended", attended_of_call)
+    call.fill("symbols", symbols, 3)
+    call.fill("attended", attended)
     call.run("forward")
-    _cast_back((symbols, symbols_of_call), (attended, attended_of_call))
 
 
 def backward(
@@ -155,42 +154,26 @@ def backward(
     Args:
         dk, dtable: None saves the time that they take.
     """
-    call = _Arguments(_in_float32(x))
-    call.read("grad_symbols", grad_symbols.float(), 3)
+    call = _Arguments(x)
+    call.read("grad_symbols", grad_symbols, 3)
     call.write("grad_attended", grad_attended.float().contiguous())
-    given = {"dq": dq, "dk": dk, "du": du, "dw": dw, "dtable": dtable}
-    wanted = {name: grad for name, grad in given.items() if grad is not None}
-    found = {name: _result(grad) for name, grad in wanted.items()}
-    for name, grad in found.items():
-        first = _groups_first(grad) if name == "dtable" and call.call.library else grad
-        call.write(name, first, 0 if name in ("du", "dw") else 3)
+    call.fill("dq", dq, 3)
+    call.fill("du", du)
+    call.fill("dw", dw)
+    if dk is not None:
+        call.fill("dk", dk, 3)
+    if dtable is not None:
+        call.fill("dtable", _groups_first(dtable) if call.call.library else dtable, 3)
     call.run("backward")
-    _cast_back(*((wanted[name], grad) for name, grad in found.items()))
 
 
 def dropout_factors(x: LinearArguments) -> Tensor:
     """Factors of dropout of all weights, ``(B, H, N, M)`` in float32."""
-    call = _Arguments(_in_float32(x))
+    call = _Arguments(x)
     factors = x.q.new_empty(*x.q.shape[:3], x.k.shape[2], dtype=torch.float32)
     call.write("attended", factors)
     call.run("dropout_factors")
     return factors
-
-
-def _in_float32(x: LinearArguments) -> LinearArguments:
-    return x._replace(**{name: getattr(x, name).float() for name in ("q", "k", "u", "w", "table")})
-
-
-def _result(x: Tensor) -> Tensor:
-    """The tensor itself, or one in float32 for what it is to hold."""
-    return x if x.dtype == torch.float32 else torch.empty_like(x, dtype=torch.float32)
-
-
-def _cast_back(*results: tuple[Tensor, Tensor]) -> None:
-    """Write each result of :func:`_result`, which comes second, into its tensor."""
-    for x, result in results:
-        if result is not x:
-            x.copy_(result)
 
 
 class _Arguments:
@@ -204,7 +187,8 @@ class _Arguments:
         threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
         library = LIBRARY.get()
         vector = library.lanes_of_vector()
-        self.like, self.library, self.held = x.q, library, []
+        self.like, self.library, self.held = x.q.new_empty(0, dtype=torch.float32), library, []
+        self.cast_back: list[tuple[Tensor, Tensor]] = []
         self.call = _Call(
             batch=batch,
             heads=heads,
@@ -250,14 +234,25 @@ class _Arguments:
             getattr(self.call, f"{name}_strides")[:] = x.stride()[:strides]
 
     def read(self, name: str, x: Tensor, strides: int) -> None:
-        """Hand over a tensor whose axes behind those strides lie in a row, or a copy where they do not."""
+        """Hand over a tensor whose axes behind those strides lie in a row, or a copy where they do not, in float32."""
+        x = x.float()
         self.write(name, x if x[(0,) * strides].is_contiguous() else x.contiguous(), strides)
+
+    def fill(self, name: str, x: Tensor, strides: int = 0) -> None:
+        """Hand over a tensor for a result; in half precision it is given the rounded one after the run."""
+        if x.dtype == torch.float32:
+            return self.write(name, x, strides)
+        result = torch.empty_like(x, dtype=torch.float32)
+        self.cast_back.append((x, result))
+        return self.write(name, result, strides)
 
     def run(self, name: str) -> None:
         size = self.library.scratch_size(ctypes.byref(self.call), name == "backward")
         scratch = Workspace(self.like, LARGEST_KEPT).tensor("scratch", size)
         self.call.scratch = scratch.data_ptr()
         getattr(self.library, name)(ctypes.byref(self.call))
+        for x, result in self.cast_back:
+            x.copy_(result)
 
     def _take_index(self, index: Tensor | None, n: int) -> None:
         assert index is not None
