@@ -10,14 +10,16 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.inputs import check_boolean, check_positive
 from ._layers.linear import call_linear
+from ._layers.options import RelationScore
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
 from ._layers.taps import Observer
-from .functional import RelationalAttentionOutput, reference, relational_attention
+from .functional import RelationalAttentionOutput, reference, relational_attention, squared_distance_factors
 from .functional.activations import Activation, activation_function
 from .functional.observed import observed_relational_attention
 from .positional_encoding import RelativePositionalEncoding
@@ -51,6 +53,10 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         add_bias_kv: biases in the projections of attention keys and symbols.
         symmetric_rels: one projection for relation queries and keys, so that r(x, y) = r(y, x).
         use_relative_positional_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d)``).
+        rel_score: what a relation is before its activation, over sqrt(p): ``"dot"``, the inner product of its query
+            and key as in the paper, or ``"squared_distance"``, -b_l |W_q^l x - W_k^l y|^2, with a learned strength b_l
+            of each relation, which starts at 1. The latter needs fewer examples where things are to be found equal
+            (``experiments/relational_games/README.md``), and computes as much as relations two features wider.
         wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package
             of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the runs behind the paper's Relational
             Games curves, where it decides the sample efficiency.
@@ -86,6 +92,7 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         symmetric_rels: bool = False,
         use_relative_positional_symbols: bool = False,
         *,
+        rel_score: RelationScore = "dot",
         wr_init: Literal["published", "large"] = "published",
         attn_scale: float | None = None,
         out_dropout: float | None = None,
@@ -108,6 +115,9 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         self.rel_activation = rel_activation
         self.symmetric_rels = symmetric_rels
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
+        if rel_score not in ("dot", "squared_distance"):
+            raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
+        self.rel_score = rel_score
         if wr_init not in ("published", "large"):
             raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
         self.wr_init = wr_init
@@ -118,16 +128,21 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         self.wk_rel = self.wq_rel
         if not symmetric_rels:
             self.wk_rel = nn.Linear(d_model, self.n_relations * self.rel_proj_dim, bias=False)
+        self.raw_rel_strength: nn.Parameter | None = None  # softplus of it is b
+        if rel_score == "squared_distance":
+            self.raw_rel_strength = nn.Parameter(torch.empty(self.n_relations))
         self.wr = nn.Parameter(torch.empty(n_heads, self.head_dim, self.n_relations))
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
         if shaw_max_rel_pos is not None:
             self.rel_pos_keys = RelativePositionalEncoding(self.key_dim, shaw_max_rel_pos)
-        self.reset_wr()
+        self.reset_relations()
 
-    def reset_wr(self) -> None:
-        """Draw ``W_r`` anew, as ``wr_init`` says."""
+    def reset_relations(self) -> None:
+        """Draw ``W_r`` anew, as ``wr_init`` says; strengths of squared distances are 1 again."""
         fan_in = self.n_relations * (self.head_dim if self.wr_init == "published" else 1)
         nn.init.uniform_(self.wr, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
+        if self.raw_rel_strength is not None:
+            nn.init.constant_(self.raw_rel_strength, math.log(math.expm1(1)))
 
     def _kept_keys(self) -> dict[str, tuple[int, ...]]:
         return {"k": (self.n_kv_heads, self.key_dim), "w": (self.n_relations * self.rel_proj_dim,)}
@@ -149,18 +164,31 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
     ) -> RelationalAttentionOutput:
         k, w = keys
         how["bias"] = self._with_positions(how["bias"], q, k.shape[2], offset)
-        scales = {"scale": self.attn_scale, "rel_scale": self.rel_scale}
         u = own["w"] if self.symmetric_rels and own else call_linear(self.wq_rel, x)
-        u, w = self._relation_heads(u), self._relation_heads(w)
+        u, w, rel_scale = self._factors(u, w)
+        scales = {"scale": self.attn_scale, "rel_scale": rel_scale}
         attend = relational_attention if observe is None else partial(observed_relational_attention, observe)
         return attend(q, k, u, w, symbols, self.wr, **scales, rel_activation=self.rel_activation, **how)
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Only the relations r(x_i, y_j), without a mask: ``(B, N, M, R)``."""
-        u, w = call_linear(self.wq_rel, x), self._relation_keys(x if y is None else y)["w"]
-        u, w = self._relation_heads(u), self._relation_heads(w)
-        return reference.relations(u, w, scale=self.rel_scale, activation=self.rel_activation)
+        u, w, scale = self.relation_factors(x, x if y is None else y)
+        return reference.relations(u, w, scale=scale, activation=self.rel_activation)
 
-    def _relation_heads(self, x: Tensor) -> Tensor:
-        """``(B, L, R * p) -> (B, L, R, p)``."""
-        return x.unflatten(-1, (self.n_relations, self.rel_proj_dim))
+    def relation_factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Vectors whose inner products times a number are the relations before their activation.
+
+        Returns:
+            ``(B, N, R, p')``, ``(B, M, R, p')`` and the number. p' is p, of squared distances p + 2, in float16 and
+            bfloat16 p + 4.
+        """
+        return self._factors(call_linear(self.wq_rel, x), self._relation_keys(y)["w"])
+
+    def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float]:
+        """These of projections ``(B, N, R * p)`` and ``(B, M, R * p)``."""
+        u, w = (x.unflatten(-1, (self.n_relations, self.rel_proj_dim)) for x in (u, w))
+        if self.raw_rel_strength is None:
+            return u, w, self.rel_scale
+        # A factor of the inner products would round their parts; before they are made, equal vectors stay equal.
+        root = (self.rel_scale * F.softplus(self.raw_rel_strength)).sqrt()[:, None]
+        return *squared_distance_factors((root * u).to(u.dtype), (root * w).to(w.dtype)), 1.0

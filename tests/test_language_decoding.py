@@ -41,14 +41,18 @@ def in_chunks(model, x, lengths, padding=None, cache=None, **options):
     window=st.integers(1, 4) | st.none(),
     shaw=st.integers(0, 3) | st.none(),
     grouped=st.booleans(),
+    distances=st.booleans(),
     shared=st.booleans(),
     anew=st.booleans(),
     reserved=st.booleans(),
 )
-def test_cached_is_uncached(kind, pos_enc_type, lengths, padding, window, shaw, grouped, shared, anew, reserved):
+def test_cached_is_uncached(
+    kind, pos_enc_type, lengths, padding, window, shaw, grouped, distances, shared, anew, reserved
+):
     attention = {"window": window, "shaw_max_rel_pos": shaw, "n_kv_heads": 1 if grouped else None}
     options = {"pos_enc_type": pos_enc_type, **with_attention(kind, **attention)}
     if kind in SYMBOLS:
+        options["ra_kwargs"] = attention | {"rel_score": "squared_distance" if distances else "dot"}
         options["symbol_retriever_config"] = {"shared_symbol_retriever": shared or not anew}
         options["update_symbols_each_layer"] = anew
     model = lm(kind, **options)

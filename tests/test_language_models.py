@@ -276,7 +276,7 @@ def test_from_the_meta_device(kind):
     options = {"pos_enc_type": "RoPE", "norm_type": "rmsnorm"}
     if kind in DAT_KINDS:
         options["symbol_retriever_config"] = {"shared_symbol_retriever": False, "weight_tie_symbol_library": True}
-        options["ra_kwargs"] = {"symmetric_rels": True}
+        options["ra_kwargs"] = {"symmetric_rels": True, "rel_score": "squared_distance"}
     real, empty = build(kind, **options), build(kind, **options, device="meta")
     assert all(tensor.is_meta for tensor in [*empty.parameters(), *empty.buffers()])
     with torch.device("meta"):

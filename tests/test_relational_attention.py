@@ -34,7 +34,10 @@ def by_hand(layer, x, y, s):
                 r = torch.zeros(n_relations, dtype=torch.float64)
                 for ell in range(n_relations):
                     rows = slice(ell * layer.rel_proj_dim, (ell + 1) * layer.rel_proj_dim)
-                    r[ell] = (layer.wq_rel.weight[rows] @ x[i]) @ (layer.wk_rel.weight[rows] @ y[j])
+                    u, w = layer.wq_rel.weight[rows] @ x[i], layer.wk_rel.weight[rows] @ y[j]
+                    r[ell] = u @ w
+                    if layer.rel_score == "squared_distance":
+                        r[ell] = -(u - w).square().sum() * torch.log1p(layer.raw_rel_strength[ell].exp())
                 symbol = s[i, j] if layer.use_relative_positional_symbols else s[j]
                 out[i, h] += alpha[j] * (layer.wr[h] @ (r / math.sqrt(layer.rel_proj_dim)) + w_s @ symbol)
     return layer.wo(out.flatten(1))
@@ -42,7 +45,8 @@ def by_hand(layer, x, y, s):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("relative", [False, True])
-def test_is_algorithm_1_with_senders_other_than_receivers(symmetric, relative):
+@pytest.mark.parametrize("rel_score", ["dot", "squared_distance"])
+def test_is_algorithm_1_with_senders_other_than_receivers(symmetric, relative, rel_score):
     layer = float64(
         RelationalAttention(
             8,
@@ -52,8 +56,11 @@ def test_is_algorithm_1_with_senders_other_than_receivers(symmetric, relative):
             key_dim=3,
             symmetric_rels=symmetric,
             use_relative_positional_symbols=relative,
+            rel_score=rel_score,
         )
     )
+    if layer.raw_rel_strength is not None:
+        layer.raw_rel_strength.data = normal(3)
     x, y = normal(1, 3, 8), normal(1, 4, 8)
     s = normal(3, 4, 8) if relative else normal(1, 4, 8)
     wanted = by_hand(layer, x[0], y[0], s if relative else s[0])
@@ -69,6 +76,7 @@ def test_is_algorithm_1_with_senders_other_than_receivers(symmetric, relative):
     rel_proj_dim=st.sampled_from([None, 2, 5]),
     key_dim=st.sampled_from([None, 6]),
     activation=st.sampled_from(["identity", "tanh", "relu"]),
+    rel_score=st.sampled_from(["dot", "squared_distance"]),
     biases=st.booleans(),
     relative=st.booleans(),
     causal=st.booleans(),
@@ -82,6 +90,7 @@ def test_output_does_not_depend_on_asking_for_maps(
     rel_proj_dim,
     key_dim,
     activation,
+    rel_score,
     biases,
     relative,
     causal,
@@ -97,6 +106,7 @@ def test_output_does_not_depend_on_asking_for_maps(
             rel_proj_dim=rel_proj_dim,
             key_dim=key_dim,
             rel_activation=activation,
+            rel_score=rel_score,
             add_bias_kv=biases,
             add_bias_out=biases,
             total_n_heads=total,
@@ -124,6 +134,39 @@ def test_symmetric_relations_are_symmetric_and_share_one_projection():
     assert {"wq_rel.weight", "wk_rel.weight"} <= set(layer.state_dict())
     free = float64(RelationalAttention(8, 2)).relations(normal(2, 5, 8))
     assert not torch.allclose(free, free.transpose(1, 2))
+
+
+def test_squared_distances_start_as_strong_as_dot_products_and_learn_their_strength():
+    layer = RelationalAttention(8, 2, n_relations=3, rel_score="squared_distance").double()
+    plain = RelationalAttention(8, 2, n_relations=3)
+    assert set(layer.state_dict()) - set(plain.state_dict()) == {"raw_rel_strength"}
+    x = normal(2, 5, 8)
+    u, w = layer.wq_rel(x).unflatten(-1, (3, 2)), layer.wk_rel(x).unflatten(-1, (3, 2))
+    distances = (u[:, :, None] - w[:, None]).square().sum(-1)
+    torch.testing.assert_close(layer.relations(x), -distances / math.sqrt(2))
+    layer.relations(x).sum().backward()
+    assert layer.raw_rel_strength.grad.all()
+    layer.raw_rel_strength.data.fill_(3.0)
+    layer.reset_relations()
+    torch.testing.assert_close(layer.relations(x), -distances / math.sqrt(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_low_precision_tells_equal_objects_from_others(dtype, autocast):
+    """Distances are differences of squares some 30 times as large, and the nearest other one is above 1."""
+    layer = RelationalAttention(64, 2, n_relations=2, symmetric_rels=True, rel_score="squared_distance").eval()
+    x = torch.randn(1, 6, 64)
+    x[:, 4] = x[:, 1]
+    exact = layer.relations(x)
+    if autocast:
+        with torch.autocast("cpu", dtype=dtype):
+            found = layer.relations(x)
+    else:
+        found = layer.to(dtype).relations(x.to(dtype))
+    assert found.dtype == dtype
+    assert found[0, 1, 4].abs().max() < 1e-3
+    torch.testing.assert_close(found.float(), exact, atol=0.1, rtol=0.05)
 
 
 def projected(linear, call):
@@ -292,6 +335,7 @@ def test_bad_inputs_are_refused(cls, arguments, message):
         ({"n_relations": 100}, "rel_proj_dim"),
         ({"rel_activation": "swish"}, "activation: .*'swish'"),
         ({"wr_init": "huge"}, "wr_init: .*'huge'"),
+        ({"rel_score": "cosine"}, "rel_score: expected 'dot' or 'squared_distance', got 'cosine'"),
         ({"dropout": 1.5}, "dropout: .*1.5"),
         ({"n_kv_heads": 3}, "n_kv_heads: .*3"),
     ],

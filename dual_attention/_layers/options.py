@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict
 from ..functional.activations import Activation
 
 NormType = Literal["layernorm", "rmsnorm", "none"]
+RelationScore = Literal["dot", "squared_distance"]
 RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
 
 
@@ -50,6 +51,7 @@ class RelationalOptions(_HeadOptions, total=False):
     activation: str | Activation
     rel_activation: str | Activation
     rel_proj_dim: int | None
+    rel_score: RelationScore
     symmetric_rels: bool
     use_relative_positional_symbols: bool
     wr_init: Literal["published", "large"]

@@ -81,7 +81,7 @@ def init_weights(model: nn.Module, *, n_layers: int | None = None) -> None:
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, RelationalAttention):
-            module.reset_wr()
+            module.reset_relations()
             if module.wr_init == "published":
                 nn.init.normal_(module.wr, std=0.02)
         elif isinstance(module, nn.LayerNorm | RMSNorm | SymbolicAttention | RelativePositionalEncoding):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from .._layers.config import SymbolRetrieval
-from .._layers.options import RelationalOptions, SymbolOptions
+from .._layers.options import RelationalOptions, RelationScore, SymbolOptions
 from .._models.config import DepthConfig, PatchesConfig
 from ..training.configs import WIDEST, check, check_inside, check_integers
 
@@ -47,6 +47,9 @@ class ModelKeys(DepthConfig, NamedConfig):
     """Width of the query and key of one relation; null takes the width of all relational heads / n_relations."""
     symmetric_rels: bool = False
     """One projection for the queries and keys of relations, which makes every relation symmetric."""
+    rel_score: RelationScore = "dot"
+    """What a relation is: the inner product of its query and key, as in the paper (dot), or their negated squared
+    distance times a learned strength (squared_distance)."""
     rel_activation: str = "identity"
     """Activation applied to relations."""
     wr_init: Literal["published", "large"] = "published"
@@ -102,6 +105,8 @@ class ModelKeys(DepthConfig, NamedConfig):
         options |= {"n_relations": self.n_relations, "rel_proj_dim": self.rel_proj_dim}
         if self.symmetric_rels:
             options["symmetric_rels"] = True
+        if self.rel_score != "dot":
+            options["rel_score"] = self.rel_score
         if self.rel_activation != "identity":
             options["rel_activation"] = self.rel_activation
         if self.wr_init != "published":

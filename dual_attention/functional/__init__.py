@@ -39,6 +39,7 @@ from .scores import (
     location_features,
     location_score,
     product_score,
+    squared_distance_factors,
     trilinear_score,
 )
 from .symbols import OffsetSymbols, RelativeSymbols
@@ -100,6 +101,7 @@ __all__ = [
     "segments_from_lengths",
     "sigmoid_alignment",
     "sparsemax",
+    "squared_distance_factors",
     "structured_attention_penalty",
     "supervised_attention_loss",
     "trilinear_score",

@@ -32,7 +32,7 @@ class DualAttnForImageClassification(OwnsModel):
     def _draw(self) -> None:
         for module in self.model.modules():
             if isinstance(module, RelationalAttention):
-                module.reset_wr()
+                module.reset_relations()
             elif hasattr(module, "reset_parameters"):
                 module.reset_parameters()
         nn.init.normal_(self.model.cls_token)

@@ -70,9 +70,8 @@ class Euclidean(_Strength):
         return functional.euclidean_score(self.require_query(query), key, squared=self.squared, beta=self.strength())
 
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
-        """Factors of the squared distance: -beta |q - k|^2 = beta <[2 q; -|q|^2; -1], [k; 1; |k|^2]>."""
-        if not self.squared or query.dtype.itemsize < 4:  # narrow types hold no differences of squares
+        """Factors of the squared distance, see :func:`.squared_distance_factors`."""
+        if not self.squared or query.dtype.itemsize < 4:  # the strength would round the parts of narrow types
             return None
-        q2, k2 = query.square().sum(-1, keepdim=True), key.square().sum(-1, keepdim=True)
-        q = torch.cat([2 * query, -q2, -torch.ones_like(q2)], dim=-1)
-        return self.strength() * q, torch.cat([key, torch.ones_like(k2), k2], dim=-1), 1.0
+        q, k = functional.squared_distance_factors(query, key)
+        return self.strength() * q, k, 1.0

@@ -99,7 +99,8 @@ def mup_factors(model: nn.Module, base: nn.Module) -> dict[str, Factors]:
 def _factors(module: nn.Module, shape: torch.Size, base: torch.Size) -> Factors:
     """Factors of a parameter by its sides; that of initial values is to replace the growth that they have by class."""
     is_matrix = isinstance(module, nn.Linear) and len(shape) == 2
-    if not is_matrix and not isinstance(module, RelationalAttention):  # whose own is W_r, (H, d_h, R)
+    is_wr = isinstance(module, RelationalAttention) and len(shape) == 3  # (H, d_h, R)
+    if not is_matrix and not is_wr:
         return Factors()  # looked up, added or multiplied by entry: every entry counts for itself
     g_in, g_out = shape[-1] / base[-1], shape[-2] / base[-2]
     step = math.sqrt(g_out / g_in)
@@ -139,8 +140,11 @@ def _scores(module: nn.Module) -> list[tuple[nn.Linear, float, bool]]:
     """Scores of a module: projection of queries, scale times width of a query, and whether it is that of keys, too."""
     match module:
         case RelationalAttention():
-            relations = module.wq_rel, module.rel_scale * module.rel_proj_dim, module.symmetric_rels
-            return [(module.wq_attn, module.attn_scale * module.key_dim, False), relations]
+            scale = module.rel_scale * module.rel_proj_dim
+            relations = [(module.wq_rel, scale, module.symmetric_rels)]
+            if module.rel_score == "squared_distance":  # of queries and keys of one size
+                relations = [(layer, scale, True) for layer in {module.wq_rel: None, module.wk_rel: None}]
+            return [(module.wq_attn, module.attn_scale * module.key_dim, False), *relations]
         case DisentangledRelationalCrossAttention():
             scale = module.attn_scale * module.head_dim
             return [(module.wq_attn, scale, False), (module.wq_rel, scale, False)]

@@ -51,6 +51,7 @@ FAMILIES = {
     "language disrca": lambda: language.lm("symbolic_attention", ra_type="disrca"),
     "language grouped": lambda: language.lm("symbolic_attention", ra_kwargs={"n_kv_heads": 1, "n_relations": 3}),
     "language softmax": lambda: language.lm("symbolic_attention", ra_kwargs={"rel_activation": "softmax"}),
+    "language distances": lambda: language.lm("symbolic_attention", ra_kwargs={"rel_score": "squared_distance"}),
     "encoder": encoder,
     "encoder transformer": lambda: encoder(dual=False),
     "vision": vision,

@@ -57,12 +57,15 @@ KINDS = [
 ]
 """Names of weights, growth of their initial sizes, and of their rates; biases, tables, norms and W_r: none."""
 SYMMETRIC = (r"wq_rel", GROWTH**-0.75, GROWTH**-1.25)
+COMPARED = (r"w[qk]_rel", GROWTH**-0.75, GROWTH**-1.25)
 TIED = (r"layers\.norm\.", GROWTH**-1, GROWTH**-1)
 
 MODELS = {
     "language": (language, LANGUAGE, [TIED]),
     "untied, relative": (language, replace(LANGUAGE, tie_weights=False, symbols="position_relative"), []),
     "symmetric, large W_r": (language, replace(LANGUAGE, symmetric_rels=True, wr_init="large"), [SYMMETRIC, TIED]),
+    "distances": (language, replace(LANGUAGE, rel_score="squared_distance"), [COMPARED, TIED]),
+    "distances, symmetric": (vision, replace(VISION, rel_score="squared_distance"), [COMPARED]),
     "Transformer": (language, replace(LANGUAGE, n_heads_sa=4, n_heads_ra=0), [TIED]),
     "disentangled": (language, replace(LANGUAGE, ra_type="disrca", tie_weights=False), []),
     "seq2seq": (seq2seq, MATHEMATICS["DAT-tiny"].at_width(BASE), []),

@@ -85,9 +85,9 @@ class GamesModelConfig(VisionModelKeys):
     name: str = "dat-0+2-sym"
     architecture: Literal["dat", "abstractor", "predinet", "corelnet", "esbn", "toolbox"] = "dat"
     """Architecture; each but dat has a group of keys of that name. Beside it, a model of the toolbox also uses all keys
-    of a DAT but n_heads_sa, n_kv_heads, ra_type and rel_activation; an Abstractor d_model, n_layers, dff, dropout_rate,
-    activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the others use d_model and
-    patch_size only."""
+    of a DAT but n_heads_sa, n_kv_heads, ra_type, rel_score and rel_activation; an Abstractor d_model, n_layers, dff,
+    dropout_rate, activation, norm_first, norm_type, bias, patch_size and the keys about symbols; the others use d_model
+    and patch_size only."""
     d_model: int = 128
     dff: int | None = 256
     activation: ActivationName = "swiglu"

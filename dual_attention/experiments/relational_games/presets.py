@@ -151,6 +151,7 @@ def _models() -> list[GamesModelConfig]:
         variant(main, "-relative", symbols="position_relative"),
         variant(main, "-relative-2d", symbols="position_relative_2d"),
         variant(main, "-small-wr", wr_init="published"),
+        variant(main, "-squared-distance", rel_score="squared_distance"),
         *(
             small_init_dat(2, 8, symmetric=sym, symbolic=symbolic)
             for sym in (True, False)
@@ -206,7 +207,8 @@ LOOKS_OF_OTHERS = {
     "detached-shuffled": ("relations with a random sender", "#ff7f0e"),
     "hadamard": ("Hadamard relations", "#149a9a"),
     "cosine": ("cosine relations", "#17becf"),
-    "squared-distance": ("squared-distance relations", "#9edae5"),
+    "squared-distance": ("squared-distance relations", "#08519c"),
+    "dat-0+2-sym-squared-distance": ("DAT 0+2, squared distances", "#08306b"),
     "dat-0+2-sym-softmax": ("DAT 0+2, softmax of relations", "#d1495b"),
     "dat-0+2-sym-softmax-sharp": ("DAT 0+2, sharp softmax of relations", "#843c39"),
     "dat-0+2-sym-softmax-cosine": ("DAT 0+2, softmax of cosines", "#eb9aa5"),

@@ -18,7 +18,7 @@ def names(models: Sequence[GamesModelConfig]) -> tuple[str, ...]:
 
 
 SYMBOLS = ("dat-0+2-sym-symbolic", "dat-0+2-sym-relative", "dat-0+2-sym-relative-2d", *names(FROZEN))
-MODELS = (*COMPARISON, *SYMBOLS, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED)
+MODELS = (*COMPARISON, "dat-0+2-sym-squared-distance", *SYMBOLS, *BASELINES, *CORELNETS, *CONTROLS, *NORMALISED)
 
 QUICK_TASKS: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between")
 

@@ -213,11 +213,9 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         values = repeat_heads(split_heads(call_linear(module.wv, given["value"]), module.n_kv_heads), module.n_heads)
         kept["sender_norms"] = _norms(site, values)
     if isinstance(module, RelationalAttention):
-        shape = module.n_relations, module.rel_proj_dim
-        wk_rel = module.wq_rel if module.symmetric_rels else module.wk_rel
-        u = call_linear(module.wq_rel, x).unflatten(-1, shape).transpose(1, 2)
-        w = call_linear(wk_rel, y).unflatten(-1, shape).transpose(1, 2)
-        kept["relations"] = ScoreFactors(_kept(module.rel_scale * u), _kept(w), activation_name(module.rel_activation))
+        u, w, scale = module.relation_factors(x, y)
+        u, w = scale * u.transpose(1, 2), w.transpose(1, 2)
+        kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         kept["relation_norms"] = _norms(site, module.wr.transpose(1, 2)[None])
     if isinstance(module, DisentangledRelationalCrossAttention):
         u = module.attn_scale * split_heads(call_linear(module.wq_rel, x), module.n_heads)

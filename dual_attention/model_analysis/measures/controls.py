@@ -116,7 +116,7 @@ def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Mo
 def _draw_anew(module: nn.Module) -> None:
     reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
     if isinstance(module, RelationalAttention):
-        module.reset_wr()
+        module.reset_relations()
     elif isinstance(module, VisionModel):
         for parameter in (module.pos_embedding, module.cls_token):
             if parameter is not None:

@@ -42,7 +42,8 @@ def from_dat(state):
 
 def same_as(dat_config: GamesModelConfig, toolbox_config: GamesModelConfig) -> None:
     theirs, ours = (build_model(config, 2, seed=0).eval() for config in (dat_config, toolbox_config))
-    ours.load_state_dict(from_dat(theirs.state_dict()))
+    state = from_dat(theirs.state_dict())
+    ours.load_state_dict({name: state.get(name, value) for name, value in ours.state_dict().items()})
     torch.testing.assert_close(ours(IMAGES), theirs(IMAGES), atol=1e-5, rtol=1e-5)
 
 
@@ -54,6 +55,11 @@ def test_without_a_change_it_is_the_dat(symmetric):
 
 def test_softmax_of_relations_is_that_of_the_dat():
     same_as(PRESETS["dat-0+2-sym-softmax"], toolbox("dat", normalise="softmax"))
+
+
+def test_squared_distances_start_as_those_of_the_dat():
+    """The strength of the toolbox has 1/sqrt(p) in it, so that its parameter is another."""
+    same_as(PRESETS["dat-0+2-sym-squared-distance"], PRESETS["squared-distance"])
 
 
 def test_symbols_only_is_relational_cross_attention():
