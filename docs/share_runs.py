@@ -1,6 +1,6 @@
 """Runs of one task with several shares of independent draws among its objects, beside the published ones.
 
-Read by near_misses.py and same_negatives.py; their tables and figures are of single cells (object set, model, size).
+Read by agreement.py, near_misses.py and same_negatives.py, which are of single cells (object set, model, size).
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ def demo(prog: str, arguments: Sequence[str]) -> int:
         DemoConfig,
         prog=prog,
         description="Train a DAT and a Transformer of the same size on few examples, compare them on objects seen and "
-        "never seen in training, and look at a relation that the DAT has learned. Two to three minutes on two free "
+        "never seen in training, and look at a relation that the DAT has learned. About five minutes on two free "
         "cores.",
     )
     config, _ = parse_config(parser, DemoConfig, arguments)

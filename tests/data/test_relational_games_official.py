@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from dual_attention.data.relational_games import generate_images, load_official, official_splits
+from dual_attention.data.relational_games import (
+    EXTRA_TASKS,
+    TASKS,
+    generate_images,
+    load_official,
+    official_splits,
+    supported_objects,
+)
+from dual_attention.data.relational_games.labels import labels_of
 from dual_attention.data.relational_games.official import official_path
 
 
@@ -37,7 +45,7 @@ def write(folder, name, *, n=40, task="between", seed=0, objects="pentominoes", 
     ],
 )
 def test_official_form_is_read_back(tmp_path, task, split, name, compressed):
-    written = write(tmp_path, name, task=task, compressed=compressed)
+    written = write(tmp_path, name, task=task, objects=split.removesuffix("_valid"), compressed=compressed)
     read = load_official(tmp_path, task, split)
     assert [part.dtype for part in read] == [torch.uint8, torch.int64, torch.int64]
     assert all(torch.equal(a, b) for a, b in zip(read, written, strict=True))
@@ -52,16 +60,17 @@ def test_many_pieces_and_limit(tmp_path):
 
 
 def test_columns_may_be_flat_and_other_integers_are_fine(tmp_path):
-    images = generate_images("same", 3, seed=0).images.permute(0, 2, 3, 1).numpy()
-    write(tmp_path, "same_pentos.npz", images=images, labels=np.array([0, 1, 1], np.int32), tasks=None)
+    games = generate_images("same", 3, seed=0)
+    images, labels = games.images.permute(0, 2, 3, 1).numpy(), games.labels.numpy().astype(np.int32)
+    write(tmp_path, "same_pentos.npz", images=images, labels=labels, tasks=None)
     read = load_official(tmp_path, "same")
-    assert read.labels.tolist() == [0, 1, 1]
+    assert torch.equal(read.labels, games.labels)
     assert read.asked.tolist() == [0, 0, 0]
 
 
 def test_memory_stays_near_the_size_of_the_result(tmp_path):
-    images = generate_images("same", 4000, seed=0).images.permute(0, 2, 3, 1).numpy().astype(np.int64)
-    labels = np.zeros((4000, 1), np.int64)
+    games = generate_images("same", 4000, seed=0)
+    images, labels = games.images.permute(0, 2, 3, 1).numpy().astype(np.int64), games.labels.numpy()[:, None]
     np.savez_compressed(tmp_path / "same_pentos.npz", images=images, labels=labels, tasks=labels)
     whole = images.nbytes
     del images
@@ -115,6 +124,58 @@ def test_damaged_files(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"same_pentos\.npz"):
         load_official(tmp_path, "same")
+
+
+@pytest.mark.parametrize("objects", ["pentominoes", "hexominoes", "stripes"])
+@pytest.mark.parametrize("task", [*TASKS, *EXTRA_TASKS])
+def test_the_rules_give_the_labels_of_generated_images(task, objects):
+    if objects not in supported_objects(task):
+        return
+    games = generate_images(task, 500, seed=3, objects=objects)
+    found = labels_of(task, games.images, games.asked)
+    if task in ("row_patterns", "left_of"):
+        assert found is None
+    else:
+        assert torch.equal(found, games.labels)
+
+
+@pytest.mark.parametrize(
+    ("task", "others", "n_tasks"),
+    [
+        ("occurs", "xoccurs", None),
+        ("between", "column_patterns", None),
+        ("between", "row_patterns", None),
+        ("same", "colour_and_or_shape", 2),
+        ("colour_and_or_shape", "same", None),
+    ],
+)
+def test_labels_that_the_rule_of_the_task_would_not_give_are_refused(tmp_path, task, others, n_tasks):
+    path = official_path(tmp_path, task, "pentominoes")
+    games = generate_images(others, 40, seed=0)
+    labels = (games.labels if n_tasks is None else games.labels % n_tasks).numpy()[:, None]
+    write(tmp_path, path.name, task=others, labels=labels)
+    message = rf"expected images of task '{task}', by whose rule the label of image \d+ is .* got \d; is this another"
+    with pytest.raises(ValueError, match=message):
+        load_official(tmp_path, task)
+
+
+@pytest.mark.parametrize(
+    ("split", "objects", "message"),
+    [
+        ("stripes", "pentominoes", "expected stripes in the cells, got something else in cell"),
+        ("hexominoes", "stripes", "expected hexominoes in the cells, got something else"),
+        (
+            "pentominoes",
+            "hexominoes",
+            "expected pentominoes in the cells, got hexominoes; is this another split's",
+        ),
+        ("pentominoes_valid", "stripes", "expected pentominoes in the cells, got stripes"),
+    ],
+)
+def test_other_objects_than_those_of_the_split_are_refused(tmp_path, split, objects, message):
+    write(tmp_path, official_path(tmp_path, "same", split).name, task="same", objects=objects)
+    with pytest.raises(ValueError, match=message):
+        load_official(tmp_path, "same", split)
 
 
 @pytest.mark.parametrize(

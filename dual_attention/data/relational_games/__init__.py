@@ -13,7 +13,8 @@ from .dataset import RelationalGames, generate_images
 from .digits import DIGIT_TASKS, digit_splits
 from .objects import OBJECT_SETS
 from .official import load_official, official_splits
-from .scene_statistics import official_statistics, read_scenes, scene_statistics
+from .scene_statistics import official_statistics, scene_statistics
+from .scenes import read_scenes
 from .sheet import contact_sheet
 from .splits import make_splits
 from .tasks import EXTRA_TASKS, TASKS, asked_patterns, class_names, generator_version, num_classes, supported_objects

@@ -20,7 +20,10 @@ from ..._extras import require
 from .arguments import check_layout, check_shares, check_sizes, to_integer
 from .dataset import RelationalGames
 from .identity import keys_of, stream_seed
-from .render import CELL_SIZE, IMAGE_SIZE
+from .labels import labels_of
+from .objects import OBJECT_SETS, object_set
+from .render import IMAGE_SIZE
+from .scenes import occupied_cells, read_scenes
 from .splits import SHARES, split_mask
 from .tasks import get_task
 
@@ -56,7 +59,8 @@ def load_official(
     Raises:
         FileNotFoundError: the folder has no such file.
         ValueError: unknown task or split, a damaged file, a missing key, wrong shape, wrong dtype or value out of
-            range in the file, or objects where this task has none (looked for in the first 256 images).
+            range in the file; or, in the first 256 images, objects where this task has none, labels that its rule
+            would not give, or the objects of another split.
         ImportError: numpy is missing; ``pip install dual-attention[train]`` brings it.
         TypeError: limit is not an integer.
     """
@@ -82,15 +86,46 @@ def load_official(
             f"{len(asked)} tasks"
         )
     try:
-        check_layout(task, _occupied(images[:_CHUNK]))
+        _check_task(task, images[:_CHUNK], labels[:_CHUNK], asked[:_CHUNK])
+        _check_objects(split.removesuffix("_valid"), images[:_CHUNK])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return RelationalGames(images, labels, asked)
 
 
-def _occupied(images: Tensor) -> Tensor:
-    """The cells that hold anything: (n, 3, 36, 36) -> (n, 9) bool."""
-    return images.view(-1, 3, 3, CELL_SIZE, 3, CELL_SIZE).amax((1, 3, 5)).flatten(1) > 0
+def _check_task(task: str, images: Tensor, labels: Tensor, asked: Tensor) -> None:
+    """Raises ValueError naming the first image that is not of the task, by its cells or its label."""
+    check_layout(task, occupied_cells(images))
+    expected = labels_of(task, images, asked) if len(images) else None
+    wrong = torch.empty(0) if expected is None else (labels != expected).nonzero()[:, 0]
+    if expected is not None and len(wrong):
+        image, classes = int(wrong[0]), get_task(task).classes
+        raise ValueError(
+            f"expected images of task {task!r}, by whose rule the label of image {image} is {int(expected[image])} "
+            f"({classes[expected[image]]}), got {int(labels[image])}; is this another task's file?"
+        )
+
+
+def _check_objects(objects: str, images: Tensor) -> None:
+    """Raises ValueError if the images show other objects.
+
+    Official hexominoes and stripes are ours to the pixel. Pentominoes are likely to be, but no file of them is public,
+    so they are only told from the other two.
+    """
+    if objects != "pentominoes":
+        read_scenes(images, object_set(objects))
+        return
+    for other in OBJECT_SETS:
+        if len(images) and other != objects and _shows(images, other):
+            raise ValueError(f"expected {objects} in the cells, got {other}; is this another split's file?")
+
+
+def _shows(images: Tensor, objects: str) -> bool:
+    try:
+        read_scenes(images, object_set(objects))
+    except ValueError:
+        return False
+    return True
 
 
 def official_splits(

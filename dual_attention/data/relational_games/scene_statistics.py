@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from .arguments import check_layout, check_task_objects
-from .identity import keys_of
+from .labels import pattern_of
 from .objects import ObjectSet, object_set
 from .official import load_official, official_path
-from .render import CELL_SIZE, render
+from .scenes import read_scenes
 from .tasks import CELLS, LINES, PATTERNS, Task, get_task
 
 STATISTICS = {
@@ -33,8 +33,6 @@ STATISTICS = {
 """Everything that is counted, where it applies: the first three over all images, the others by label and question."""
 
 SHARED = ("nothing", "look", "colour", "both")
-_BY_EQUALITIES = {0: "ABC", 1: "AAB", 2: "ABB", 4: "ABA", 7: "AAA"}
-_PATTERN_INDEX = torch.tensor([list(PATTERNS).index(_BY_EQUALITIES.get(code, "AAA")) for code in range(8)])
 
 Row = dict[str, Any]
 Counted = tuple[str, Tensor, Sequence[str]]
@@ -66,30 +64,6 @@ def official_statistics(folder: str | PathLike[str], tasks: Sequence[str], objec
         except ValueError as error:
             raise ValueError(f"{official_path(folder, task, name)}: {error}") from error
     return rows
-
-
-def read_scenes(images: Tensor, objects: ObjectSet) -> Tensor:
-    """The objects in the cells, the inverse of :func:`~.render.render`: (n, 3, 36, 36) uint8 -> (n, 9) int64.
-
-    Raises:
-        ValueError: naming the first image and cell with something else than one of ``objects``.
-    """
-    one_each = torch.zeros(len(objects) + 1, CELLS, dtype=torch.int64)
-    one_each[:, 0] = torch.arange(len(objects) + 1)
-    known, thing = keys_of(_tiles(render(one_each, objects))[:, 0]).sort()
-    seen = keys_of(_tiles(images).flatten(0, 1))
-    place = torch.searchsorted(known, seen).clamp(max=len(known) - 1)
-    wrong = (known[place] != seen).nonzero()[:, 0]
-    if len(wrong):
-        image, cell = divmod(int(wrong[0]), CELLS)
-        raise ValueError(f"expected {objects.name} in the cells, got something else in cell {cell} of image {image}")
-    return thing[place].view(-1, CELLS)
-
-
-def _tiles(images: Tensor) -> Tensor:
-    """The nine cells of each image as words: (n, 3, 36, 36) uint8 -> (n, 9, 54) int64."""
-    grid = images.view(-1, 3, 3, CELL_SIZE, 3, CELL_SIZE).permute(0, 2, 4, 1, 3, 5)
-    return grid.reshape(-1, CELLS, 3 * CELL_SIZE * CELL_SIZE).view(torch.int64)
 
 
 def scene_statistics(task: str, objects: str, scenes: Tensor, labels: Tensor, asked: Tensor) -> list[Row]:
@@ -136,12 +110,12 @@ def _of_relations(definition: Task, objects: ObjectSet, scenes: Tensor) -> Itera
         yield "copies", (shared == 3).sum(1), "0123"
         yield "near misses", ((shared == 1) | (shared == 2)).sum(1), "0123"
     elif number == 6:
-        upper, lower = _pattern(things[:, :3]), _pattern(things[:, 3:])
+        upper, lower = pattern_of(things[:, :3]), pattern_of(things[:, 3:])
         pairs = [f"{above} {below}" for above in PATTERNS for below in PATTERNS]
         yield "pattern", len(PATTERNS) * upper + lower, pairs
         yield "pair", _pair_in_pattern(objects, things[:, :3]), SHARED
     elif definition.asked:
-        yield "pattern", _pattern(things), list(PATTERNS)
+        yield "pattern", pattern_of(things), list(PATTERNS)
         yield "pair", _pair_in_pattern(objects, things), SHARED
     else:
         on_line = (occupied[:, list(LINES)].all(2)).any(1)
@@ -158,12 +132,6 @@ def _shared(objects: ObjectSet, one: Tensor, other: Tensor) -> Tensor:
     """Index into ``SHARED``, in the shape of the two."""
     colours = objects.colours
     return (one // colours == other // colours).long() + 2 * (one % colours == other % colours).long()
-
-
-def _pattern(things: Tensor) -> Tensor:
-    """Index into ``PATTERNS`` of triplets: (n, 3) -> (n,)."""
-    a, b, c = things.unbind(1)
-    return _PATTERN_INDEX[(a == b).long() + 2 * (b == c).long() + 4 * (a == c).long()]
 
 
 def _pair_in_pattern(objects: ObjectSet, things: Tensor) -> Tensor:

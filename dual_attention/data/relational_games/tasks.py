@@ -147,7 +147,7 @@ def occurs(labels: Tensor, asked: Tensor, source: ObjectSource) -> Tensor:
     """Exactly one (1) or none (0) of the three bottom objects is a copy of the top one.
 
     The authors' text says "at least one"; the four positives in public pictures have exactly one. The share of near
-    misses among the others is a choice, which comes nearest to published accuracies.
+    misses among the others is a choice.
     """
     return _top_and_bottom(labels, source)
 

@@ -1,0 +1,117 @@
+"""How runs of Relational Games agree with the published ones: ``python docs/agreement.py [TABLE ...]``.
+
+Reads results (by default those of the grid main) and prints, for each task and object set, differences from the
+published means, spread, runs outside the published ranges, and losses; then every mean that differs with a Welch t of 3
+or more, and how far DATs are ahead of the Transformer, here and in the published runs.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from math import exp, log, sqrt
+from pathlib import Path
+from statistics import fmean, variance
+from typing import NamedTuple
+
+from share_runs import NAMES, RESULTS, Cell, Run, cells_of, published, read_runs
+
+from dual_attention.training.metrics import Row
+
+MAIN = RESULTS / "main" / "results.csv"
+SETS = ("test", "hexominoes", "stripes")
+PLAIN, *DATS = MODELS = ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")
+EPOCHS = 100
+FAR = 3.0
+"""Absolute t from which a mean is named."""
+
+
+class Beside(NamedTuple):
+    """The runs of one cell of a task beside the published ones."""
+
+    task: str
+    cell: Cell
+    runs: Sequence[Run]
+    theirs: Row
+
+    @property
+    def accuracies(self) -> list[float]:
+        return [run.accuracy for run in self.runs]
+
+    @property
+    def difference(self) -> float:
+        return fmean(self.accuracies) - self.theirs["accuracy"]
+
+    @property
+    def t(self) -> float:
+        """Welch's t of that."""
+        error = variance(self.accuracies) / len(self.runs) + self.theirs["sd"] ** 2 / self.theirs["trials"]
+        return self.difference / sqrt(error)
+
+
+def read(table: Path) -> list[Beside]:
+    """All cells of a table of results."""
+    with open(table, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if int(row["epochs"]) == EPOCHS]
+    found = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        cells = cells_of(SETS, MODELS, sorted({int(row["n_train"]) for row in rows if row["task"] == task}))
+        theirs = published(task, cells)
+        for cell, runs in read_runs(table, task, cells, EPOCHS).items():
+            found.append(Beside(task, cell, list(runs.values()), theirs[cell]))
+    return found
+
+
+def root_mean_square(numbers: Iterable[float]) -> float:
+    return sqrt(fmean(x * x for x in numbers))
+
+
+def together(cells: Sequence[Beside]) -> str:
+    """What cells say together."""
+    runs = [(run.accuracy, cell.theirs) for cell in cells for run in cell.runs]
+    below = sum(accuracy < row["lowest"] for accuracy, row in runs)
+    above = sum(accuracy > row["highest"] for accuracy, row in runs)
+    expected = sum(2 / (row["trials"] + 1) for _, row in runs)
+    losses = [log(fmean(run.loss for run in cell.runs) / cell.theirs["loss"]) for cell in cells]
+    return (
+        f"{len(cells)} means: {fmean(cell.difference for cell in cells):+.1f} points, root mean square "
+        f"{root_mean_square(cell.difference for cell in cells):.2f}; standard deviation "
+        f"{sqrt(fmean(variance(cell.accuracies) for cell in cells)):.2f} "
+        f"(published {root_mean_square(cell.theirs['sd'] for cell in cells):.2f}); of {len(runs)} runs {below} below "
+        f"and {above} above the published ones, where {expected:.0f} are expected; "
+        f"losses {exp(fmean(losses)):.2f} of theirs"
+    )
+
+
+def tell(table: Path) -> None:
+    """Print all of one table."""
+    cells = read(table)
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    print(f"{table}, after {EPOCHS} epochs")
+    for name, of_name in {**{task: [task] for task in tasks}, "all": tasks}.items():
+        for of in SETS:
+            print(
+                f"  {name}, {NAMES[of]}:", together([c for c in cells if c.task in of_name and c.cell.object_set == of])
+            )
+    for c in cells:
+        if abs(c.t) >= FAR:
+            print(
+                f"  far: {c.task}, {NAMES[c.cell.model]}, {c.cell.n_train:,} images, {NAMES[c.cell.object_set]}: "
+                f"{fmean(c.accuracies):.1f} (published {c.theirs['accuracy']:.1f}), t {c.t:+.1f}"
+            )
+    for task in tasks:
+        of_model = {
+            model: [c for c in cells if (c.task, c.cell.object_set, c.cell.model) == (task, "test", model)]
+            for model in MODELS
+        }
+        for model in DATS:
+            pairs = list(zip(of_model[model], of_model[PLAIN], strict=True))
+            here = fmean(fmean(a.accuracies) - fmean(b.accuracies) for a, b in pairs)
+            there = fmean(a.theirs["accuracy"] - b.theirs["accuracy"] for a, b in pairs)
+            print(f"  {task}, pentominoes, {NAMES[model]} less {NAMES[PLAIN]}: {here:+.1f}, published {there:+.1f}")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or [MAIN]:
+        tell(Path(name))
