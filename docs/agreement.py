@@ -59,6 +59,9 @@ def read(table: Path) -> list[Beside]:
         cells = cells_of(SETS, MODELS, sorted({int(row["n_train"]) for row in rows if row["task"] == task}))
         theirs = published(task, cells)
         for cell, runs in read_runs(table, task, cells, EPOCHS).items():
+            if not runs:
+                expected = f"runs of {', '.join(MODELS)} after {EPOCHS} epochs"
+                raise SystemExit(f"{table}: expected {expected}, found none of {task}, {cell.model}, {cell.n_train}")
             found.append(Beside(task, cell, list(runs.values()), theirs[cell]))
     return found
 

@@ -6,6 +6,7 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model, R relati
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -19,9 +20,17 @@ from ._layers.options import RelationScore
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
 from ._layers.taps import Observer
-from .functional import RelationalAttentionOutput, reference, relational_attention, squared_distance_factors
+from .functional import (
+    RelationalAttentionOutput,
+    reference,
+    relational_attention,
+    squared_distance_keys,
+    squared_distance_queries,
+)
 from .functional.activations import Activation, activation_function
+from .functional.checks import without_autocast
 from .functional.observed import observed_relational_attention
+from .functional.symbols import symbols_as
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
 
@@ -56,13 +65,17 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         rel_score: what a relation is before its activation, over sqrt(p): ``"dot"``, the inner product of its query
             and key as in the paper, or ``"squared_distance"``, -b_l |W_q^l x - W_k^l y|^2, with a learned strength b_l
             of each relation, which starts at 1. The latter needs fewer examples where things are to be found equal
-            (``experiments/relational_games/README.md``), and computes as much as relations two features wider.
+            (``experiments/relational_games/README.md``). It is never positive, and zero says *equal*. It computes as
+            much as relations two features wider, so that p - 2 is the better width for kernels that take powers of two,
+            and all of float16 and bfloat16 in float32.
         wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package
             of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the runs behind the paper's Relational
             Games curves, where it decides the sample efficiency.
         dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window: of the
             attention, as :class:`~dual_attention.attention.Attention`.
     """
+
+    rel_score: RelationScore = "dot"  # of layers that were pickled before there was another, too
 
     _output = RelationalAttentionOutput
     _observed = (
@@ -117,6 +130,11 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
         if rel_score not in ("dot", "squared_distance"):
             raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
+        if rel_score == "squared_distance" and rel_activation in ("relu", torch.relu, F.relu):
+            raise ValueError(
+                "rel_activation: expected one that tells negative relations apart, as those of "
+                f"rel_score='squared_distance' are, got {rel_activation!r}"
+            )
         self.rel_score = rel_score
         if wr_init not in ("published", "large"):
             raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
@@ -141,15 +159,38 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         """Draw ``W_r`` anew, as ``wr_init`` says; strengths of squared distances are 1 again."""
         fan_in = self.n_relations * (self.head_dim if self.wr_init == "published" else 1)
         nn.init.uniform_(self.wr, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
-        if self.raw_rel_strength is not None:
+        if self.rel_score == "squared_distance":
+            assert self.raw_rel_strength is not None
             nn.init.constant_(self.raw_rel_strength, math.log(math.expm1(1)))
 
     def _kept_keys(self) -> dict[str, tuple[int, ...]]:
-        return {"k": (self.n_kv_heads, self.key_dim), "w": (self.n_relations * self.rel_proj_dim,)}
+        width = self.rel_proj_dim + (2 if self.rel_score == "squared_distance" else 0)
+        return {"k": (self.n_kv_heads, self.key_dim), "w": (self.n_relations * width,)}
 
     def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
         # `wk_rel` is `wq_rel` then, but for an adapter (LoRA, say) that has taken the place of the one.
-        return {"w": call_linear(self.wq_rel, y) if self.symmetric_rels else call_linear(self.wk_rel, y)}
+        w = call_linear(self.wq_rel, y) if self.symmetric_rels else call_linear(self.wk_rel, y)
+        if self.rel_score == "squared_distance":
+            w = squared_distance_keys(self._strengthened(w)).flatten(-2)
+        return {"w": w}
+
+    def _relation_queries(self, x: Tensor, own: dict[str, Tensor]) -> Tensor:
+        """``(B, N, R, p)``, or p + 2 for squared distances; with symmetric relations of the keys of the receivers."""
+        if self.rel_score == "dot":
+            return self._relation_heads(own["w"] if self.symmetric_rels and own else call_linear(self.wq_rel, x))
+        if self.symmetric_rels and own:
+            return squared_distance_queries(self._relation_heads(own["w"])[..., :-2])
+        return squared_distance_queries(self._strengthened(call_linear(self.wq_rel, x)))
+
+    def _strengthened(self, projected: Tensor) -> Tensor:
+        """Projections by relation, each times the root of its strength, in float32 or better."""
+        assert self.raw_rel_strength is not None
+        wide = torch.promote_types(projected.dtype, torch.float32)
+        return F.softplus(self.raw_rel_strength.to(wide)).sqrt()[:, None] * self._relation_heads(projected).to(wide)
+
+    def _relation_heads(self, x: Tensor) -> Tensor:
+        """``(B, L, R * p) -> (B, L, R, p)``."""
+        return x.unflatten(-1, (self.n_relations, -1))
 
     def _attend(
         self,
@@ -164,31 +205,29 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
     ) -> RelationalAttentionOutput:
         k, w = keys
         how["bias"] = self._with_positions(how["bias"], q, k.shape[2], offset)
-        u = own["w"] if self.symmetric_rels and own else call_linear(self.wq_rel, x)
-        u, w, rel_scale = self._factors(u, w)
-        scales = {"scale": self.attn_scale, "rel_scale": rel_scale}
+        how |= {"scale": self.attn_scale, "rel_scale": self.rel_scale, "rel_activation": self.rel_activation}
+        u, w = self._relation_queries(x, own), self._relation_heads(w)
         attend = relational_attention if observe is None else partial(observed_relational_attention, observe)
-        return attend(q, k, u, w, symbols, self.wr, **scales, rel_activation=self.rel_activation, **how)
+        if u.dtype == q.dtype:
+            return attend(q, k, u, w, symbols, self.wr, **how)
+        # Squared distances of narrow types: all in float32, which autocast would narrow again.
+        with without_autocast(q):
+            q, k, wr = (tensor.to(u.dtype) for tensor in (q, k, self.wr))
+            symbols = symbols_as(symbols, u.dtype)
+            found = attend(q, k, u, w, symbols, wr, **how)
+        return RelationalAttentionOutput(*(None if part is None else part.to(keys[0].dtype) for part in found))
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Only the relations r(x_i, y_j), without a mask: ``(B, N, M, R)``."""
-        u, w, scale = self.relation_factors(x, x if y is None else y)
-        return reference.relations(u, w, scale=scale, activation=self.rel_activation)
+        u, w = self.relation_factors(x, x if y is None else y)
+        with nullcontext() if self.rel_score == "dot" else without_autocast(u):
+            found = reference.relations(u, w, scale=self.rel_scale, activation=self.rel_activation)
+        return found
 
-    def relation_factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Vectors whose inner products times a number are the relations before their activation.
+    def relation_factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors whose inner products times ``rel_scale`` are the relations before their activation.
 
         Returns:
-            ``(B, N, R, p')``, ``(B, M, R, p')`` and the number. p' is p, of squared distances p + 2, in float16 and
-            bfloat16 p + 4.
+            ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances p + 2, in float32 or better.
         """
-        return self._factors(call_linear(self.wq_rel, x), self._relation_keys(y)["w"])
-
-    def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float]:
-        """These of projections ``(B, N, R * p)`` and ``(B, M, R * p)``."""
-        u, w = (x.unflatten(-1, (self.n_relations, self.rel_proj_dim)) for x in (u, w))
-        if self.raw_rel_strength is None:
-            return u, w, self.rel_scale
-        # A factor of the inner products would round their parts; before they are made, equal vectors stay equal.
-        root = (self.rel_scale * F.softplus(self.raw_rel_strength)).sqrt()[:, None]
-        return *squared_distance_factors((root * u).to(u.dtype), (root * w).to(w.dtype)), 1.0
+        return self._relation_queries(x, {}), self._relation_heads(self._relation_keys(y)["w"])

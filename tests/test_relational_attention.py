@@ -76,7 +76,7 @@ def test_is_algorithm_1_with_senders_other_than_receivers(symmetric, relative, r
     rel_proj_dim=st.sampled_from([None, 2, 5]),
     key_dim=st.sampled_from([None, 6]),
     activation=st.sampled_from(["identity", "tanh", "relu"]),
-    rel_score=st.sampled_from(["dot", "squared_distance"]),
+    distances=st.booleans(),
     biases=st.booleans(),
     relative=st.booleans(),
     causal=st.booleans(),
@@ -90,7 +90,7 @@ def test_output_does_not_depend_on_asking_for_maps(
     rel_proj_dim,
     key_dim,
     activation,
-    rel_score,
+    distances,
     biases,
     relative,
     causal,
@@ -106,7 +106,7 @@ def test_output_does_not_depend_on_asking_for_maps(
             rel_proj_dim=rel_proj_dim,
             key_dim=key_dim,
             rel_activation=activation,
-            rel_score=rel_score,
+            rel_score="squared_distance" if distances and activation != "relu" else "dot",
             add_bias_kv=biases,
             add_bias_out=biases,
             total_n_heads=total,
@@ -153,20 +153,57 @@ def test_squared_distances_start_as_strong_as_dot_products_and_learn_their_stren
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_low_precision_tells_equal_objects_from_others(dtype, autocast):
-    """Distances are differences of squares some 30 times as large, and the nearest other one is above 1."""
-    layer = RelationalAttention(64, 2, n_relations=2, symmetric_rels=True, rel_score="squared_distance").eval()
+@pytest.mark.parametrize("relative", [False, True])
+def test_squared_distances_in_low_precision_are_computed_in_float32(dtype, autocast, relative):
+    """Equal objects stay equal, and the output is that of the rounded inputs and weights, rounded once."""
+    options = {"symmetric_rels": True, "rel_score": "squared_distance", "use_relative_positional_symbols": relative}
+    layer = RelationalAttention(64, 2, n_relations=2, **options).eval()
     x = torch.randn(1, 6, 64)
     x[:, 4] = x[:, 1]
-    exact = layer.relations(x)
-    if autocast:
-        with torch.autocast("cpu", dtype=dtype):
-            found = layer.relations(x)
-    else:
-        found = layer.to(dtype).relations(x.to(dtype))
-    assert found.dtype == dtype
-    assert found[0, 1, 4].abs().max() < 1e-3
-    torch.testing.assert_close(found.float(), exact, atol=0.1, rtol=0.05)
+    symbols = torch.randn(6, 6, 64) if relative else torch.randn(1, 6, 64)
+    with torch.no_grad():
+        if autocast:
+            exact = layer(x, symbols, is_causal=True).output
+            with torch.autocast("cpu", dtype=dtype):
+                relations, found = layer.relations(x), layer(x, symbols, is_causal=True, need_weights=True)
+        else:
+            layer, x, symbols = layer.to(dtype), x.to(dtype), symbols.to(dtype)
+            relations, found = layer.relations(x), layer(x, symbols, is_causal=True, need_weights=True)
+            exact = layer.float()(x.float(), symbols.float(), is_causal=True).output
+    assert relations.dtype == torch.float32 and relations[0, 1, 4].abs().max() < 1e-5
+    assert {part.dtype for part in found} == {dtype}
+    assert found.relations[0, 1, 4].abs().max() < 1e-5
+    torch.testing.assert_close(found.output.float(), exact, atol=0.03, rtol=0.03)
+
+
+@pytest.mark.slow
+def test_squared_distances_under_autocast_compile_to_the_same():
+    layer = RelationalAttention(64, 2, n_relations=2, symmetric_rels=True, rel_score="squared_distance").eval()
+    x, symbols = torch.randn(1, 6, 64), torch.randn(1, 6, 64)
+    x[:, 4] = x[:, 1]
+
+    def call(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(x, symbols, need_weights=True)
+
+    found, wanted = torch.compile(call, fullgraph=True)(x), call(x)
+    assert found.relations[0, 1, 4].abs().max() < 1e-5
+    torch.testing.assert_close(found.output, wanted.output, atol=0.02, rtol=0.02)
+
+
+def test_a_step_of_decoding_makes_no_factors_of_earlier_senders(monkeypatch):
+    layer = float64(RelationalAttention(8, 2, rel_score="squared_distance", symmetric_rels=True))
+    x, symbols, cache = normal(2, 5, 8), normal(2, 5, 8), layer.new_cache()
+    made = []
+    strengthened = layer._strengthened
+    monkeypatch.setattr(
+        layer, "_strengthened", lambda projected: made.append(projected.shape) or strengthened(projected)
+    )
+    with torch.no_grad():
+        wanted = layer(x, symbols, is_causal=True).output
+        steps = [layer(x[:, i : i + 1], symbols[:, i : i + 1], is_causal=True, cache=cache).output for i in range(5)]
+    torch.testing.assert_close(torch.cat(steps, 1), wanted)
+    assert made == [(2, 5, 8), *[(2, 1, 8)] * 5]
 
 
 def projected(linear, call):
@@ -335,6 +372,7 @@ def test_bad_inputs_are_refused(cls, arguments, message):
         ({"n_relations": 100}, "rel_proj_dim"),
         ({"rel_activation": "swish"}, "activation: .*'swish'"),
         ({"wr_init": "huge"}, "wr_init: .*'huge'"),
+        ({"rel_score": "squared_distance", "rel_activation": "relu"}, "rel_activation: .*negative.*got 'relu'"),
         ({"rel_score": "cosine"}, "rel_score: expected 'dot' or 'squared_distance', got 'cosine'"),
         ({"dropout": 1.5}, "dropout: .*1.5"),
         ({"n_kv_heads": 3}, "n_kv_heads: .*3"),

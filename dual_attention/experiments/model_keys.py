@@ -97,6 +97,7 @@ class ModelKeys(DepthConfig, NamedConfig):
         relative = self.symbols.startswith("position_relative")
         options: RelationalOptions = {"n_kv_heads": self.n_kv_heads}
         if self.ra_type != "relational_attention":
+            check(self.rel_score == "dot", "model.rel_score", f"dot with ra_type {self.ra_type}", self.rel_score)
             if relative:
                 raise ValueError(
                     f"model.symbols: {self.symbols} needs ra_type relational_attention, not {self.ra_type}"

@@ -39,7 +39,8 @@ from .scores import (
     location_features,
     location_score,
     product_score,
-    squared_distance_factors,
+    squared_distance_keys,
+    squared_distance_queries,
     trilinear_score,
 )
 from .symbols import OffsetSymbols, RelativeSymbols
@@ -101,7 +102,8 @@ __all__ = [
     "segments_from_lengths",
     "sigmoid_alignment",
     "sparsemax",
-    "squared_distance_factors",
+    "squared_distance_keys",
+    "squared_distance_queries",
     "structured_attention_penalty",
     "supervised_attention_loss",
     "trilinear_score",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from typing import Any
 
@@ -145,6 +146,11 @@ def is_autocast(x: Tensor) -> bool:
     """Whether autocast casts products of tensors like ``x`` to one type."""
     kind = x.device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """A context in which products of tensors like ``x`` keep their types."""
+    return torch.autocast(x.device.type, enabled=False) if is_autocast(x) else nullcontext()
 
 
 def is_exporting() -> bool:

@@ -227,31 +227,25 @@ def euclidean_score(q: Tensor, k: Tensor, *, squared: bool = False, beta: float 
     return -beta * differentiable_again(distances, _distances, q, k)
 
 
-def squared_distance_factors(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors whose inner products are negated squared distances, so that what is fast for these serves those.
+def squared_distance_queries(q: Tensor) -> Tensor:
+    """Vectors whose inner products with :func:`squared_distance_keys` are negated squared distances.
+
+    So what is fast for inner products serves distances.
 
     Math: -|q - k|^2 = <[2 q; -|q|^2; -1], [k; 1; |k|^2]>
 
-    One number of float16 or bfloat16 does not hold a square well enough for differences. There |q|^2 and |k|^2 come in
-    two parts, and products must be added in float32, as matrix products are; in float16 they must be less than 65,504.
-
     Returns:
-        ``(..., L, d + 2)`` and ``(..., S, d + 2)``, of float16 and bfloat16 d + 4, of the types of q and k.
+        ``(..., L, d + 2)``, of float16 and bfloat16 in float32: narrower numbers hold no differences of squares. Nor do
+        those of TF32, by which inner products are off by a thousandth of the squares.
     """
-    _one_width(q, k)
-    q2, k2 = _square_in_parts(q), _square_in_parts(k)
-    ones_q, ones_k = q.new_ones(*q.shape[:-1], k2.shape[-1]), k.new_ones(*k.shape[:-1], q2.shape[-1])
-    return torch.cat([2 * q, -q2, -ones_q], -1), torch.cat([k, ones_k, k2], -1)
+    q = q.to(_wide(q, q))
+    return torch.cat([2 * q, -q.square().sum(-1, keepdim=True), q.new_full((*q.shape[:-1], 1), -1.0)], -1)
 
 
-def _square_in_parts(x: Tensor) -> Tensor:
-    """Numbers of the type of x that add up to its squared length, ``(..., 1)``; two of float16 and bfloat16."""
-    square = x.to(_wide(x, x)).square().sum(-1, keepdim=True)
-    first = square.to(x.dtype)
-    if first.dtype == square.dtype:
-        return first
-    rest = (square - first).detach()  # whatever it is, the first has the whole gradient
-    return torch.cat([first, rest.to(x.dtype)], -1)
+def squared_distance_keys(k: Tensor) -> Tensor:
+    """``[k; 1; |k|^2]``, see :func:`squared_distance_queries`: ``(..., S, d)`` to ``(..., S, d + 2)``."""
+    k = k.to(_wide(k, k))
+    return torch.cat([k, k.new_ones(*k.shape[:-1], 1), k.square().sum(-1, keepdim=True)], -1)
 
 
 def _distances(q: Tensor, k: Tensor) -> tuple[Tensor]:

@@ -72,6 +72,13 @@ class RelativeSymbols:
         return cls(symbols.flatten(0, 1), torch.arange(n * m, device=symbols.device).view(n, m))
 
 
+def symbols_as(symbols: Tensor | RelativeSymbols, dtype: torch.dtype) -> Tensor | RelativeSymbols:
+    """Symbols of either kind in another type."""
+    if isinstance(symbols, RelativeSymbols):
+        return symbols.with_library(symbols.library.to(dtype))
+    return symbols.to(dtype)
+
+
 @dataclass(frozen=True, init=False)
 class OffsetSymbols(RelativeSymbols):
     """Symbols that depend only on the clipped offset: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.

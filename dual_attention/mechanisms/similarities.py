@@ -70,8 +70,7 @@ class Euclidean(_Strength):
         return functional.euclidean_score(self.require_query(query), key, squared=self.squared, beta=self.strength())
 
     def factors(self, query: Tensor, key: Tensor) -> Factors | None:
-        """Factors of the squared distance, see :func:`.squared_distance_factors`."""
-        if not self.squared or query.dtype.itemsize < 4:  # the strength would round the parts of narrow types
+        """Factors of the squared distance, see :func:`.squared_distance_queries`."""
+        if not self.squared or query.dtype.itemsize < 4:  # narrow types hold no differences of squares
             return None
-        q, k = functional.squared_distance_factors(query, key)
-        return self.strength() * q, k, 1.0
+        return self.strength() * functional.squared_distance_queries(query), functional.squared_distance_keys(key), 1.0

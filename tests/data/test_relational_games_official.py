@@ -126,11 +126,17 @@ def test_damaged_files(tmp_path):
         load_official(tmp_path, "same")
 
 
-@pytest.mark.parametrize("objects", ["pentominoes", "hexominoes", "stripes"])
-@pytest.mark.parametrize("task", [*TASKS, *EXTRA_TASKS])
+@pytest.mark.parametrize("split", ["pentominoes", "hexominoes", "stripes", "pentominoes_valid"])
+def test_no_images_are_read_where_none_are_asked_for(tmp_path, split):
+    path = official_path(tmp_path, "between", split)
+    write(tmp_path, path.name, task="between", objects=split.removesuffix("_valid"))
+    assert load_official(tmp_path, "between", split, limit=0).images.shape == (0, 3, 36, 36)
+
+
+@pytest.mark.parametrize(
+    ("task", "objects"), [(task, objects) for task in (*TASKS, *EXTRA_TASKS) for objects in supported_objects(task)]
+)
 def test_the_rules_give_the_labels_of_generated_images(task, objects):
-    if objects not in supported_objects(task):
-        return
     games = generate_images(task, 500, seed=3, objects=objects)
     found = labels_of(task, games.images, games.asked)
     if task in ("row_patterns", "left_of"):

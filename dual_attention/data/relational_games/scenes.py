@@ -39,5 +39,5 @@ def tiles(images: Tensor) -> Tensor:
 
 
 def keys_of_tiles(cells: Tensor) -> Tensor:
-    """A key of each cell, equal where all pixels are: (n, 9, 3, 12, 12) uint8 -> (n, 9) int64."""
-    return keys_of(cells.flatten(0, 1).flatten(1).view(torch.int64)).view(len(cells), -1)
+    """A key of each cell or object, equal where all pixels are: (n, k, 3, 12, 12) uint8 -> (n, k) int64."""
+    return keys_of(cells.flatten(0, 1).flatten(1).view(torch.int64)).view(cells.shape[:2])

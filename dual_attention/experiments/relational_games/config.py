@@ -134,6 +134,9 @@ class GamesModelConfig(VisionModelKeys):
         if self.abstractor is not None:
             heads = self.abstractor.n_heads
             check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+        if self.architecture == "toolbox":
+            expected = "dot in a model of the toolbox, whose model.toolbox.relation says so"
+            check(self.rel_score == "dot", "model.rel_score", expected, self.rel_score)
         if self.architecture in ("abstractor", "toolbox"):
             fits = not self.symbols.startswith("position_relative")
             where = {"abstractor": "an Abstractor", "toolbox": "a model of the toolbox"}[self.architecture]

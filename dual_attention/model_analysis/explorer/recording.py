@@ -213,8 +213,8 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         values = repeat_heads(split_heads(call_linear(module.wv, given["value"]), module.n_kv_heads), module.n_heads)
         kept["sender_norms"] = _norms(site, values)
     if isinstance(module, RelationalAttention):
-        u, w, scale = module.relation_factors(x, y)
-        u, w = scale * u.transpose(1, 2), w.transpose(1, 2)
+        u, w = (factors.transpose(1, 2) for factors in module.relation_factors(x, y))
+        u = module.rel_scale * u
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         kept["relation_norms"] = _norms(site, module.wr.transpose(1, 2)[None])
     if isinstance(module, DisentangledRelationalCrossAttention):

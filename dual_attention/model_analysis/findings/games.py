@@ -203,7 +203,7 @@ def detected(model: nn.Module, sites: Sequence[Site], images: Tensor, *, shuffle
 
     def projected(x: Tensor, site: Site, seed: int) -> Tensor:
         heads = site.module
-        options = {"symmetric": heads.symmetric_rels, "seed": seed}
+        options = {"symmetric": heads.symmetric_rels, "rel_score": heads.rel_score, "seed": seed}
         return random_relations(x, heads.n_relations, heads.rel_proj_dim, **options)
 
     scores = {

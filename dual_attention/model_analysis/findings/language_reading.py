@@ -104,7 +104,7 @@ def _projections(model: nn.Module, sites: Sequence[Site], tokens: Tensor) -> Ten
     found = []
     for seed, (site, x) in enumerate(zip(sites, _entering(model, sites, tokens), strict=True)):
         heads = site.module
-        options = {"symmetric": heads.symmetric_rels, "seed": seed}
+        options = {"symmetric": heads.symmetric_rels, "rel_score": heads.rel_score, "seed": seed}
         found.append(random_relations(x, heads.n_relations, heads.rel_proj_dim, **options))
     return torch.cat(found, -1)
 

@@ -17,8 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._layers.options import RelationScore
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
+from ...functional import squared_distance_keys, squared_distance_queries
 from ...functional.activations import Activation, activation_function
 from ...relational_attention import RelationalAttention
 from ._checks import check_floating
@@ -52,11 +54,12 @@ def random_relations(
     y: Tensor | None = None,
     symmetric: bool = False,
     activation: str | Activation = "identity",
+    rel_score: RelationScore = "dot",
     seed: int = 0,
 ) -> Tensor:
     """Relations as a layer computes them, by random projections of the same rank.
 
-    Math: r_ij,ℓ = <W_q^ℓ x_i, W_k^ℓ y_j> / sqrt(p), entries of W from N(0, 1/d)
+    Math: r_ij,ℓ = <W_q^ℓ x_i, W_k^ℓ y_j> / sqrt(p) or -|W_q^ℓ x_i - W_k^ℓ y_j|^2 / sqrt(p), entries of W from N(0, 1/d)
 
     Args:
         x: what enters the layer, ``(B, N, d)``.
@@ -65,6 +68,7 @@ def random_relations(
         y: senders, ``(B, M, d)``; by default ``x``.
         symmetric: one projection for both.
         activation: of the relations; elementwise.
+        rel_score: inner products or squared distances, as of the layer.
         seed: of the projections.
 
     Returns:
@@ -79,6 +83,8 @@ def random_relations(
     ]
     queries = torch.einsum("bnd,drp->bnrp", x, projections[0])
     keys = torch.einsum("bmd,drp->bmrp", y, projections[0 if symmetric else 1])
+    if rel_score == "squared_distance":
+        queries, keys = squared_distance_queries(queries), squared_distance_keys(keys)
     return activation_function(activation)(torch.einsum("bnrp,bmrp->bnmr", queries, keys) / math.sqrt(rel_proj_dim))
 
 

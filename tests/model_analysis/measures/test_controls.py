@@ -64,6 +64,14 @@ def test_random_relations_are_those_of_a_layer_with_random_projections():
     symmetric = random_relations(x, 4, 3, symmetric=True)
     torch.testing.assert_close(symmetric, symmetric.transpose(1, 2))
     assert (random_relations(x, 4, 3, activation="relu") >= 0).all()
+    layer = RelationalAttention(16, 2, n_relations=4, rel_proj_dim=3, symmetric_rels=True, rel_score="squared_distance")
+    distances = random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance", seed=1)
+    assert distances.shape == layer.relations(x).shape and (distances.diagonal(dim1=1, dim2=2).abs() < 1e-5).all()
+    pairs = symmetric.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(
+        random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance"),
+        2 * symmetric - pairs.transpose(1, 2)[:, :, None] - pairs.transpose(1, 2)[:, None],
+    )
     for relation in range(4):
         assert torch.linalg.matrix_rank(found[0, ..., relation]) == 3
     assert random_relations(x, 4, 3, y=torch.randn(2, 7, 16)).shape == (2, 5, 7, 4)
