@@ -214,8 +214,9 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         with without_autocast(q):
             q, k, wr = (tensor.to(u.dtype) for tensor in (q, k, self.wr))
             symbols = symbols_as(symbols, u.dtype)
-            found = attend(q, k, u, w, symbols, wr, **how)
-        return RelationalAttentionOutput(*(None if part is None else part.to(keys[0].dtype) for part in found))
+            output, *maps = attend(q, k, u, w, symbols, wr, **how)
+        narrow = keys[0].dtype
+        return RelationalAttentionOutput(output.to(narrow), *(None if x is None else x.to(narrow) for x in maps))
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Only the relations r(x_i, y_j), without a mask: ``(B, N, M, R)``."""
