@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from .._layers.config import SymbolRetrieval
-from .._layers.options import RelationalOptions, RelationScore, SymbolOptions
+from .._layers.options import RelationalOptions, SymbolOptions
 from .._models.config import DepthConfig, PatchesConfig
 from ..training.configs import WIDEST, check, check_inside, check_integers
 
@@ -47,7 +47,7 @@ class ModelKeys(DepthConfig, NamedConfig):
     """Width of the query and key of one relation; null takes the width of all relational heads / n_relations."""
     symmetric_rels: bool = False
     """One projection for the queries and keys of relations, which makes every relation symmetric."""
-    rel_score: RelationScore = "dot"
+    rel_score: Literal["dot", "squared_distance"] = "dot"
     """What a relation is: the inner product of its query and key, as in the paper (dot), or their negated squared
     distance times a learned strength (squared_distance)."""
     rel_activation: str = "identity"

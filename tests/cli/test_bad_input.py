@@ -65,6 +65,15 @@ pytestmark = pytest.mark.usefixtures("here")
         (["generate", "x", "y", "--device=tpu"], "device: expected one of 'auto', 'cpu', 'cuda', got tpu$"),
         (["estimate", "DAT-tiny", "--batch=few"], "batch: .*expected a positive number, got 'few'"),
         (["train", "language", "--model.d_model", "null"], r"model\.d_model: expected an integer, got null$"),
+        (["train", "language", "--model.rel_score", "cosine"], r"model\.rel_score: expected one of 'dot', 'squared_di"),
+        (
+            ["train", "relational-games", "--model.ra_type", "rca", "--model.rel_score", "squared_distance"],
+            r"model\.rel_score: expected dot with ra_type rca, got 'squared_distance'$",
+        ),
+        (
+            ["train", "relational-games", "--preset", "hadamard", "--model.rel_score", "squared_distance"],
+            r"model\.rel_score: expected dot in a model of the toolbox, .*got 'squared_distance'$",
+        ),
         (["train", "language", "--resume"], "resume: expected a value, got nothing$"),
         (
             ["train", "relational-games", "--model.abstractor.n_heads=x"],
