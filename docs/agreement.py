@@ -7,15 +7,15 @@ or more, and how far DATs are ahead of the Transformer, here and in the publishe
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from share_runs import NAMES, RESULTS, Cell, Run, cells_of, published, read_runs
+from share_runs import NAMES, RESULTS, Cell, Run, cells_of, published, read_runs, root_mean_square
 
 from dual_attention.training.metrics import Row
 
@@ -66,10 +66,6 @@ def read(table: Path) -> list[Beside]:
     return found
 
 
-def root_mean_square(numbers: Iterable[float]) -> float:
-    return sqrt(fmean(x * x for x in numbers))
-
-
 def together(cells: Sequence[Beside]) -> str:
     """What cells say together."""
     runs = [(run.accuracy, cell.theirs) for cell in cells for run in cell.runs]
@@ -115,6 +111,14 @@ def tell(table: Path) -> None:
             print(f"  {task}, pentominoes, {NAMES[model]} less {NAMES[PLAIN]}: {here:+.1f}, published {there:+.1f}")
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", metavar="TABLE", nargs="*", type=Path, default=[MAIN], help="results.csv of a grid")
+    for table in parser.parse_args().tables:
+        if not table.is_file():
+            parser.error(f"{table}: expected a table of results, found no such file")
+        tell(table)
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:] or [MAIN]:
-        tell(Path(name))
+    main()

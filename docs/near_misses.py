@@ -7,11 +7,21 @@ experiments/relational_games/ANNOUNCED.md decides, the root mean square of the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import sqrt
+from collections.abc import Mapping
 from statistics import mean
 
-from share_runs import NAMES, RESULTS, Cell, cells_of, common_seeds, draw_shares, outside, published, read_runs
+from share_runs import (
+    NAMES,
+    RESULTS,
+    Cell,
+    cells_of,
+    common_seeds,
+    draw_shares,
+    outside,
+    published,
+    read_runs,
+    root_mean_square,
+)
 
 from dual_attention.sweeps.intervals import half_width, paired_p
 from dual_attention.training.metrics import Row
@@ -26,10 +36,6 @@ LABELS = {0.0: "near misses only", 0.5: "half near misses, as in main", 1.0: "no
 TASK = "xoccurs"
 SETS = ("test", "stripes")
 CELLS = cells_of(SETS, ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym"), (1000, 2000))
-
-
-def root_mean_square(numbers: Sequence[float]) -> float:
-    return sqrt(mean(x * x for x in numbers))
 
 
 def on_lines(means: Mapping[float, Mapping[Cell, float]], theirs: Mapping[Cell, Row], share: float) -> list[float]:

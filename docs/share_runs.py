@@ -6,8 +6,9 @@ Read by agreement.py, near_misses.py and same_negatives.py, which are of single 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from math import sqrt
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
@@ -86,6 +87,10 @@ def outside(runs: Runs, theirs: Mapping[Cell, Row]) -> tuple[int, int]:
     of_cells = [(run.accuracy, theirs[cell]) for cell, of_seed in runs.items() for run in of_seed.values()]
     below = sum(accuracy < row["lowest"] for accuracy, row in of_cells)
     return below, sum(accuracy > row["highest"] for accuracy, row in of_cells)
+
+
+def root_mean_square(numbers: Iterable[float]) -> float:
+    return sqrt(mean(x * x for x in numbers))
 
 
 def draw_shares(
