@@ -86,6 +86,8 @@ def together(cells: Sequence[Beside]) -> str:
 def tell(table: Path) -> None:
     """Print all of one table."""
     cells = read(table)
+    if not cells:
+        raise SystemExit(f"{table}: expected runs of {EPOCHS} epochs, found none")
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     print(f"{table}, after {EPOCHS} epochs")
     for name, of_name in {**{task: [task] for task in tasks}, "all": tasks}.items():
