@@ -1,8 +1,9 @@
 """How runs of Relational Games agree with the published ones: ``python docs/agreement.py [TABLE ...]``.
 
-Reads results (by default those of the grid main) and prints, for each task and object set, differences from the
-published means, spread, runs outside the published ranges, and losses; then every mean that differs with a Welch t of 3
-or more, and how far DATs are ahead of the Transformer, here and in the published runs.
+Reads results (by default those of the grid main) and prints, for each task, each model and each object set,
+differences from the published means, spread, runs outside the published ranges, losses, and on pentominoes the score of
+experiments/relational_games/PROTOCOL.md; then every mean that differs with a Welch t of 3 or more, and how far DATs are
+ahead of the Transformer, here and in the published runs.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import NamedTuple
 
 from share_runs import NAMES, RESULTS, Cell, Run, cells_of, published, read_runs, root_mean_square
 
+from dual_attention.experiments.relational_games.protocol_cells import CellFit, score
+from dual_attention.experiments.relational_games.published import published_rows
 from dual_attention.training.metrics import Row
 
 MAIN = RESULTS / "main" / "results.csv"
 SETS = ("test", "hexominoes", "stripes")
 PLAIN, *DATS = MODELS = ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")
-EPOCHS = 100
+BATCH = 512
 FAR = 3.0
 """Absolute t from which a mean is named."""
 
@@ -32,6 +35,7 @@ class Beside(NamedTuple):
 
     task: str
     cell: Cell
+    epochs: int
     runs: Sequence[Run]
     theirs: Row
 
@@ -49,20 +53,29 @@ class Beside(NamedTuple):
         error = variance(self.accuracies) / len(self.runs) + self.theirs["sd"] ** 2 / self.theirs["trials"]
         return self.difference / sqrt(error)
 
+    @property
+    def fit(self) -> CellFit:
+        """What the score is of."""
+        losses = tuple(run.loss for run in self.runs)
+        length = BATCH, self.epochs
+        return CellFit(length, self.task, self.cell.model, self.cell.n_train, (*self.accuracies,), losses, self.theirs)
 
-def read(table: Path) -> list[Beside]:
-    """All cells of a table of results."""
+
+def read(table: Path, models: Sequence[str], epochs: int) -> list[Beside]:
+    """All cells of a table of results that are of the models."""
     with open(table, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if int(row["epochs"]) == EPOCHS]
+        rows = [row for row in csv.DictReader(file) if int(row["epochs"]) == epochs and row["model"] in models]
     found = []
     for task in dict.fromkeys(row["task"] for row in rows):
-        cells = cells_of(SETS, MODELS, sorted({int(row["n_train"]) for row in rows if row["task"] == task}))
+        cells = cells_of(SETS, models, sorted({int(row["n_train"]) for row in rows if row["task"] == task}))
         theirs = published(task, cells)
-        for cell, runs in read_runs(table, task, cells, EPOCHS).items():
-            if not runs:
-                expected = f"runs of {', '.join(MODELS)} after {EPOCHS} epochs"
-                raise SystemExit(f"{table}: expected {expected}, found none of {task}, {cell.model}, {cell.n_train}")
-            found.append(Beside(task, cell, list(runs.values()), theirs[cell]))
+        for cell, runs in read_runs(table, task, cells, epochs).items():
+            if len(runs) < 2:
+                expected = f"two or more runs of {', '.join(models)} after {epochs} epochs"
+                raise SystemExit(
+                    f"{table}: expected {expected}, found {len(runs)} of {task}, {cell.model}, {cell.n_train}"
+                )
+            found.append(Beside(task, cell, epochs, list(runs.values()), theirs[cell]))
     return found
 
 
@@ -80,33 +93,39 @@ def together(cells: Sequence[Beside]) -> str:
         f"(published {root_mean_square(cell.theirs['sd'] for cell in cells):.2f}); of {len(runs)} runs {below} below "
         f"and {above} above the published ones, where {expected:.0f} are expected; "
         f"losses {exp(fmean(losses)):.2f} of theirs"
+        + (f"; score {score([cell.fit for cell in cells]):.2f}" if cells[0].cell.object_set == "test" else "")
     )
 
 
-def tell(table: Path) -> None:
+def tell(table: Path, models: Sequence[str], epochs: int) -> None:
     """Print all of one table."""
-    cells = read(table)
+    cells = read(table, models, epochs)
     if not cells:
-        raise SystemExit(f"{table}: expected runs of {EPOCHS} epochs, found none")
+        raise SystemExit(f"{table}: expected runs of {', '.join(models)} after {epochs} epochs, found none")
     tasks = list(dict.fromkeys(cell.task for cell in cells))
-    print(f"{table}, after {EPOCHS} epochs")
-    for name, of_name in {**{task: [task] for task in tasks}, "all": tasks}.items():
+    print(f"{table}, after {epochs} epochs")
+    parts = {
+        **{task: [c for c in cells if c.task == task] for task in tasks},
+        **{NAMES[model]: [c for c in cells if c.cell.model == model] for model in models},
+        "all": cells,
+    }
+    for name, part in parts.items():
         for of in SETS:
-            print(
-                f"  {name}, {NAMES[of]}:", together([c for c in cells if c.task in of_name and c.cell.object_set == of])
-            )
+            print(f"  {name}, {NAMES[of]}:", together([c for c in part if c.cell.object_set == of]))
     for c in cells:
         if abs(c.t) >= FAR:
             print(
                 f"  far: {c.task}, {NAMES[c.cell.model]}, {c.cell.n_train:,} images, {NAMES[c.cell.object_set]}: "
                 f"{fmean(c.accuracies):.1f} (published {c.theirs['accuracy']:.1f}), t {c.t:+.1f}"
             )
+    if PLAIN not in models:
+        return
     for task in tasks:
         of_model = {
             model: [c for c in cells if (c.task, c.cell.object_set, c.cell.model) == (task, "test", model)]
-            for model in MODELS
+            for model in models
         }
-        for model in DATS:
+        for model in [model for model in DATS if model in models]:
             pairs = list(zip(of_model[model], of_model[PLAIN], strict=True))
             here = fmean(fmean(a.accuracies) - fmean(b.accuracies) for a, b in pairs)
             there = fmean(a.theirs["accuracy"] - b.theirs["accuracy"] for a, b in pairs)
@@ -116,10 +135,16 @@ def tell(table: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", metavar="TABLE", nargs="*", type=Path, default=[MAIN], help="results.csv of a grid")
-    for table in parser.parse_args().tables:
+    parser.add_argument("--models", nargs="+", default=MODELS, metavar="MODEL", help="the models, by default main's")
+    parser.add_argument("--epochs", type=int, default=100, help="length of training, by default 100")
+    given = parser.parse_args()
+    known = {row["model"] for row in published_rows()} & set(NAMES)
+    if unknown := [model for model in given.models if model not in known]:
+        parser.error(f"--models: expected some of {', '.join(sorted(known))}, got {', '.join(unknown)}")
+    for table in given.tables:
         if not table.is_file():
             parser.error(f"{table}: expected a table of results, found no such file")
-        tell(table)
+        tell(table, given.models, given.epochs)
 
 
 if __name__ == "__main__":

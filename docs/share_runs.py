@@ -28,6 +28,8 @@ NAMES = {
     "dat-0+2-sym": "DAT 0+2",
     "dat-1+1-sym": "DAT 1+1",
     "corelnet": "CoRelNet",
+    "abstractor": "Abstractor",
+    "predinet": "PrediNet",
 }
 
 
