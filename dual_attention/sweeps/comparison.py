@@ -54,8 +54,8 @@ def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
     if not compared:
         return ""
     return (
-        f"{beyond} of the {compared} runs lie outside the range of the published runs of their cell; were ours and "
-        f"theirs exchangeable, {expected:.0f} would."
+        f"{beyond} of the {compared} runs lie outside the range of the published runs of their cell; if ours were "
+        f"drawn as theirs, {expected:.0f} would be expected to."
     )
 
 
