@@ -1,8 +1,8 @@
 """Draw and read the runs of `same` with other negatives than near misses: ``python docs/same_negatives.py``.
 
 For each share of independent draws among the second objects of negatives: the score by which
-experiments/relational_games/ANNOUNCED.md decides, less that with near misses only, and its interval; the means beside
-the published ones; the same after 50 epochs, where it was measured; and CoRelNet, the control, after both.
+experiments/relational_games/ANNOUNCED.md decides, less that with near misses only, and its interval, for each size; the
+means beside the published ones; the same after 50 epochs, where it was measured; and CoRelNet, the control, after both.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ LABELS = {0.0: "near misses only, as in main", 0.5: "half independent", 1.0: "in
 TASK = "same"
 SETS = ("test", "hexominoes", "stripes")
 MODELS = ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")
-SIZE = 500
+SIZES = (500, 2000)
 CONTROL = "corelnet"
+CONTROL_SIZE = 500
 EPOCHS = 100
 BATCH = 512
 
@@ -99,14 +100,15 @@ def tell(share: float, runs: Runs, theirs: Mapping[Cell, Row], seeds: Sequence[i
     for cell, fit in zip(runs, own, strict=True):
         accuracy, loss = fit.published["accuracy"], fit.published["loss"]
         print(
-            f"  {NAMES[cell.object_set]}, {NAMES[cell.model]}: {mean(fit.accuracies):.1f} "
+            f"  {NAMES[cell.object_set]}, {NAMES[cell.model]}, {cell.n_train:,} images: {mean(fit.accuracies):.1f} "
             f"± {half_width(fit.accuracies):.1f} (published {accuracy:.1f}), loss {mean(fit.losses):.2f} "
             f"({loss:.2f}); squares {fit.squares[0]:.1f}, {fit.squares[1]:.1f}"
         )
 
 
-def main() -> None:
-    cells = cells_of(SETS, MODELS, [SIZE])
+def compare(size: int) -> None:
+    """Print what decides about the shares on one size."""
+    cells = cells_of(SETS, MODELS, [size])
     theirs = published(TASK, cells)
     ours = {share: read(share, cells, EPOCHS) for share in LABELS}
     seeds = common_seeds(*ours.values())
@@ -122,11 +124,21 @@ def main() -> None:
             print(f"  score less that of near misses only: {less:+.2f} [{low:+.2f}, {high:+.2f}]")
     for share in (0.5, 1.0):
         tell(share, read(share, cells, EPOCHS // 2), theirs, seeds, EPOCHS // 2)
-    control = cells_of(SETS, [CONTROL], [SIZE])
+
+
+def main() -> None:
+    for size in SIZES:
+        print(f"{size:,} images")
+        compare(size)
+    control = cells_of(SETS, [CONTROL], [CONTROL_SIZE])
     for epochs, share in product((EPOCHS // 2, EPOCHS), LABELS):
         print(NAMES[CONTROL], end=", ")
-        tell(share, read(share, control, epochs), published(TASK, control), seeds, epochs)
-    draw_shares(FOLDER / "same_negatives.png", TASK, ours, dict.fromkeys(ours, seeds), theirs, LABELS)
+        runs = read(share, control, epochs)
+        tell(share, runs, published(TASK, control), common_seeds(runs), epochs)
+    cells = cells_of(SETS, MODELS, SIZES)
+    ours = {share: read(share, cells, EPOCHS) for share in LABELS}
+    seeds = dict.fromkeys(ours, common_seeds(*ours.values()))
+    draw_shares(FOLDER / "same_negatives.png", TASK, ours, seeds, published(TASK, cells), LABELS)
 
 
 if __name__ == "__main__":
