@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dual_attention.experiments.relational_games.published import published_rows
 from dual_attention.sweeps.intervals import half_width
 from dual_attention.training.metrics import Row
-from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.training.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "relational_games" / "results"
 COLOURS = {0.0: "#7a5195", 0.5: "#1f6fb4", 1.0: "#d1495b"}
@@ -132,5 +132,5 @@ def draw_shares(
             axes.set_xticks(range(len(groups)), [f"{NAMES[model]}\n{size:,}" for model, size in groups], fontsize=6)
             axes.set_title(f"{task}, {NAMES[of]}", fontsize=9)
         panels[0].set_ylabel("accuracy (%)")
-        panels[-1].legend(frameon=False, loc="upper left", fontsize=8)
+        legend_below(figure, panels[-1].get_legend_handles_labels()[0], fontsize=8)
         save_figure(figure, path)
