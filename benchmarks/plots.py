@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +168,13 @@ def draw_dots(axis: Any, rows: Sequence[Row]) -> None:
 
 
 def round_figures(low: float, high: float) -> list[float]:
-    """At most six round figures between two, about equally far apart on a logarithmic scale."""
+    """At most six round figures between two, about equally far apart on a logarithmic scale, with room for labels."""
+    room = 0.12 * math.log10(high / low)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
     figures: list[float] = []
     for leading in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
         figures = [value for power in powers for digit in leading if low <= (value := digit * 10.0**power) <= high]
-        if len(figures) <= 6:
+        if len(figures) <= 6 and all(math.log10(b / a) >= room for a, b in pairwise(figures)):
             break
     return figures
 

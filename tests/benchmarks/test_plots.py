@@ -96,6 +96,7 @@ def test_floors_of_one_length(pyplot: Any):
         (0.0101, 0.042, [0.012, 0.015, 0.02, 0.025, 0.03, 0.04]),
         (0.4, 20.0, [0.5, 1, 2, 5, 10, 20]),
         (0.004, 3.0, [0.01, 0.1, 1]),
+        (0.033, 0.45, [0.05, 0.1, 0.2]),  # not 0.05, 0.07, 0.1, 0.15, 0.2 and 0.3, of which two would touch
     ],
 )
 def test_round_figures(low: float, high: float, figures: list[float]):
