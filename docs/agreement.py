@@ -9,23 +9,21 @@ ahead of the Transformer, here and in the published runs.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Sequence
-from math import exp, log, sqrt
+from math import exp, sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from share_runs import NAMES, RESULTS, Cell, Run, cells_of, published, read_runs, root_mean_square
+from share_runs import EPOCHS, MAIN, MODELS, NAMES, Cell, cells_of, fits, published, read_runs, root_mean_square
 
+from dual_attention.experiments.relational_games.protocol import read_runs as read_table
 from dual_attention.experiments.relational_games.protocol_cells import CellFit, score
-from dual_attention.experiments.relational_games.published import published_rows
-from dual_attention.training.metrics import Row
+from dual_attention.experiments.relational_games.published import published_curve, published_rows
+from dual_attention.sweeps.intervals import welch_t
 
-MAIN = RESULTS / "main" / "results.csv"
 SETS = ("test", "hexominoes", "stripes")
-PLAIN, *DATS = MODELS = ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")
-BATCH = 512
+PLAIN, *DATS = MODELS
 FAR = 3.0
 """Absolute t from which a mean is named."""
 
@@ -33,79 +31,57 @@ FAR = 3.0
 class Beside(NamedTuple):
     """The runs of one cell of a task beside the published ones."""
 
-    task: str
     cell: Cell
-    epochs: int
-    runs: Sequence[Run]
-    theirs: Row
-
-    @property
-    def accuracies(self) -> list[float]:
-        return [run.accuracy for run in self.runs]
-
-    @property
-    def difference(self) -> float:
-        return fmean(self.accuracies) - self.theirs["accuracy"]
+    fit: CellFit
 
     @property
     def t(self) -> float:
-        """Welch's t of that."""
-        error = variance(self.accuracies) / len(self.runs) + self.theirs["sd"] ** 2 / self.theirs["trials"]
-        return self.difference / sqrt(error)
-
-    @property
-    def fit(self) -> CellFit:
-        """What the score is of."""
-        losses = tuple(run.loss for run in self.runs)
-        length = BATCH, self.epochs
-        return CellFit(length, self.task, self.cell.model, self.cell.n_train, (*self.accuracies,), losses, self.theirs)
+        """Welch's t of the difference of accuracies."""
+        curve = published_curve(self.cell.object_set, self.fit.task, self.cell.model)
+        return welch_t(self.fit.accuracies, next(p for p in curve if p.point == self.cell.n_train)) or 0.0
 
 
 def read(table: Path, models: Sequence[str], epochs: int) -> list[Beside]:
-    """All cells of a table of results that are of the models."""
-    with open(table, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if int(row["epochs"]) == epochs and row["model"] in models]
+    """All cells of a table of results that are of the models; ValueError if one has fewer than two runs."""
+    rows = [row for row in read_table(table) if row["epochs"] == epochs and row["model"] in models]
+    wanted = f"{table}: expected runs of {', '.join(models)} after {epochs} epochs"
+    if not rows:
+        raise ValueError(f"{wanted}, found none")
     found = []
     for task in dict.fromkeys(row["task"] for row in rows):
-        cells = cells_of(SETS, models, sorted({int(row["n_train"]) for row in rows if row["task"] == task}))
-        theirs = published(task, cells)
-        for cell, runs in read_runs(table, task, cells, epochs).items():
-            if len(runs) < 2:
-                expected = f"two or more runs of {', '.join(models)} after {epochs} epochs"
-                raise SystemExit(
-                    f"{table}: expected {expected}, found {len(runs)} of {task}, {cell.model}, {cell.n_train}"
-                )
-            found.append(Beside(task, cell, epochs, list(runs.values()), theirs[cell]))
+        cells = cells_of(SETS, models, sorted({row["n_train"] for row in rows if row["task"] == task}))
+        runs = read_runs(table, task, cells, epochs)
+        for cell, of_seed in runs.items():
+            if len(of_seed) < 2:
+                raise ValueError(f"{wanted}, two or more, found {len(of_seed)} of {task}, {cell.model}, {cell.n_train}")
+        found += [Beside(*pair) for pair in zip(cells, fits(task, runs, published(task, cells), epochs), strict=True)]
     return found
 
 
 def together(cells: Sequence[Beside]) -> str:
     """What cells say together."""
-    runs = [(run.accuracy, cell.theirs) for cell in cells for run in cell.runs]
+    fits = [cell.fit for cell in cells]
+    runs = [(accuracy, fit.published) for fit in fits for accuracy in fit.accuracies]
     below = sum(accuracy < row["lowest"] for accuracy, row in runs)
     above = sum(accuracy > row["highest"] for accuracy, row in runs)
-    expected = sum(2 / (row["trials"] + 1) for _, row in runs)
-    losses = [log(fmean(run.loss for run in cell.runs) / cell.theirs["loss"]) for cell in cells]
     return (
-        f"{len(cells)} means: {fmean(cell.difference for cell in cells):+.1f} points, root mean square "
-        f"{root_mean_square(cell.difference for cell in cells):.2f}; standard deviation "
-        f"{sqrt(fmean(variance(cell.accuracies) for cell in cells)):.2f} "
-        f"(published {root_mean_square(cell.theirs['sd'] for cell in cells):.2f}); of {len(runs)} runs {below} below "
-        f"and {above} above the published ones, where {expected:.0f} are expected; "
-        f"losses {exp(fmean(losses)):.2f} of theirs"
-        + (f"; score {score([cell.fit for cell in cells]):.2f}" if cells[0].cell.object_set == "test" else "")
+        f"{len(fits)} means: {fmean(fit.difference for fit in fits):+.1f} points, root mean square "
+        f"{root_mean_square(fit.difference for fit in fits):.2f}; standard deviation "
+        f"{sqrt(fmean(variance(fit.accuracies) for fit in fits)):.2f} "
+        f"(published {root_mean_square(fit.published['sd'] for fit in fits):.2f}); of {len(runs)} runs {below} below "
+        f"and {above} above the published ones, where {sum(fit.expected_outside for fit in fits):.0f} are expected; "
+        f"losses {exp(fmean(fit.log_ratio for fit in fits)):.2f} of theirs"
+        + (f"; score {score(fits):.2f}" if cells[0].cell.object_set == "test" else "")
     )
 
 
 def tell(table: Path, models: Sequence[str], epochs: int) -> None:
     """Print all of one table."""
     cells = read(table, models, epochs)
-    if not cells:
-        raise SystemExit(f"{table}: expected runs of {', '.join(models)} after {epochs} epochs, found none")
-    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    tasks = list(dict.fromkeys(c.fit.task for c in cells))
     print(f"{table}, after {epochs} epochs")
     parts = {
-        **{task: [c for c in cells if c.task == task] for task in tasks},
+        **{task: [c for c in cells if c.fit.task == task] for task in tasks},
         **{NAMES[model]: [c for c in cells if c.cell.model == model] for model in models},
         "all": cells,
     }
@@ -115,20 +91,24 @@ def tell(table: Path, models: Sequence[str], epochs: int) -> None:
     for c in cells:
         if abs(c.t) >= FAR:
             print(
-                f"  far: {c.task}, {NAMES[c.cell.model]}, {c.cell.n_train:,} images, {NAMES[c.cell.object_set]}: "
-                f"{fmean(c.accuracies):.1f} (published {c.theirs['accuracy']:.1f}), t {c.t:+.1f}"
+                f"  far: {c.fit.task}, {NAMES[c.cell.model]}, {c.cell.n_train:,} images, {NAMES[c.cell.object_set]}: "
+                f"{fmean(c.fit.accuracies):.1f} (published {c.fit.published['accuracy']:.1f}), t {c.t:+.1f}"
             )
-    if PLAIN not in models:
-        return
-    for task in tasks:
+    if PLAIN in models:
+        tell_leads(cells, [model for model in models if model in DATS])
+
+
+def tell_leads(cells: Sequence[Beside], dats: Sequence[str]) -> None:
+    """Print how far DATs are ahead of the Transformer on pentominoes, over the sizes of each task."""
+    for task in dict.fromkeys(c.fit.task for c in cells):
         of_model = {
-            model: [c for c in cells if (c.task, c.cell.object_set, c.cell.model) == (task, "test", model)]
-            for model in models
+            model: [c.fit for c in cells if (c.fit.task, c.cell.object_set, c.cell.model) == (task, "test", model)]
+            for model in (PLAIN, *dats)
         }
-        for model in [model for model in DATS if model in models]:
+        for model in dats:
             pairs = list(zip(of_model[model], of_model[PLAIN], strict=True))
             here = fmean(fmean(a.accuracies) - fmean(b.accuracies) for a, b in pairs)
-            there = fmean(a.theirs["accuracy"] - b.theirs["accuracy"] for a, b in pairs)
+            there = fmean(a.published["accuracy"] - b.published["accuracy"] for a, b in pairs)
             print(f"  {task}, pentominoes, {NAMES[model]} less {NAMES[PLAIN]}: {here:+.1f}, published {there:+.1f}")
 
 
@@ -136,15 +116,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", metavar="TABLE", nargs="*", type=Path, default=[MAIN], help="results.csv of a grid")
     parser.add_argument("--models", nargs="+", default=MODELS, metavar="MODEL", help="the models, by default main's")
-    parser.add_argument("--epochs", type=int, default=100, help="length of training, by default 100")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"length of training, by default {EPOCHS}")
     given = parser.parse_args()
     known = {row["model"] for row in published_rows()} & set(NAMES)
     if unknown := [model for model in given.models if model not in known]:
         parser.error(f"--models: expected some of {', '.join(sorted(known))}, got {', '.join(unknown)}")
     for table in given.tables:
-        if not table.is_file():
-            parser.error(f"{table}: expected a table of results, found no such file")
-        tell(table, given.models, given.epochs)
+        try:
+            tell(table, list(dict.fromkeys(given.models)), given.epochs)
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
 
 
 if __name__ == "__main__":

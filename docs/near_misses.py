@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from statistics import mean
 
 from share_runs import (
+    MAIN,
+    MODELS,
     NAMES,
     RESULTS,
     Cell,
@@ -18,6 +20,7 @@ from share_runs import (
     common_seeds,
     draw_shares,
     outside,
+    parse_no_arguments,
     published,
     read_runs,
     root_mean_square,
@@ -29,13 +32,13 @@ from dual_attention.training.metrics import Row
 FOLDER = RESULTS / "xoccurs-near-misses"
 RUNS = {
     0.0: FOLDER / "share-0.csv",
-    0.5: RESULTS / "main" / "results.csv",
+    0.5: MAIN,
     1.0: FOLDER / "share-1.csv",
 }
 LABELS = {0.0: "near misses only", 0.5: "half near misses, as in main", 1.0: "no near misses"}
 TASK = "xoccurs"
 SETS = ("test", "stripes")
-CELLS = cells_of(SETS, ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym"), (1000, 2000))
+CELLS = cells_of(SETS, MODELS, (1000, 2000))
 
 
 def on_lines(means: Mapping[float, Mapping[Cell, float]], theirs: Mapping[Cell, Row], share: float) -> list[float]:
@@ -46,6 +49,7 @@ def on_lines(means: Mapping[float, Mapping[Cell, float]], theirs: Mapping[Cell, 
 
 
 def main() -> None:
+    parse_no_arguments(__doc__)
     theirs = published(TASK, CELLS)
     ours = {share: read_runs(path, TASK, CELLS) for share, path in RUNS.items()}
     seeds = {share: common_seeds(runs) for share, runs in ours.items()}

@@ -14,6 +14,9 @@ from statistics import mean
 
 import numpy
 from share_runs import (
+    EPOCHS,
+    MAIN,
+    MODELS,
     NAMES,
     RESULTS,
     Cell,
@@ -21,7 +24,9 @@ from share_runs import (
     cells_of,
     common_seeds,
     draw_shares,
+    fits,
     outside,
+    parse_no_arguments,
     published,
     read_runs,
 )
@@ -40,35 +45,16 @@ FOLDER = RESULTS / "same-negatives"
 LABELS = {0.0: "near misses only, as in main", 0.5: "half independent", 1.0: "independent"}
 TASK = "same"
 SETS = ("test", "hexominoes", "stripes")
-MODELS = ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")
 SIZES = (500, 2000)
 CONTROL = "corelnet"
 CONTROL_SIZE = 500
-EPOCHS = 100
-BATCH = 512
 
 
 def read(share: float, cells: Sequence[Cell], epochs: int) -> Runs:
     """The runs of cells of one model or several; those of near misses only are main's but for the control's."""
     of_main = share == 0 and cells[0].model != CONTROL
-    path = RESULTS / "main" / "results.csv" if of_main else FOLDER / f"share-{share:g}.csv"
+    path = MAIN if of_main else FOLDER / f"share-{share:g}.csv"
     return read_runs(path, TASK, cells, epochs)
-
-
-def fits(runs: Runs, theirs: Mapping[Cell, Row], seeds: Sequence[int], epochs: int) -> list[CellFit]:
-    """The cells beside the published ones, each with the runs of the seeds, which may repeat."""
-    return [
-        CellFit(
-            (BATCH, epochs),
-            TASK,
-            cell.model,
-            cell.n_train,
-            tuple(runs[cell][seed].accuracy for seed in seeds),
-            tuple(runs[cell][seed].loss for seed in seeds),
-            theirs[cell],
-        )
-        for cell in runs
-    ]
 
 
 def expected(cells: Sequence[CellFit]) -> float:
@@ -87,7 +73,7 @@ def expected(cells: Sequence[CellFit]) -> float:
 
 def tell(share: float, runs: Runs, theirs: Mapping[Cell, Row], seeds: Sequence[int], epochs: int) -> None:
     """Print the score, and the means beside the published ones."""
-    own = fits(runs, theirs, seeds, epochs)
+    own = fits(TASK, runs, theirs, epochs, seeds)
     below, above = outside(runs, theirs)
     print(
         f"share {share:g}, {epochs} epochs, {len(seeds)} seeds: score {score(own):.2f}, "
@@ -114,7 +100,8 @@ def compare(size: int) -> None:
     seeds = common_seeds(*ours.values())
     draws = numpy.random.default_rng(0).choice(seeds, size=(DRAWS, len(seeds)))
     scores = {
-        share: [score(fits(runs, theirs, [*draw], EPOCHS)) for draw in (seeds, *draws)] for share, runs in ours.items()
+        share: [score(fits(TASK, runs, theirs, EPOCHS, [*draw])) for draw in (seeds, *draws)]
+        for share, runs in ours.items()
     }
     for share, runs in ours.items():
         tell(share, runs, theirs, seeds, EPOCHS)
@@ -127,6 +114,7 @@ def compare(size: int) -> None:
 
 
 def main() -> None:
+    parse_no_arguments(__doc__)
     for size in SIZES:
         print(f"{size:,} images")
         compare(size)

@@ -5,7 +5,7 @@ Read by agreement.py, near_misses.py and same_negatives.py, which are of single 
 
 from __future__ import annotations
 
-import csv
+import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import sqrt
@@ -13,12 +13,17 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from dual_attention.experiments.relational_games.protocol import read_runs as read_table
+from dual_attention.experiments.relational_games.protocol_cells import CellFit
 from dual_attention.experiments.relational_games.published import published_rows
 from dual_attention.sweeps.intervals import half_width
 from dual_attention.training.metrics import Row
 from dual_attention.training.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "relational_games" / "results"
+MAIN = RESULTS / "main" / "results.csv"
+MODELS = ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")
+EPOCHS, BATCH = 100, 512
 COLOURS = {0.0: "#7a5195", 0.5: "#1f6fb4", 1.0: "#d1495b"}
 NAMES = {
     "test": "pentominoes",
@@ -52,22 +57,37 @@ Runs = Mapping[Cell, Mapping[int, Run]]
 """Runs by cell and seed."""
 
 
+def parse_no_arguments(about: str | None) -> None:
+    """Answer ``--help`` with the text of a script, and refuse all other arguments."""
+    argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+
+
 def cells_of(object_sets: Sequence[str], models: Sequence[str], sizes: Sequence[int]) -> list[Cell]:
     """All combinations."""
     return [Cell(*combination) for combination in product(object_sets, models, sizes)]
 
 
-def read_runs(path: Path, task: str, cells: Sequence[Cell], epochs: int = 100) -> Runs:
+def read_runs(path: Path, task: str, cells: Sequence[Cell], epochs: int = EPOCHS) -> Runs:
     """The runs of a table of results that are of the cells; every cell has an entry."""
     found: dict[Cell, dict[int, Run]] = {cell: {} for cell in cells}
-    with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["task"] != task or int(row["epochs"]) != epochs:
-                continue
+    for row in read_table(path):
+        if (row["task"], row["epochs"]) == (task, epochs):
             for of in {cell.object_set for cell in cells}:
-                cell = Cell(of, row["model"], int(row["n_train"]))
+                cell = Cell(of, row["model"], row["n_train"])
                 if cell in found:
-                    found[cell][int(row["seed"])] = Run(float(row[of]), float(row[f"{of}_loss"]))
+                    found[cell][row["seed"]] = Run(row[of], row[f"{of}_loss"])
+    return found
+
+
+def fits(
+    task: str, runs: Runs, theirs: Mapping[Cell, Row], epochs: int, seeds: Sequence[int] | None = None
+) -> list[CellFit]:
+    """The cells beside the published ones, each with the runs of the seeds, which may repeat, or all."""
+    found = []
+    for cell, of_seed in runs.items():
+        taken = [of_seed[seed] for seed in (of_seed if seeds is None else seeds)]
+        accuracies, losses = tuple(run.accuracy for run in taken), tuple(run.loss for run in taken)
+        found.append(CellFit((BATCH, epochs), task, cell.model, cell.n_train, accuracies, losses, theirs[cell]))
     return found
 
 
@@ -77,10 +97,12 @@ def common_seeds(*tables: Runs) -> list[int]:
 
 
 def published(task: str, cells: Sequence[Cell]) -> dict[Cell, Row]:
-    """The published runs of each cell: their mean, spread and range."""
+    """The published runs of each cell: their mean, spread and range; ValueError naming a cell without."""
     rows = {
         Cell(row["object_set"], row["model"], row["n_train"]): row for row in published_rows() if row["task"] == task
     }
+    if unknown := [cell for cell in cells if cell not in rows]:
+        raise ValueError(f"{task}: expected published cells, got {unknown[0].model} with {unknown[0].n_train} images")
     return {cell: rows[cell] for cell in cells}
 
 

@@ -13,14 +13,14 @@ from itertools import pairwise, product
 from math import log, sqrt
 from statistics import fmean, stdev
 
-from share_runs import RESULTS
+from share_runs import MAIN, MODELS, RESULTS, parse_no_arguments
 
 from dual_attention.experiments.relational_games.protocol import read_runs
 from dual_attention.experiments.relational_games.protocol_cells import Candidate, CellFit, fit_cells
 from dual_attention.experiments.relational_games.published import published_rows
 
 TABLES = (
-    RESULTS / "main" / "results.csv",
+    MAIN,
     RESULTS / "protocol" / "controls.csv",
     RESULTS / "protocol" / "batches_128.csv",
     RESULTS / "protocol" / "stairs.csv",
@@ -29,7 +29,7 @@ CANDIDATES: tuple[Candidate, ...] = ((512, 100), (128, 50))
 SEEDS = (0, 1, 2)
 SIZES = (250, 500, 750, 1000)
 TASKS = ("same", "occurs", "xoccurs", "between")
-CURVES = tuple(product(TASKS, ("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym")))
+CURVES = tuple(product(TASKS, MODELS))
 
 
 def stair(values: Sequence[float]) -> float:
@@ -44,6 +44,7 @@ def error(numbers: Sequence[float]) -> float:
 
 
 def main() -> None:
+    parse_no_arguments(__doc__)
     rows = [row for table in TABLES for row in read_runs(table) if int(row["seed"]) in SEEDS]
     cells: dict[tuple[Candidate, str, str, int], CellFit] = {
         (cell.candidate, cell.task, cell.model, cell.n_train): cell for cell in fit_cells(rows)
