@@ -168,7 +168,9 @@ def draw_dots(axis: Any, rows: Sequence[Row]) -> None:
 
 
 def round_figures(low: float, high: float) -> list[float]:
-    """At most six round figures between two, about equally far apart on a logarithmic scale, with room for labels."""
+    """Round figures between two, about equally far apart on a logarithmic scale: at most six with room for labels, or
+    all powers of ten.
+    """
     room = 0.12 * math.log10(high / low)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
     figures: list[float] = []

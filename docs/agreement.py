@@ -15,12 +15,25 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from share_runs import EPOCHS, MAIN, MODELS, NAMES, Cell, cells_of, fits, published, read_runs, root_mean_square
+from share_runs import (
+    BATCH,
+    EPOCHS,
+    MAIN,
+    MODELS,
+    NAMES,
+    Cell,
+    cells_of,
+    fits,
+    outside,
+    published,
+    root_mean_square,
+    runs_of,
+)
 
-from dual_attention.experiments.relational_games.protocol import read_runs as read_table
+from dual_attention.experiments.relational_games.protocol import read_runs
 from dual_attention.experiments.relational_games.protocol_cells import CellFit, score
-from dual_attention.experiments.relational_games.published import published_curve, published_rows
-from dual_attention.sweeps.intervals import welch_t
+from dual_attention.experiments.relational_games.published import published_rows
+from dual_attention.sweeps.intervals import Published, welch_t
 
 SETS = ("test", "hexominoes", "stripes")
 PLAIN, *DATS = MODELS
@@ -36,21 +49,26 @@ class Beside(NamedTuple):
 
     @property
     def t(self) -> float:
-        """Welch's t of the difference of accuracies."""
-        curve = published_curve(self.cell.object_set, self.fit.task, self.cell.model)
-        return welch_t(self.fit.accuracies, next(p for p in curve if p.point == self.cell.n_train)) or 0.0
+        """Welch's t of the difference of accuracies; ValueError where neither side has a spread."""
+        theirs = self.fit.published
+        point = Published(self.cell.n_train, theirs["accuracy"], int(theirs["trials"]), theirs["sd"])
+        t = welch_t(self.fit.accuracies, point)
+        if t is None:
+            raise ValueError(f"expected runs that differ, got equal ones of {self.fit.task}, {self.cell}")
+        return t
 
 
 def read(table: Path, models: Sequence[str], epochs: int) -> list[Beside]:
     """All cells of a table of results that are of the models; ValueError if one has fewer than two runs."""
-    rows = [row for row in read_table(table) if row["epochs"] == epochs and row["model"] in models]
-    wanted = f"{table}: expected runs of {', '.join(models)} after {epochs} epochs"
+    length = BATCH, epochs
+    rows = [r for r in read_runs(table) if (r["batch_size"], r["epochs"]) == length and r["model"] in models]
+    wanted = f"{table}: expected runs of {', '.join(models)} after {epochs} epochs of batches of {BATCH}"
     if not rows:
         raise ValueError(f"{wanted}, found none")
     found = []
     for task in dict.fromkeys(row["task"] for row in rows):
         cells = cells_of(SETS, models, sorted({row["n_train"] for row in rows if row["task"] == task}))
-        runs = read_runs(table, task, cells, epochs)
+        runs = runs_of(rows, task, cells, epochs)
         for cell, of_seed in runs.items():
             if len(of_seed) < 2:
                 raise ValueError(f"{wanted}, two or more, found {len(of_seed)} of {task}, {cell.model}, {cell.n_train}")
@@ -61,23 +79,21 @@ def read(table: Path, models: Sequence[str], epochs: int) -> list[Beside]:
 def together(cells: Sequence[Beside]) -> str:
     """What cells say together."""
     fits = [cell.fit for cell in cells]
-    runs = [(accuracy, fit.published) for fit in fits for accuracy in fit.accuracies]
-    below = sum(accuracy < row["lowest"] for accuracy, row in runs)
-    above = sum(accuracy > row["highest"] for accuracy, row in runs)
+    below, above = outside(fits)
+    count = sum(len(fit.accuracies) for fit in fits)
     return (
         f"{len(fits)} means: {fmean(fit.difference for fit in fits):+.1f} points, root mean square "
         f"{root_mean_square(fit.difference for fit in fits):.2f}; standard deviation "
         f"{sqrt(fmean(variance(fit.accuracies) for fit in fits)):.2f} "
-        f"(published {root_mean_square(fit.published['sd'] for fit in fits):.2f}); of {len(runs)} runs {below} below "
+        f"(published {root_mean_square(fit.published['sd'] for fit in fits):.2f}); of {count} runs {below} below "
         f"and {above} above the published ones, where {sum(fit.expected_outside for fit in fits):.0f} are expected; "
         f"losses {exp(fmean(fit.log_ratio for fit in fits)):.2f} of theirs"
         + (f"; score {score(fits):.2f}" if cells[0].cell.object_set == "test" else "")
     )
 
 
-def tell(table: Path, models: Sequence[str], epochs: int) -> None:
+def tell(table: Path, cells: Sequence[Beside], models: Sequence[str], epochs: int) -> None:
     """Print all of one table."""
-    cells = read(table, models, epochs)
     tasks = list(dict.fromkeys(c.fit.task for c in cells))
     print(f"{table}, after {epochs} epochs")
     parts = {
@@ -121,11 +137,13 @@ def main() -> None:
     known = {row["model"] for row in published_rows()} & set(NAMES)
     if unknown := [model for model in given.models if model not in known]:
         parser.error(f"--models: expected some of {', '.join(sorted(known))}, got {', '.join(unknown)}")
+    models = list(dict.fromkeys(given.models))
     for table in given.tables:
         try:
-            tell(table, list(dict.fromkeys(given.models)), given.epochs)
+            cells = read(table, models, given.epochs)
         except (ValueError, OSError) as error:
-            parser.error(str(error))
+            parser.error(str(error) if str(table) in str(error) else f"{table}: {error}")
+        tell(table, cells, models, given.epochs)
 
 
 if __name__ == "__main__":

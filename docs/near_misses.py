@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from statistics import mean
 
 from share_runs import (
+    EPOCHS,
     MAIN,
     MODELS,
     NAMES,
@@ -19,6 +20,7 @@ from share_runs import (
     cells_of,
     common_seeds,
     draw_shares,
+    fits,
     outside,
     parse_no_arguments,
     published,
@@ -67,7 +69,7 @@ def main() -> None:
             some = [of_cell[cell] - theirs[cell]["accuracy"] for cell in CELLS if cell.object_set == of]
             print(f"  {NAMES[of]}: root mean square {root_mean_square(some):.2f}, mean {mean(some):+.2f}")
             runs = {cell: of_seed for cell, of_seed in ours[share].items() if cell.object_set == of}
-            below, above = outside(runs, theirs)
+            below, above = outside(fits(TASK, runs, theirs, EPOCHS))
             count = sum(map(len, runs.values()))
             print(f"  of {count} runs {below} below and {above} above all published ones of their cell")
     smallest, at = min((root_mean_square(on_lines(means, theirs, n / 100)), n / 100) for n in range(101))

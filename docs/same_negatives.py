@@ -29,6 +29,7 @@ from share_runs import (
     parse_no_arguments,
     published,
     read_runs,
+    root_mean_square,
 )
 
 from dual_attention.experiments.relational_games.protocol_cells import (
@@ -74,13 +75,13 @@ def expected(cells: Sequence[CellFit]) -> float:
 def tell(share: float, runs: Runs, theirs: Mapping[Cell, Row], seeds: Sequence[int], epochs: int) -> None:
     """Print the score, and the means beside the published ones."""
     own = fits(TASK, runs, theirs, epochs, seeds)
-    below, above = outside(runs, theirs)
+    below, above = outside(fits(TASK, runs, theirs, epochs))
     print(
         f"share {share:g}, {epochs} epochs, {len(seeds)} seeds: score {score(own):.2f}, "
         f"{expected(own):.2f} expected of runs drawn as the published ones; "
         f"of {sum(map(len, runs.values()))} runs {below} below and {above} above all published ones of their cell; "
         f"accuracy {mean(cell.difference for cell in own):+.2f}, "
-        f"root mean square {mean(cell.difference**2 for cell in own) ** 0.5:.2f}; "
+        f"root mean square {root_mean_square(cell.difference for cell in own):.2f}; "
         f"losses {exp(mean(cell.log_ratio for cell in own)):.2f} of the published ones"
     )
     for cell, fit in zip(runs, own, strict=True):

@@ -1,6 +1,6 @@
-"""Runs of one task with several shares of independent draws among its objects, beside the published ones.
+"""What the scripts on runs of Relational Games share: tables, cells beside the published ones, and a figure by shares.
 
-Read by agreement.py, near_misses.py and same_negatives.py, which are of single cells (object set, model, size).
+Imported by agreement.py, near_misses.py, same_negatives.py and stairs.py. Cells are of an object set, model and size.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ NAMES = {
     "transformer-128-h2": "Transformer",
     "dat-0+2-sym": "DAT 0+2",
     "dat-1+1-sym": "DAT 1+1",
+    "dat-0+2-asym": "DAT 0+2, asymmetric",
+    "dat-1+1-asym": "DAT 1+1, asymmetric",
+    "rca-0+2": "RCA 0+2",
+    "rca-1+1": "RCA 1+1",
     "corelnet": "CoRelNet",
     "abstractor": "Abstractor",
     "predinet": "PrediNet",
@@ -67,16 +71,29 @@ def cells_of(object_sets: Sequence[str], models: Sequence[str], sizes: Sequence[
     return [Cell(*combination) for combination in product(object_sets, models, sizes)]
 
 
-def read_runs(path: Path, task: str, cells: Sequence[Cell], epochs: int = EPOCHS) -> Runs:
-    """The runs of a table of results that are of the cells; every cell has an entry."""
+def runs_of(rows: Sequence[Row], task: str, cells: Sequence[Cell], epochs: int = EPOCHS) -> Runs:
+    """The runs of a task by batches of ``BATCH`` that are of the cells; every cell has an entry.
+
+    Raises:
+        ValueError: if one of them has no accuracy or no positive loss.
+    """
     found: dict[Cell, dict[int, Run]] = {cell: {} for cell in cells}
-    for row in read_table(path):
-        if (row["task"], row["epochs"]) == (task, epochs):
+    for row in rows:
+        if (row["task"], row["batch_size"], row["epochs"]) == (task, BATCH, epochs):
             for of in {cell.object_set for cell in cells}:
                 cell = Cell(of, row["model"], row["n_train"])
                 if cell in found:
+                    if of not in row or not row.get(f"{of}_loss", 0) > 0:
+                        raise ValueError(
+                            f"expected accuracies and positive losses of {of}, found none in a line of {task}"
+                        )
                     found[cell][row["seed"]] = Run(row[of], row[f"{of}_loss"])
     return found
+
+
+def read_runs(path: Path, task: str, cells: Sequence[Cell], epochs: int = EPOCHS) -> Runs:
+    """The same from a table of results."""
+    return runs_of(read_table(path), task, cells, epochs)
 
 
 def fits(
@@ -106,14 +123,15 @@ def published(task: str, cells: Sequence[Cell]) -> dict[Cell, Row]:
     return {cell: rows[cell] for cell in cells}
 
 
-def outside(runs: Runs, theirs: Mapping[Cell, Row]) -> tuple[int, int]:
+def outside(cells: Iterable[CellFit]) -> tuple[int, int]:
     """How many runs are below all published ones of their cell, and how many above."""
-    of_cells = [(run.accuracy, theirs[cell]) for cell, of_seed in runs.items() for run in of_seed.values()]
-    below = sum(accuracy < row["lowest"] for accuracy, row in of_cells)
-    return below, sum(accuracy > row["highest"] for accuracy, row in of_cells)
+    runs = [(accuracy, cell.published) for cell in cells for accuracy in cell.accuracies]
+    below = sum(accuracy < row["lowest"] for accuracy, row in runs)
+    return below, sum(accuracy > row["highest"] for accuracy, row in runs)
 
 
 def root_mean_square(numbers: Iterable[float]) -> float:
+    """Root of the mean of their squares."""
     return sqrt(mean(x * x for x in numbers))
 
 

@@ -8,7 +8,7 @@ experiments/relational_games/PROTOCOL.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 from math import log, sqrt
 from statistics import fmean, stdev
@@ -29,6 +29,11 @@ CANDIDATES: tuple[Candidate, ...] = ((512, 100), (128, 50))
 SEEDS = (0, 1, 2)
 SIZES = (250, 500, 750, 1000)
 TASKS = ("same", "occurs", "xoccurs", "between")
+MEASURES: dict[str, tuple[Callable[[CellFit], float], Callable[[CellFit], float]]] = {
+    "accuracy": (lambda cell: fmean(cell.accuracies), lambda cell: cell.published["accuracy"]),
+    "logarithm of the loss": (lambda cell: log(fmean(cell.losses)), lambda cell: log(cell.published["loss"])),
+}
+"""Of a cell: of our runs, and of the published ones."""
 CURVES = tuple(product(TASKS, MODELS))
 
 
@@ -45,7 +50,7 @@ def error(numbers: Sequence[float]) -> float:
 
 def main() -> None:
     parse_no_arguments(__doc__)
-    rows = [row for table in TABLES for row in read_runs(table) if int(row["seed"]) in SEEDS]
+    rows = [row for table in TABLES for row in read_runs(table) if row["seed"] in SEEDS]
     cells: dict[tuple[Candidate, str, str, int], CellFit] = {
         (cell.candidate, cell.task, cell.model, cell.n_train): cell for cell in fit_cells(rows)
     }
@@ -59,18 +64,8 @@ def main() -> None:
     for candidate in CANDIDATES:
         print(f"batches of {candidate[0]}, {candidate[1]} epochs")
         curves = [[cells[candidate, task, model, size] for size in SIZES] for task, model in CURVES]
-        for name, ours, theirs in (
-            (
-                "accuracy",
-                [stair([fmean(cell.accuracies) for cell in curve]) for curve in curves],
-                [stair([cell.published["accuracy"] for cell in curve]) for curve in curves],
-            ),
-            (
-                "logarithm of the loss",
-                [stair([log(fmean(cell.losses)) for cell in curve]) for curve in curves],
-                [stair([log(cell.published["loss"]) for cell in curve]) for curve in curves],
-            ),
-        ):
+        for name, measures in MEASURES.items():
+            ours, theirs = ([stair([measure(cell) for cell in curve]) for curve in curves] for measure in measures)
             differences = [a - b for a, b in zip(ours, theirs, strict=True)]
             print(
                 f"  stair of the {name}: {fmean(ours):+.2f} ± {error(ours):.2f}, published {fmean(theirs):+.2f} ± "

@@ -107,6 +107,8 @@ class ModelKeys(DepthConfig, NamedConfig):
         if self.symmetric_rels:
             options["symmetric_rels"] = True
         if self.rel_score != "dot":
+            wanted = "one that tells negative relations apart, with squared distances"
+            check(self.rel_activation != "relu", "model.rel_activation", wanted, self.rel_activation)
             options["rel_score"] = self.rel_score
         if self.rel_activation != "identity":
             options["rel_activation"] = self.rel_activation

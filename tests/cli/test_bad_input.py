@@ -65,6 +65,10 @@ pytestmark = pytest.mark.usefixtures("here")
         (["generate", "x", "y", "--device=tpu"], "device: expected one of 'auto', 'cpu', 'cuda', got tpu$"),
         (["estimate", "DAT-tiny", "--batch=few"], "batch: .*expected a positive number, got 'few'"),
         (["train", "language", "--model.d_model", "null"], r"model\.d_model: expected an integer, got null$"),
+        (
+            ["train", "language", "--model.rel_score", "squared_distance", "--model.rel_activation", "relu"],
+            r"model\.rel_activation: expected one that tells negative relations apart, .*got 'relu'$",
+        ),
         (["train", "language", "--model.rel_score", "cosine"], r"model\.rel_score: expected one of 'dot', 'squared_di"),
         (
             ["train", "relational-games", "--model.ra_type", "rca", "--model.rel_score", "squared_distance"],

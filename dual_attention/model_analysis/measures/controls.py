@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
 from ...functional import squared_distance_keys, squared_distance_queries
 from ...functional.activations import Activation, activation_function
+from ...functional.checks import without_autocast
 from ...relational_attention import RelationalAttention
 from ._checks import check_floating
 from .detection import Detection, Shuffle, detect
@@ -83,9 +85,13 @@ def random_relations(
     ]
     queries = torch.einsum("bnd,drp->bnrp", x, projections[0])
     keys = torch.einsum("bmd,drp->bmrp", y, projections[0 if symmetric else 1])
+    if rel_score not in ("dot", "squared_distance"):
+        raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
     if rel_score == "squared_distance":
         queries, keys = squared_distance_queries(queries), squared_distance_keys(keys)
-    return activation_function(activation)(torch.einsum("bnrp,bmrp->bnmr", queries, keys) / math.sqrt(rel_proj_dim))
+    with nullcontext() if rel_score == "dot" else without_autocast(x):
+        products = torch.einsum("bnrp,bmrp->bnmr", queries, keys)
+    return activation_function(activation)(products / math.sqrt(rel_proj_dim))
 
 
 def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Module] | None = None) -> nn.Module:

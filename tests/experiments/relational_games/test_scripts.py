@@ -64,14 +64,15 @@ def test_agreement_measures_leads_and_other_lengths(call, capsys):
         (RESULTS / "baselines" / "results.csv", (), "expected runs with losses and lengths, found no"),
         (RESULTS / "nothing.csv", (), "expected a results.csv or the folder of a grid, found nothing"),
         (ROOT / "README.md", (), "README.md: "),
-        (RESULTS / "main" / "results.csv", ("--epochs", "7"), "after 7 epochs, found none"),
+        (RESULTS / "main" / "results.csv", ("--epochs", "7"), "after 7 epochs of batches of 512, found none"),
         (RESULTS / "main" / "results.csv", ("--models", "resnet"), "--models: expected some of .*, got resnet"),
         (
             RESULTS / "main" / "results.csv",
             ("--models", "predinet"),
-            "of predinet after 100 epochs, found none",
+            "of predinet after 100 epochs of batches of 512, found none",
         ),
         (RESULTS / "squared-distances" / "results.csv", (), "two or more, found 0 of"),
+        (RESULTS / "protocol" / "batches_128.csv", ("--epochs", "50"), "50 epochs of batches of 512, found none"),
     ],
 )
 def test_agreement_says_in_one_line_what_is_wrong(call, capsys, table, arguments, message):

@@ -67,6 +67,11 @@ def test_random_relations_are_those_of_a_layer_with_random_projections():
     layer = RelationalAttention(16, 2, n_relations=4, rel_proj_dim=3, symmetric_rels=True, rel_score="squared_distance")
     distances = random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance", seed=1)
     assert distances.shape == layer.relations(x).shape and (distances.diagonal(dim1=1, dim2=2).abs() < 1e-5).all()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        narrow = random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance")
+    assert (narrow.diagonal(dim1=1, dim2=2).abs() < 1e-5).all()
+    with pytest.raises(ValueError, match="rel_score: expected 'dot' or 'squared_distance', got 'cosine'"):
+        random_relations(x, 4, 3, rel_score="cosine")
     pairs = symmetric.diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(
         random_relations(x, 4, 3, symmetric=True, rel_score="squared_distance"),
