@@ -48,7 +48,6 @@ TASK = "same"
 SETS = ("test", "hexominoes", "stripes")
 SIZES = (500, 2000)
 CONTROL = "corelnet"
-CONTROL_SIZE = 500
 
 
 def read(share: float, cells: Sequence[Cell], epochs: int) -> Runs:
@@ -119,9 +118,9 @@ def main() -> None:
     for size in SIZES:
         print(f"{size:,} images")
         compare(size)
-    control = cells_of(SETS, [CONTROL], [CONTROL_SIZE])
-    for epochs, share in product((EPOCHS // 2, EPOCHS), LABELS):
-        print(NAMES[CONTROL], end=", ")
+    for size, epochs, share in product(SIZES, (EPOCHS // 2, EPOCHS), LABELS):
+        print(f"{NAMES[CONTROL]}, {size:,} images", end=", ")
+        control = cells_of(SETS, [CONTROL], [size])
         runs = read(share, control, epochs)
         tell(share, runs, published(TASK, control), common_seeds(runs), epochs)
     cells = cells_of(SETS, MODELS, SIZES)
