@@ -67,7 +67,8 @@ def test_selectivity_of_ablations():
     nothing = measure_selectivity(
         model, documents, labels, mask, intervention=lambda pairs: Ablate(ablate(pairs).target, strength=0.0)
     )
-    assert (nothing.with_label, nothing.without) == (0, 0)
+    # Not to the bit: the loss is compared with one of a whole batch, whose sums a processor may order otherwise.
+    assert (nothing.with_label, nothing.without) == pytest.approx((0, 0), abs=1e-6)
 
 
 def test_what_fills_up_documents_does_not_count():
