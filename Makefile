@@ -52,7 +52,7 @@ gallery: $(READY) ## Draw the pictures of the pages under docs/
 	$(BIN)/python docs/make_gallery.py $(ARGS)
 
 configs: $(READY) ## Write the configurations under experiments/ from the library's presets
-	$(BIN)/python -m dual_attention.experiments experiments
+	$(BIN)/python -m dat.experiments experiments
 
 reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--kills 200": trainings in several processes
 	env OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability $(ARGS)

@@ -29,23 +29,23 @@ import transformers
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from dat.checkpoints import open_checkpoint
+from dat.estimate.units import dtype_name
+from dat.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
+from dat.experiments.language.data import TextSequences
+from dat.experiments.language.experiment import LanguageModelling
+from dat.experiments.language.model_keys import LanguageModelKeys
+from dat.experiments.language.problem import PreparedText, prepare_text
+from dat.training.configs import OutputConfig, StepLoopConfig
+from dat.training.metrics import read_rows
+from dat.training.optim import learning_rate
+from dat.training.runs import start_run
+from dat.training.seeding import derive_seed
 from dual_attention._files import write_json
-from dual_attention.checkpoints import open_checkpoint
-from dual_attention.data.text.tokenizer import Tokenizer
-from dual_attention.estimate.units import dtype_name
-from dual_attention.experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig
-from dual_attention.experiments.language.data import TextSequences
-from dual_attention.experiments.language.experiment import LanguageModelling
-from dual_attention.experiments.language.model_keys import LanguageModelKeys
-from dual_attention.experiments.language.problem import PreparedText, prepare_text
 from dual_attention.generation import generate
+from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
-from dual_attention.training.configs import OutputConfig, StepLoopConfig
-from dual_attention.training.metrics import read_rows
-from dual_attention.training.optim import learning_rate
-from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
-from dual_attention.training.runs import start_run
-from dual_attention.training.seeding import derive_seed
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 RESULTS = Path(__file__).resolve().parents[1] / "experiments" / "language" / "results"
 CONTEXT = 96

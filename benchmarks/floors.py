@@ -17,8 +17,8 @@ from torch import Tensor
 
 from benchmarks.subjects import build
 from benchmarks.work import Draw, Work
-from dual_attention.estimate import estimate
-from dual_attention.estimate.flops import RelationalSizes, pairs
+from dat.estimate import estimate
+from dat.estimate.flops import RelationalSizes, pairs
 
 OUTPUT = "output"
 """Heading under which an estimate has the output layer of a language model."""

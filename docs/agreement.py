@@ -30,10 +30,10 @@ from share_runs import (
     runs_of,
 )
 
-from dual_attention.experiments.relational_games.protocol import read_runs
-from dual_attention.experiments.relational_games.protocol_cells import CellFit, score
-from dual_attention.experiments.relational_games.published import published_rows
-from dual_attention.sweeps.intervals import Published, welch_t
+from dat.experiments.relational_games.protocol import read_runs
+from dat.experiments.relational_games.protocol_cells import CellFit, score
+from dat.experiments.relational_games.published import published_rows
+from dual_attention.model_analysis.measures.intervals import Published, welch_t
 
 SETS = ("test", "hexominoes", "stripes")
 PLAIN, *DATS = MODELS

@@ -13,12 +13,12 @@ from statistics import geometric_mean
 
 import torch
 
-from dual_attention.experiments.language.model_keys import LanguageModelKeys
-from dual_attention.training.configs import OptimConfig
-from dual_attention.training.coordinates import Sizes, coordinate_check
-from dual_attention.training.mup import scale_by_mup
-from dual_attention.training.optim import build_optimizer
-from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+from dat.experiments.language.model_keys import LanguageModelKeys
+from dat.training.configs import OptimConfig
+from dat.training.coordinates import Sizes, coordinate_check
+from dat.training.mup import scale_by_mup
+from dat.training.optim import build_optimizer
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 PICTURE = Path(__file__).parent / "images" / "coordinate-check.png"
 WIDTHS = (64, 128, 256, 512)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gallery_pictures import BLUE, DARK, ORANGE, save
 
-from dual_attention.training.plots import house_style, matplotlib_figure
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
 
 RED, GREY = "#c8463c", "#6a6a6a"
 SENDERS = (("s", RED, 0.85), ("o", BLUE, 1.0), ("o", RED, 0.95))

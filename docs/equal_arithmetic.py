@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gallery_pictures import BLUE, GREY, ORANGE, Drawing, Variables, save
 
-from dual_attention.training.plots import house_style, matplotlib_figure
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
 
 
 def ratios(variables: Variables, path: Path) -> None:

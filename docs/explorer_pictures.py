@@ -20,11 +20,11 @@ from typing import Any
 
 from PIL import Image
 
-from dual_attention.model_analysis.explorer.dictionaries import made_dictionary
-from dual_attention.model_analysis.explorer.example import example_model
-from dual_attention.model_analysis.explorer.exporting import Exporter
-from dual_attention.model_analysis.explorer.opening import open_session
-from dual_attention.model_analysis.explorer.view_state import View
+from dat.explorer.dictionaries import made_dictionary
+from dat.explorer.example import example_model
+from dat.explorer.exporting import Exporter
+from dat.explorer.opening import open_session
+from dat.explorer.view_state import View
 
 FOLDER = Path(__file__).resolve().parent / "images" / "explorer"
 TEXT = """\

@@ -10,7 +10,7 @@ import torch
 from gallery_pictures import DARK, ORANGE, Drawing, Variables, bare, matrix, save
 from torch import Tensor
 
-from dual_attention.training.plots import house_style, matplotlib_figure
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
 
 CHARACTER = 0.0785
 """Width of a character of the typewriter font at 9 points, in inches."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 Variables = dict[str, Any]
 Drawing = Callable[[Variables, Path], None]

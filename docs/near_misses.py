@@ -28,8 +28,8 @@ from share_runs import (
     root_mean_square,
 )
 
-from dual_attention.sweeps.intervals import half_width, paired_p
-from dual_attention.training.metrics import Row
+from dat.training.metrics import Row
+from dual_attention.model_analysis.measures.intervals import half_width, paired_p
 
 FOLDER = RESULTS / "xoccurs-near-misses"
 RUNS = {

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from dual_attention.sweeps.intervals import half_width, holm, paired_p
-from dual_attention.training.plots import house_style, matplotlib_figure, save_figure
+from dual_attention.model_analysis.measures.intervals import half_width, holm, paired_p
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 FOLDER = Path(__file__).parents[1] / "experiments" / "relational_games" / "results" / "rank"
 NUMBERS = (1, 2, 4, 8, 16, 32, 64)

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from gallery_pictures import save
 
-from dual_attention.checkpoints import open_checkpoint
-from dual_attention.data.relational_games import generate_images
+from dat.checkpoints import open_checkpoint
+from dat.data.relational_games import generate_images
+from dat.experiments.relational_games.grid_relations import best_detector, object_pairs
 from dual_attention.model_analysis.capture import capture
-from dual_attention.model_analysis.grid_relations import best_detector, object_pairs
 from dual_attention.model_analysis.measures import RelationReadings, read_relations
 from dual_attention.model_analysis.views import draw_arcs, draw_patch_relations, token_labels
 

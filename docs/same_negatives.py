@@ -32,15 +32,15 @@ from share_runs import (
     root_mean_square,
 )
 
-from dual_attention.experiments.relational_games.protocol_cells import (
+from dat.experiments.relational_games.protocol_cells import (
     DRAWS,
     LEAST_RELATIVE_SD,
     LEAST_SD,
     CellFit,
     score,
 )
-from dual_attention.sweeps.intervals import half_width
-from dual_attention.training.metrics import Row
+from dat.training.metrics import Row
+from dual_attention.model_analysis.measures.intervals import half_width
 
 FOLDER = RESULTS / "same-negatives"
 LABELS = {0.0: "near misses only, as in main", 0.5: "half independent", 1.0: "independent"}

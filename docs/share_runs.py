@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from dual_attention.experiments.relational_games.protocol import read_runs as read_table
-from dual_attention.experiments.relational_games.protocol_cells import CellFit
-from dual_attention.experiments.relational_games.published import published_rows
-from dual_attention.sweeps.intervals import half_width
-from dual_attention.training.metrics import Row
-from dual_attention.training.plots import house_style, legend_below, matplotlib_figure, save_figure
+from dat.experiments.relational_games.protocol import read_runs as read_table
+from dat.experiments.relational_games.protocol_cells import CellFit
+from dat.experiments.relational_games.published import published_rows
+from dat.training.metrics import Row
+from dual_attention.model_analysis.measures.intervals import half_width
+from dual_attention.model_analysis.views.plots import house_style, legend_below, matplotlib_figure, save_figure
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "relational_games" / "results"
 MAIN = RESULTS / "main" / "results.csv"

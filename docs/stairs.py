@@ -15,9 +15,9 @@ from statistics import fmean, stdev
 
 from share_runs import MAIN, MODELS, RESULTS, parse_no_arguments
 
-from dual_attention.experiments.relational_games.protocol import read_runs
-from dual_attention.experiments.relational_games.protocol_cells import Candidate, CellFit, fit_cells
-from dual_attention.experiments.relational_games.published import published_rows
+from dat.experiments.relational_games.protocol import read_runs
+from dat.experiments.relational_games.protocol_cells import Candidate, CellFit, fit_cells
+from dat.experiments.relational_games.published import published_rows
 
 TABLES = (
     MAIN,

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from dual_attention.cli.main import main
+from dat.cli.main import main
 from tests.support.documents import GALLERY, PAGES, ROOT, anchors, blocks, commands, links, wrong_outputs
 from tests.test_imports import ROOMS
 

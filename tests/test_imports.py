@@ -23,13 +23,16 @@ PACKAGE = "dual_attention"
 ROOT = Path(__file__).resolve().parent.parent
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The rooms, and the one direction of imports
+# The walls, the rooms, and the one direction of imports
 # ---------------------------------------------------------------------------------------------------------------------
 
+WALLS = (PACKAGE, "dat", "studies")
+"""The library, the lab and finished studies: each may import those before it."""
+
 # From the bottom to the top: a room may import those above it in this table, and itself. Every file or folder directly
-# under dual_attention/ has a place here; a new one fails until it is given one.
+# under dual_attention/ and dat/ has a place here; a new one fails until it is given one. Studies see everything.
 ROOMS = {
-    "utilities": ("_checksums", "_errors", "_extras", "_files", "_processes", "_words"),
+    "utilities": ("_checksums", "_extras", "_files", "_hashing", "_words"),
     "functional": ("functional",),
     "_layers": ("_layers",),
     "layers": (
@@ -49,38 +52,28 @@ ROOMS = {
     "baselines": ("baselines",),
     "root": ("__init__", "_exports"),
     "hf": ("hf",),
-    "estimate": ("estimate",),
-    "data": ("data",),
-    "training": ("training",),
-    "sweeps": ("sweeps",),
-    "experiments": ("experiments",),
-    "checkpoints": ("checkpoints",),
     "model_analysis": ("model_analysis",),
-    "cli": ("cli", "__main__"),
+    "lab utilities": ("dat.__init__", "dat._errors", "dat._processes"),
+    "data": ("dat.data",),
+    "training": ("dat.training",),
+    "estimate": ("dat.estimate",),
+    "sweeps": ("dat.sweeps",),
+    "experiments": ("dat.experiments",),
+    "checkpoints": ("dat.checkpoints", "dat.description"),
+    "explorer": ("dat.explorer",),
+    "cli": ("dat.cli", "dat.__main__"),
+}
+# The doors of the library into the lab: apps of the published package, and the command's former name.
+DOORS = {
+    f"{PACKAGE}.__main__": "cli",
+    f"{PACKAGE}.model_analysis.lm_inference_app": "explorer",
+    f"{PACKAGE}.model_analysis.lm_visualization_app": "explorer",
 }
 
 # Rooms above it that a room does not import all the same: they stand side by side.
 APART = {
     "generation": ("mechanisms",),
-    "estimate": ("hf",),
     "root": ("baselines",),
-    "data": (
-        "functional",
-        "_layers",
-        "layers",
-        "mechanisms",
-        "generation",
-        "_models",
-        "models",
-        "baselines",
-        "root",
-        "hf",
-        "estimate",
-    ),
-    "training": ("hf", "estimate"),
-    "sweeps": ("hf",),  # arms are matched in operations, which estimate counts
-    "experiments": ("hf",),  # the arithmetic of a step, of which MFU is a share, is counted by estimate
-    "checkpoints": ("estimate",),
 }
 
 ORDER = list(ROOMS)
@@ -89,7 +82,8 @@ MAY_IMPORT = {room: {*ORDER[: ORDER.index(room)]} - {*APART.get(room, ())} for r
 
 # The extra that a room's modules may need already when they are imported; all other rooms need only torch and einops.
 EXTRA_AT_IMPORT = {
-    **dict.fromkeys(("data", "training", "sweeps", "experiments", "checkpoints", "model_analysis"), "train"),
+    **dict.fromkeys(("model_analysis", "data", "training", "sweeps"), "train"),
+    **dict.fromkeys(("experiments", "checkpoints", "explorer"), "train"),
     "hf": "hf",
 }
 
@@ -99,11 +93,12 @@ WITHOUT_TRITON = (KERNELS, f"{KERNELS}.support", f"{KERNELS}.tuning")
 
 
 def sources() -> dict[str, Path]:
-    """Name of every module of the package, and its file."""
+    """Name of every module of the library and of the lab, and its file."""
     found = {}
-    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for package in WALLS[:2]:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
@@ -118,12 +113,15 @@ def extra_at_import(module: str) -> str | None:
 
 
 def room_of(module: str) -> str | None:
-    below = module.split(".")[1:]
-    return ROOM_OF.get(below[0] if below else "__init__")
+    if module in DOORS:
+        return DOORS[module]
+    package, *below = module.split(".")
+    name = below[0] if below else "__init__"
+    return ROOM_OF.get(name if package == PACKAGE else f"{package}.{name}")
 
 
 def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tuple[str, int]]:
-    """Modules of this package that ``module`` imports anywhere, with line numbers.
+    """Modules of this repository that ``module`` imports anywhere, with line numbers.
 
     An import inside a function counts, and so does one by name: ``import_module("dual_attention.x")``.
     """
@@ -143,7 +141,7 @@ def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tup
         else:
             continue
         for name in names:
-            if name.split(".")[0] == PACKAGE:
+            if name.split(".")[0] in WALLS:
                 yield name, node.lineno
 
 
@@ -175,8 +173,8 @@ def test_an_import_against_the_arrow_is_found():
         ("functional.masks", "from dual_attention.attention import Attention"),
         ("functional.masks", "from ..attention import Attention"),
         ("functional.masks", "def f():\n    from .. import attention"),
-        ("functional.masks", "import dual_attention.training"),
-        ("functional.masks", "import importlib\nimportlib.import_module('dual_attention.training')"),
+        ("functional.masks", "import dat.training"),
+        ("functional.masks", "import importlib\nimportlib.import_module('dat.training')"),
         ("attention", "from . import mechanisms"),
         ("attention", "from . import __version__"),
         ("vision_models", "from .training.loop import train"),
@@ -347,7 +345,7 @@ def imports_with(extra: str | None) -> tuple[list[str], list[str]]:
     """The modules to import with that extra, and what can be imported then, beside what can without it."""
     modules = [name for name in SOURCES if extra_at_import(name) == extra]
     requirements = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
-    return modules, sorted({PACKAGE, *import_names(requirements)})
+    return modules, sorted({*WALLS[:2], *import_names(requirements)})
 
 
 def test_modules_import_with_only_what_they_declare():

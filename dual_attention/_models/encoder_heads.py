@@ -42,7 +42,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
 
     Math: logits = W norm(act(W_1 h + b_1)) + b, W the token embedding unless untied
 
-    :func:`dual_attention.data.masked_language.mask_tokens` masks tokens and makes the targets.
+    :func:`dat.data.masked_language.mask_tokens` masks tokens and makes the targets.
 
     Args:
         encoder: a :class:`~dual_attention.encoder_models.TransformerEncoder` or

@@ -5,7 +5,7 @@ Run ``python -m dual_attention.model_analysis.lm_inference_app``, if you like wi
 
 from __future__ import annotations
 
-from .explorer.command import run_app
+from dat.explorer.command import run_app
 
 __all__ = ["run_app"]
 

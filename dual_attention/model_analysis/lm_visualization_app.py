@@ -5,7 +5,7 @@ Run ``python -m dual_attention.model_analysis.lm_visualization_app``, if you lik
 
 from __future__ import annotations
 
-from .explorer.command import run_app
+from dat.explorer.command import run_app
 
 __all__ = ["run_app"]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dual_attention.training.metrics import OF_THE_MACHINE
+from dat.training.metrics import OF_THE_MACHINE
 
 from .trials import Tally, Trial, dat, in_a_process
 

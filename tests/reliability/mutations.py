@@ -125,7 +125,7 @@ def from_python(load: Callable[[str], object]) -> Callable[[Path], Called]:
 
 
 def _opened(path: str) -> object:
-    from dual_attention.checkpoints import open_checkpoint
+    from dat.checkpoints import open_checkpoint
 
     return open_checkpoint(path).model
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from dual_attention.cli.main import main
+from dat.cli.main import main
 
 LONGEST = 60
 """Seconds after which a trial counts as one that does not end."""

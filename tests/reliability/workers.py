@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dual_attention.training.loop import Trainer
+from dat.training.loop import Trainer
 
 from ..support.processes import Ended, dat_together
 from .kills import numbers, training
@@ -54,8 +54,8 @@ USED = (
     "torch._dynamo",
     "torch.distributed.fsdp",
     "torch.distributed.tensor",
-    "dual_attention.training.sharded_checkpoint",
-    "dual_attention.experiments.language.experiment",
+    "dat.training.sharded_checkpoint",
+    "dat.experiments.language.experiment",
     "matplotlib.pyplot",
 )
 """What training imports, when it needs it."""

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dual_attention.data.images import IMAGE_SETS
-from dual_attention.data.images import cifar as official
+from dat.data.images import IMAGE_SETS
+from dat.data.images import cifar as official
 
 TINY = {"train": 10, "test": 4}
 

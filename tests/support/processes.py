@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from dual_attention.cli.main import main
-from dual_attention.training.distributed import launched
+from dat.cli.main import main
+from dat.training.distributed import launched
 
 SECONDS = 300
 """After which processes that wait for each other are killed."""

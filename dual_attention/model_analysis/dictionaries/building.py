@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._files import read_json_object, write_json
-from ...data.text.documents import text_digest
+from ..._hashing import text_digest
 from ...generation import evaluating
 from ..capture import capture
 from ..maps import CallMaps

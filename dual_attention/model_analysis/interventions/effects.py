@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from ...generation import evaluating
-from ...sweeps.intervals import half_width, paired_p
 from ..maps import CallMaps, Maps
+from ..measures.intervals import half_width, paired_p
 from .applying import intervene
 from .direct import intervene_directly
 from .kinds import Intervention

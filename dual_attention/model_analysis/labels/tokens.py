@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...data.text.tokenizer import Tokenizer
+from ...generation.tokenizer import Tokenizer
 from .texts import LabelledText
 
 

@@ -11,9 +11,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ...sweeps.intervals import half_width
 from ._checks import check_labels, check_relations, check_strata, pair_mask
 from .auc import MatchedAuc, RankedScores
+from .intervals import half_width
 
 Shuffle = Literal["objects", "pairs"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...training.plots import house_style, matplotlib_figure
 from .matrices import largest_of
+from .plots import house_style, matplotlib_figure
 
 
 def draw_importance(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...training.plots import house_style, matplotlib_figure
+from .plots import house_style, matplotlib_figure
 from .tokens import drawable
 
 MOST_LABELS = 48

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..._extras import require
-from ...training.plots import empty_figure, house_style
 from .matrices import largest_of
+from .plots import empty_figure, house_style
 
 
 def draw_patch_relations(

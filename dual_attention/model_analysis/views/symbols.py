@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...training.plots import house_style, matplotlib_figure
 from .matrices import draw_matrices
+from .plots import house_style, matplotlib_figure
 
 
 def symbol_usage(assignment: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from html import escape
 
 from torch import Tensor
 
-from ...data.text.tokenizer import Tokenizer
+from ...generation.tokenizer import Tokenizer
 from ..dictionaries import DictionaryEntry, PairExample, RelationDictionary
 from .importance import check_importance
 from .matrices import largest_of

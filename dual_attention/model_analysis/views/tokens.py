@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..._extras import require
-from ...data.text.tokenizer import Tokenizer
+from ...generation.tokenizer import Tokenizer
 
 _SHOWN = {" ": "␣", "\n": "↵", "\t": "⇥"}
 _RAISED, _LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉"

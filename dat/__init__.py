@@ -1,0 +1,1 @@
+"""The lab: data, training, sweeps, experiments, costs, the explorer, and the command ``dat``."""

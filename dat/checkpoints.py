@@ -1,0 +1,204 @@
+"""Opening trained models: a run folder, a folder in the hub's or transformers' format, or a name on the hub.
+
+A run folder is one that ``dat train`` made. A folder of the hub's format holds ``config.json``, the arguments of the
+model's class, and ``model.safetensors``, its weights; so do the repositories of the published models, such as
+``awni00/DAT-sa8-ra8-ns1024-sh8-nkvh4-343M``. Those of transformers are what ``save_pretrained`` of the classes of
+:mod:`dual_attention.hf` writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dual_attention._checksums import CHECKSUMS, check_checksums
+from dual_attention.generation.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
+from dual_attention.generation.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
+from dual_attention.hf.files import CONFIG, CheckpointFiles
+from dual_attention.hf.loading import empty_language_model, language_config, load_model
+from dual_attention.hf.weights import filled, read_weights
+from dual_attention.language_models import LanguageModel
+
+from .experiments import experiment_of_run
+from .training.checkpoint import WEIGHTS
+from .training.config_io import read_config
+from .training.run_folder import RunFolder
+
+__all__ = ["Checkpoint", "open_checkpoint"]
+
+CHECKPOINT = """Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on \
+the Hugging Face hub."""
+"""The names that :func:`open_checkpoint` takes, in words."""
+
+_GPT2_SIZES = (50257, 50304)  # as it is, and padded to a multiple of 128 as in the paper
+_PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model, opened.
+
+    Attributes:
+        source: the name that the user gave.
+        kind: of its folder: ``"<experiment> run"``, ``"hub format"`` or ``"transformers format"``.
+        config: the arguments of a language model's class, the configuration of a run of another experiment, or that
+            of transformers for encoders and image classifiers.
+        model: in evaluation mode, of this library.
+        files: those of its weights.
+        weights_dtype: of most of the floating-point tensors in them.
+        state: of a run, for instance that it is not finished; empty otherwise.
+        run: the folder of the run, if it is one.
+    """
+
+    source: str
+    kind: str
+    config: Any
+    model: nn.Module
+    files: tuple[Path, ...]
+    weights_dtype: torch.dtype
+    state: str = ""
+    run: RunFolder | None = None
+
+    def tokenizer(self, name: str | None = None) -> Tokenizer:
+        """The tokenizer of a language model.
+
+        Args:
+            name: ``"bytes"``, ``"gpt2"``, a ``tokenizer.json``, or a folder that holds one. By default that of the run
+                or the folder, or else the one that the size of the vocabulary suggests.
+
+        Raises:
+            ValueError: if it is not known, has more tokens than the model, or is of another kind than that of the run.
+            OSError: if it cannot be found.
+        """
+        tokenizer = self._tokenizer(name)
+        if name is None and self.run is not None:
+            trained = read_config(experiment_of_run(self.run).Config, self.run.config).data.tokenizer
+            if tokenizer.kind != trained:
+                raise ValueError(
+                    f"tokenizer: {self.source} was trained with one of the kind {trained} (data.tokenizer in "
+                    f"{self.run.config.name}), and has one of the kind {tokenizer.kind} now; restore it, or name it"
+                )
+        if tokenizer.vocab_size > self.config.vocab_size:
+            raise ValueError(
+                f"tokenizer: the {tokenizer.kind} tokenizer has {tokenizer.vocab_size} tokens, the model of "
+                f"{self.source} {self.config.vocab_size}"
+            )
+        return tokenizer
+
+    def _tokenizer(self, name: str | None) -> Tokenizer:
+        if name is None:
+            home = self.files[0].parent if self.run is None else self.run.path
+            if (home / FOLDER).is_dir():
+                return load_tokenizer(home / FOLDER)
+            if (home / TOKENIZER_JSON).is_file():
+                return JsonTokenizer(home)
+            size = self.config.vocab_size
+            names = {ByteTokenizer.vocab_size: "bytes", **dict.fromkeys(_GPT2_SIZES, "gpt2")}
+            if size not in names:
+                raise ValueError(
+                    f"tokenizer: {self.source} does not say which tokenizer it was trained with, and its vocabulary "
+                    f"of {size} is none that is known; name one: bytes, gpt2, or a folder"
+                )
+            name = names[size]
+        if name == "bytes":
+            return ByteTokenizer()
+        if name == "gpt2":
+            return GPT2Tokenizer.find(self.files[0].parent)
+        for place in (Path(name), Path(name) / FOLDER):
+            if (place / "about.json").is_file():
+                return load_tokenizer(place)
+        if any((Path(name) / file).is_file() for file in ("encoder.json", "vocab.json")):
+            return GPT2Tokenizer.find(Path(name))
+        if Path(name).suffix == ".json" or (Path(name) / TOKENIZER_JSON).is_file():
+            return JsonTokenizer(Path(name))
+        raise ValueError(
+            f"tokenizer: expected bytes, gpt2, a {TOKENIZER_JSON}, or a folder that holds a tokenizer, got {name!r}"
+        )
+
+
+def open_checkpoint(
+    name: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> Checkpoint:
+    """Open a trained model by the folder, or the name on the hub, that it has.
+
+    Args:
+        device: of the model; on ``"meta"`` its weights are compared with the model by name and shape, but not read.
+        dtype: of the model's parameters; by default torch's default.
+
+    Raises:
+        FileNotFoundError: if there is nothing of that name, or no weights in it.
+        TypeError, ValueError: if it is not a checkpoint of this library, if weights are missing, unexpected or
+            misshapen, all of which the message names, or if they are a pickle that would run code.
+        OSError: if it is on the hub and the hub cannot be reached.
+        ImportError: if the extra ``hf`` is not installed, which the hub needs, and transformers' format of models that
+            are not language models.
+    """
+    source = str(name)
+    path = Path(name).expanduser()
+    if path.is_file():
+        if path.suffix in _PICKLES:
+            raise ValueError(
+                f"{source}: a pickle, which could run code when it is read, and does not say which model it is of; "
+                f"name a folder with {CONFIG} and {WEIGHTS}"
+            )
+        raise ValueError(f"{source}: a file; name the folder of the checkpoint ({path.parent}, perhaps)")
+    run = RunFolder(path)
+    if run.config.is_file() or (path / CHECKSUMS).exists():
+        return _open_run(source, run, device, dtype)
+    if path.is_dir():
+        if not (path / CONFIG).is_file():
+            raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
+    else:
+        _check_name(source)
+    loaded = load_model(path if path.is_dir() else source, device=device, dtype=dtype)
+    kind = "hub format" if loaded.format == "hub" else "transformers format"
+    return Checkpoint(source, kind, loaded.config, loaded.model, loaded.files, loaded.dtype)
+
+
+def _check_name(name: str) -> None:
+    """Raise FileNotFoundError for a path of a folder that is not there, rather than a name on the hub."""
+    owner, *more = Path(name).parts or ("",)
+    if len(more) != 1 or name.startswith((".", "~", "/")):
+        raise FileNotFoundError(f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME)")
+    if Path(owner).exists():
+        raise FileNotFoundError(
+            f"{name}: no such folder, and no name on the Hugging Face hub (OWNER/NAME), since {owner}/ is here"
+        )
+
+
+def _open_run(source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None) -> Checkpoint:
+    experiment = experiment_of_run(run)
+    run.check_beginning()
+    file, state = _weights_of_run(run)
+    if (run.path / CONFIG).is_file():  # the arguments of a language model, which know the size of its vocabulary
+        config = language_config(CheckpointFiles(run.path).config(), source=source)
+        model = empty_language_model(config, source=source, dtype=dtype)
+    else:
+        config = read_config(experiment.Config, run.config)
+        model = experiment.empty_model(config).to(dtype)
+        if isinstance(model, LanguageModel):
+            if experiment.name != "language":
+                raise ValueError(
+                    f"{source}: a run of {experiment.name}, no language model; dat evaluate and dat estimate take it"
+                )
+            raise FileNotFoundError(f"{run.path / CONFIG}: missing, though a run of a language model has one")
+    meta = torch.device(device).type == "meta"
+    if not meta:
+        check_checksums(file.parent, [file.name])
+    weights = read_weights(file, meta=meta)
+    filled(model, weights, source=str(file), device=device)
+    kind = f"{experiment.name.replace('-', ' ')} run"
+    return Checkpoint(source, kind, config, model.eval(), weights.files, weights.dtype, state, run)
+
+
+def _weights_of_run(run: RunFolder) -> tuple[Path, str]:
+    if run.finished:
+        return run.weights, "finished"
+    latest = run.checkpoints.latest()
+    if latest is None:
+        raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with --resume {run.path})")
+    return latest / WEIGHTS, f"unfinished, weights of step {int(latest.name.rpartition('-')[2]):,}"

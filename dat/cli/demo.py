@@ -1,0 +1,319 @@
+"""``dat demo``: a DAT and a Transformer of the same size learn one relation from few examples.
+
+It is a small grid of learning curves with a table, two pictures and two sentences computed from its numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from torch import nn
+
+from dual_attention._extras import require
+from dual_attention._files import read_json, write_atomically
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+
+from ..experiments.relational_games.config import EPOCHS, Task
+from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
+from ..experiments.relational_games.grid import GamesGrid, GridData
+from ..experiments.relational_games.grid_relations import Relation, auc_of, best_detector, draw_relation_on_splits
+from ..experiments.relational_games.model import build_model
+from ..experiments.relational_games.presets import PRESETS
+from ..experiments.relational_games.problem import load_splits
+from ..sweeps.grid import MOST_TRIALS, Cell, GridFolder, cells
+from ..sweeps.reproduce import GridProgress, worker_count
+from ..sweeps.workers import run_cells
+from ..training.config_io import build_parser, parse_config
+from ..training.configs import MOST_EPOCHS, MOST_EXAMPLES, MOST_THREADS, check, check_integers, check_seed
+from ..training.experiment import count_parameters
+from ..training.interrupt import Interrupted, StopOnSignal
+from ..training.metrics import Row
+from ..training.weights_file import load_weights
+
+TOP_CENTRE = 1
+"""The cell of the object that ``occurs`` asks about, counted row by row from 0."""
+
+OBJECTS = {"test": "pentominoes", "hexominoes": "hexominoes", "stripes": "stripes"}
+"""Objects of each test set."""
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Models, images and time of the demonstration."""
+
+    folder: str = "runs"
+    """Folder in which a new folder demo-1, demo-2 ... is made."""
+    sizes: tuple[int, ...] = (250, 500, 1000)
+    """Training-set sizes."""
+    trials: int = 3
+    """Trials (seeds) of every size; later ones are left out, and named, when time_budget is too short for them."""
+    time_budget: float = 1800.0
+    """Seconds in which further trials must end; the first trial is always finished."""
+    epochs: int = EPOCHS
+    """Passes through the training set."""
+    n_test: int = 5000
+    """Test images of each of the three object sets."""
+    seed: int = 0
+    """Seed of the first trial."""
+    workers: int | None = None
+    """Processes that train at the same time, one CPU thread each; null takes one for each core."""
+
+    def __post_init__(self) -> None:
+        check(len(self.sizes) > 0 and min(self.sizes) >= 1, "sizes", "integers of at least 1", self.sizes)
+        check(max(self.sizes) <= MOST_EXAMPLES, "sizes", f"integers of at most {MOST_EXAMPLES:,}", self.sizes)
+        check_integers(self, "", "trials", most=MOST_TRIALS)
+        check_integers(self, "", "epochs", most=MOST_EPOCHS)
+        check_integers(self, "", "n_test", most=MOST_EXAMPLES)
+        check_integers(self, "", "workers", most=MOST_THREADS)
+        check_seed(self)
+
+
+TASK: Task = "occurs"
+DAT = "dat-0+2-sym"
+RIVAL = "transformer-128-h2-matched"
+NAMES = {DAT: "DAT", RIVAL: "Transformer"}
+LINES = {DAT: "#1f6fb4", RIVAL: "#7f7f7f"}
+"""Colours of the models."""
+GAMES = RelationalGames()
+
+
+def demo_grid(config: DemoConfig, out: Path) -> GamesGrid:
+    """The demonstration as a grid."""
+    grid = GamesGrid(
+        out=str(out),
+        tasks=(TASK,),
+        sizes=config.sizes,
+        models=(DAT, RIVAL),
+        seeds=config.trials,
+        first_seed=config.seed,
+        workers=config.workers,
+        keep_weights=True,
+        data=GridData(n_val=1000, n_test=config.n_test, n_heldout=config.n_test),
+    )
+    return replace(grid, loop=replace(grid.loop, epochs=config.epochs))
+
+
+def new_folder(parent: Path) -> Path:
+    """The first of ``parent/demo-1``, ``demo-2`` ... that does not exist."""
+    folders = (parent / f"demo-{number}" for number in itertools.count(1))
+    return next(folder for folder in folders if not folder.exists())
+
+
+def run_demo(config: DemoConfig) -> Path:
+    """Train, measure, draw and say what was seen; returns the new folder."""
+    started = time.perf_counter()
+    grid = demo_grid(config, new_folder(Path(config.folder)))
+    folder = GridFolder(GAMES, grid.out)
+    with folder.locked():
+        demonstrate(config, grid, folder)
+    print(f"done in {time.perf_counter() - started:.0f} s")
+    return folder.path
+
+
+def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None:
+    """The same in a folder that is locked."""
+    console = require("rich.console", extra="train").Console(record=True, highlight=False)
+    folder.open(grid)
+    sizes = [count_parameters(build_model(PRESETS[name], 2, seed=0)) for name in (DAT, RIVAL)]
+    console.print(
+        "[bold]Does the object on top occur among the three below?[/] Two models of the same size learn to tell, from "
+        f"{', '.join(f'{n:,}' for n in config.sizes)} example images: a Dual Attention Transformer with relational "
+        f"heads (DAT, {sizes[0]:,} parameters) and a Transformer ({sizes[1]:,} parameters).\n"
+    )
+    train_trials(grid, folder, config.time_budget)
+    rows = folder.write_results()
+    curves, picture = folder.figures / "learning_curves.png", folder.figures / "relation.png"
+    draw_demo_curves(rows, curves)
+    n_train = max(config.sizes)
+    largest = Cell.of(GAMES.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
+    run = grid.config(largest)
+    splits = load_splits(run)
+    untrained, model = (build_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))
+    load_weights(model, folder.weights_of(largest))
+    relation, aucs = learned_relation(untrained, model, splits)
+    draw_relation_on_splits(model, splits, relation, picture, TOP_CENTRE)
+    console.print(results_table(rows))
+    sentences = (
+        accuracy_sentence(rows, config.n_test),
+        left_out_sentence(rows, grid),
+        relation_sentence(relation, aucs, n_train),
+    )
+    for sentence in filter(None, sentences):
+        console.print(sentence + "\n")
+    print(f"learning curves: {curves}\nrelation:        {picture}\nall numbers:     {folder.results}")
+    write_atomically(folder.path / "demo.txt", console.export_text())
+
+
+def train_trials(grid: GamesGrid, folder: GridFolder, budget: float) -> None:
+    """Run the cells, trial after trial, as long as trials end within ``budget`` seconds.
+
+    The first trial is run to its end; a later one is begun if it should fit, and left out again if it does not.
+    """
+    started = time.perf_counter()
+    every = cells(GAMES, grid)
+    per_trial = len(every) // grid.seeds
+    with StopOnSignal() as stop, GridProgress(GAMES, [], [], grid) as progress:
+        for trial in range(grid.seeds):
+            elapsed = time.perf_counter() - started
+            if trial and elapsed * (trial + 1) / trial > budget:
+                return
+            chosen = every[trial * per_trial : (trial + 1) * per_trial]
+            progress.extend(chosen)
+            deadline = started + budget if trial else math.inf
+            run = run_cells(
+                chosen, grid, folder, worker_count(grid), lambda end=deadline: stop() or time.perf_counter() > end
+            )
+            for cell, seconds in run:
+                progress.done(cell, seconds, line_about(cell, folder, seconds))
+            if stop():
+                raise Interrupted
+            if not all(folder.done(cell) for cell in chosen):
+                folder.forget(chosen)
+                return
+
+
+def line_about(cell: Cell, folder: GridFolder, seconds: float) -> str:
+    """One line about the result of a cell."""
+    accuracy = 100 * read_json(folder.path_of(cell))["accuracy"]["test"]
+    name, n_train = NAMES[cell["model"]], cell["n_train"]
+    return f"  {name:11} {n_train:6,} images  {accuracy:5.1f} % right on new ones  ({seconds:.0f} s)"
+
+
+Aucs = dict[str, tuple[float, float]]
+"""For each test set, a relation's AUC before and after training."""
+
+
+def learned_relation(untrained: nn.Module, model: nn.Module, splits: Mapping[str, Any]) -> tuple[Relation, Aucs]:
+    """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
+    relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
+
+    def auc(net: nn.Module, name: str) -> float:
+        return auc_of(net, splits[name].images, relation, [TOP_CENTRE])
+
+    return relation, {name: (auc(untrained, name), auc(model, name)) for name in TEST_SETS}
+
+
+def draw_demo_curves(rows: Sequence[Row], path: Path) -> None:
+    """Draw accuracy against training-set size on each object set: means as lines, trials as dots."""
+    sizes, trials = sizes_of(rows), len({row["seed"] for row in rows})
+    with house_style():
+        figure, axes = matplotlib_figure(1, len(TEST_SETS), figsize=(8.6, 3.3), sharey=True)
+        for axis, object_set in zip(axes, TEST_SETS, strict=True):
+            for model, colour in LINES.items():
+                means = [mean_accuracy(rows, model, size, object_set) for size in sizes]
+                axis.plot(sizes, means, color=colour, label=NAMES[model], linewidth=2.6, zorder=3)
+                dots = [(row["n_train"], row[object_set]) for row in rows if row["model"] == model]
+                axis.scatter(*zip(*dots, strict=True), color=colour, s=26, alpha=0.55, linewidths=0, zorder=4)
+            axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            axis.axhline(50, color="#a0a0a0", linewidth=1, linestyle=":")
+            axis.set_title(TEST_SETS[object_set], fontsize=11)
+            axis.set_ylim(45, 100)
+            axis.set_xlabel("training images")
+        axes[0].set_ylabel("accuracy (%)")
+        axes[0].legend(loc="upper left")
+        shown = f"Lines: means of {trials} trials, shown as dots" if trials > 1 else "One trial"
+        figure.suptitle(f"Is the object on top among the three below?  {shown}", fontsize=12, x=0.01, ha="left")
+        figure.tight_layout()
+        save_figure(figure, path, dpi=110)
+
+
+def sizes_of(rows: Sequence[Row]) -> list[int]:
+    """Training-set sizes, the smallest first."""
+    return sorted({row["n_train"] for row in rows})
+
+
+def mean_accuracy(rows: Sequence[Row], model: str, n_train: int, object_set: str) -> float:
+    """Mean accuracy in percent over the trials."""
+    return fmean(row[object_set] for row in rows if (row["model"], row["n_train"]) == (model, n_train))
+
+
+def results_table(rows: list[Row]) -> Any:
+    """Mean accuracies by training-set size, model and object set; the better model of each pair in bold."""
+    trials = len({row["seed"] for row in rows})
+    note = "one trial" if trials == 1 else f"mean of {trials} trials"
+    table = require("rich.table", extra="train").Table(
+        title=f"Accuracy in percent ({note}; chance is 50)", title_justify="left", title_style="bold"
+    )
+    table.add_column("training\nimages", justify="right")
+    table.add_column("model")
+    for object_set, objects in OBJECTS.items():
+        table.add_column(f"{objects}\n({'as trained' if object_set == 'test' else 'never seen'})", justify="right")
+    for n_train in sizes_of(rows):
+        found = {model: [mean_accuracy(rows, model, n_train, name) for name in TEST_SETS] for model in (DAT, RIVAL)}
+        best = [max(of_both) for of_both in zip(*found.values(), strict=True)]
+        for model, values in found.items():
+            shown = [f"[bold green]{v:.1f}[/]" if v == top else f"{v:.1f}" for v, top in zip(values, best, strict=True)]
+            first = f"{n_train:,}" if model == DAT else ""
+            table.add_row(first, NAMES[model], *shown, end_section=model == RIVAL)
+    return table
+
+
+def beyond_chance(n: int) -> float:
+    """The accuracy in percent on ``n`` images that guessing hardly reaches: chance and three standard deviations."""
+    return 50 + 3 * 50 / math.sqrt(n)
+
+
+def accuracy_sentence(rows: list[Row], n_test: int) -> str:
+    """One sentence on the accuracies, of ``n_test`` images in each trial."""
+    *smaller, n = sizes_of(rows)
+    dat, rival = ({s: mean_accuracy(rows, m, n, s) for s in TEST_SETS} for m in (DAT, RIVAL))
+    text = (
+        f"From {n:,} images the DAT reaches {dat['test']:.0f} % on new images, the Transformer "
+        f"{rival['test']:.0f} %; on objects that neither has seen it is "
+        f"{dat['hexominoes']:.0f} against {rival['hexominoes']:.0f} % (hexominoes) and "
+        f"{dat['stripes']:.0f} against {rival['stripes']:.0f} % (stripes)"
+    )
+    least = max(rival["test"], beyond_chance(n_test * len({row["seed"] for row in rows})))
+    enough = [size for size in smaller if mean_accuracy(rows, DAT, size, "test") > least]
+    if enough:
+        text += f", and {enough[0]:,} images already take the DAT past the Transformer's {n:,}"
+    return text + "."
+
+
+def left_out_sentence(rows: list[Row], grid: GamesGrid) -> str:
+    """Trials that were left out, why, and the command that runs them; empty if there are none."""
+    done = {row["seed"] for row in rows}
+    left = [str(seed) for seed in range(grid.first_seed, grid.first_seed + grid.seeds) if seed not in done]
+    if not left:
+        return ""
+    count = "One trial was" if len(done) == 1 else f"{len(done)} trials were"
+    return (
+        f"{count} run; {'that' if len(left) == 1 else 'those'} of seed {', '.join(left)} would not have ended in "
+        "--time_budget. Single trials differ by several points, so the models may change places. "
+        f"To run the rest:\ndat reproduce relational-games --config {Path(grid.out) / 'grid.yaml'}"
+    )
+
+
+def relation_sentence(relation: Relation, aucs: Aucs, n_train: int) -> str:
+    """One sentence on the learned relation."""
+    direction = "higher" if relation.sign > 0 else "lower"
+    shares = [
+        f"{100 * after:.0f} % of pairs of {OBJECTS[name]} ({100 * before:.0f} % before training)"
+        for name, (before, after) in aucs.items()
+    ]
+    return (
+        f"No label said which objects are equal, but relation {relation.index + 1} of layer {relation.layer + 1} of "
+        f"the DAT trained on {n_train:,} images is {direction} for an object equal to the top one than for a "
+        f"different one in {', '.join(shares[:-1])} and {shares[-1]}; 50 % is chance (AUC)."
+    )
+
+
+def demo(prog: str, arguments: Sequence[str]) -> int:
+    """``dat demo``."""
+    parser = build_parser(
+        DemoConfig,
+        prog=prog,
+        description="Train a DAT and a Transformer of the same size on few examples, compare them on objects seen and "
+        "never seen in training, and look at a relation that the DAT has learned. About five minutes on two free "
+        "cores.",
+    )
+    config, _ = parse_config(parser, DemoConfig, arguments)
+    run_demo(config)
+    return 0

@@ -1,0 +1,223 @@
+"""``dat estimate``: what a model costs, by its preset, its configuration or its run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from torch import nn
+
+from dual_attention._checksums import check_checksums
+from dual_attention._files import json_text, read_json
+from dual_attention._words import listed, printable, suggestion
+from dual_attention.hf.loading import model_from_config
+from dual_attention.language_presets import LANGUAGE_PRESETS
+
+from ..estimate.estimation import estimate as estimate_costs
+from ..estimate.models import from_mapping
+from ..estimate.parallel import Sharding, parallel_estimate
+from ..estimate.result import Device, Estimate
+from ..estimate.tracing import Implementation
+from ..estimate.units import DTYPES, aligned, count, duration, flops
+from ..experiments import experiment_named, experiment_of
+from ..training.config_data import read_mapping
+from ..training.config_io import read_config
+from .plain_parser import PlainParser
+
+LARGEST = 1_000_000_000
+"""Examples, tokens of one, and devices."""
+ESTIMATED = ("relational-games", "images", "mathematics", "language")
+"""Experiments whose presets are known by name, beside those of language models."""
+MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or the folder of a run or a checkpoint"
+
+
+def estimate(prog: str, arguments: Sequence[str]) -> int:
+    """``dat estimate``."""
+    options = parser(prog).parse_args(list(arguments))
+    if options.rate is None and options.tokens is not None:
+        raise ValueError("--tokens: needs --rate, the operations a second of a device")
+    if options.mfu > 1:
+        raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
+    check_sharding(options)
+    name, model = find_model(options.model)
+    own = options.batch if options.shard is None else options.batch // options.devices
+    at_once = min(options.micro_batch or own, own)
+    found = costs_of(model, name, at_once, options)
+    shared = None
+    if options.shard is not None:
+        how = {"shard": options.shard, "devices": options.devices, "shard_size": options.shard_size}
+        shared = parallel_estimate(model, found, passes=-(-own // at_once), **how)
+    times = {} if options.rate is None else seconds(found, options)
+    if options.json:
+        parallel = {} if shared is None else {"parallel": shared.to_dict()}
+        print(json_text({**found.to_dict(), **times, **parallel}, indent=2))
+        return 0
+    print(printable(str(found)))
+    if shared is not None:
+        print(f"\n{shared}")
+    if times:
+        print("\n".join(["", *aligned(times_in_words(times, options))]))
+    return 0
+
+
+def costs_of(model: nn.Module, name: str, batch: int, options: argparse.Namespace) -> Estimate:
+    """The estimate of a pass of so many sequences."""
+    return estimate_costs(
+        model,
+        name=name,
+        batch=batch,
+        length=options.length,
+        context_length=options.context_length,
+        dtype=options.dtype,
+        param_dtype=options.param_dtype,
+        device=options.device,
+        training=not options.inference,
+        impl=options.impl,
+        checkpointing=options.checkpointing,
+        fused_loss=False if options.all_logits else None,
+    )
+
+
+def check_sharding(options: argparse.Namespace) -> None:
+    """Check the options about several devices together; ``ValueError`` naming one of them."""
+    if options.shard is None:
+        for name in ("shard_size", "micro_batch"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name}: needs --shard")
+        return
+    if options.inference:
+        raise ValueError("--shard: expected training, got --inference")
+    if options.batch % options.devices:
+        raise ValueError(f"--batch: expected a multiple of the {options.devices} devices, got {options.batch}")
+    if options.shard == "hsdp" and options.shard_size is None:
+        raise ValueError("--shard hsdp: needs --shard_size, the devices that share one model")
+
+
+def find_model(name: str) -> tuple[str, nn.Module]:
+    """The model that a preset, a file, or a folder with ``config.json`` or ``config.yaml`` names."""
+    if name in LANGUAGE_PRESETS:
+        return name, LANGUAGE_PRESETS[name].build(device="meta")
+    experiments = [experiment_named(known) for known in ESTIMATED]
+    for experiment in experiments:
+        if name in experiment.presets:
+            return name, experiment.empty_model(experiment.preset_config(name))
+    path = Path(name)
+    path = next((inner for inner in (path / "config.json", path / "config.yaml") if inner.is_file()), path)
+    if path.is_file():
+        return read_model(path)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raise FileNotFoundError(f"{path}: no such file")
+    known = (*LANGUAGE_PRESETS, *(preset for experiment in experiments for preset in experiment.presets))
+    presets = list(dict.fromkeys(known))
+    raise ValueError(
+        f"MODEL: there is no file, folder or preset {name!r}{suggestion(name, presets)} (presets known by name: "
+        f"{listed(presets)}, see dat train EXPERIMENT --help; those of other experiments by a file of "
+        "experiments/*/configs)"
+    )
+
+
+def read_model(path: Path) -> tuple[str, nn.Module]:
+    """The model that a configuration file describes."""
+    check_checksums(path.parent, [path.name])
+    if path.suffix == ".json":
+        values = read_json(path)
+    else:
+        values = read_mapping(path)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{path}: expected a mapping, got {type(values).__name__}")
+    try:
+        return model_of(path, values)
+    except (TypeError, ValueError) as error:
+        message = " ".join(str(error).split())
+        raise ValueError(message if message.startswith(f"{path}: ") else f"{path}: {message}") from error
+
+
+def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
+    """The model of a run's configuration, of one that transformers wrote, or of a class with its arguments."""
+    if "model_type" in values:
+        model = model_from_config(values, source=str(path))[1]
+        return type(model).__name__, model
+    if not isinstance(values.get("model"), Mapping):
+        return from_mapping(values)
+    experiment = experiment_of(values, path)
+    config = read_config(experiment.Config, path)
+    return config.model.name, experiment.empty_model(config)
+
+
+def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:
+    """Times at the rate asked for, of the whole batch."""
+    tokens = options.batch * found.length
+    times = {"step_seconds": found.time(options.rate, options.mfu, tokens=tokens, devices=options.devices)}
+    times["tokens_per_second"] = tokens / times["step_seconds"]
+    if options.tokens is not None:
+        times["seconds"] = found.time(options.rate, options.mfu, tokens=options.tokens, devices=options.devices)
+    return times
+
+
+def times_in_words(times: Mapping[str, float], options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Times in words, by what they are of."""
+    devices = "1 device" if options.devices == 1 else f"{options.devices} devices"
+    at = f"at {options.mfu:.0%} of {flops(options.rate)}/s on {devices}"
+    words = [("time of a batch", f"{duration(times['step_seconds'])} {at}, {times['tokens_per_second']:,.0f} tokens/s")]
+    if "seconds" in times:
+        words.append((f"time of {count(options.tokens)} tokens", duration(times["seconds"])))
+    return words
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The options of the command."""
+    made = PlainParser(
+        prog=prog,
+        description="Parameters, arithmetic, memory and time of a model, from a run on fake tensors.",
+    )
+    add = made.add_argument
+    add("model", metavar="MODEL", help=MODEL)
+    add("--batch", type=integer, default=1, metavar="B", help="sequences or images (1)")
+    add("--length", type=integer, metavar="N", help="tokens of a sequence (the model's context)")
+    add("--context_length", type=integer, metavar="M", help="tokens of the source of an encoder-decoder model (N)")
+    add("--dtype", choices=DTYPES, metavar="DTYPE", help=f"of products and activations: {', '.join(DTYPES)} (float32)")
+    add("--param_dtype", choices=DTYPES, metavar="DTYPE", help="of parameters; not that of products: autocast (DTYPE)")
+    kernels = "whose kernels run (cuda; some figures are approximate without a GPU)"
+    add("--device", choices=get_args(Device), default="cuda", help=kernels)
+    add("--inference", action="store_true", help="a forward pass without gradients")
+    add("--impl", choices=get_args(Implementation), default="auto", help="of relational attention (auto)")
+    add("--checkpointing", action="store_true", default=None, help="blocks are computed again in the backward pass")
+    add("--all_logits", action="store_true", help="the loss of a language model holds all logits")
+    add("--rate", type=positive, metavar="FLOPS", help="operations a second of a device, such as 990e12: adds times")
+    add("--mfu", type=positive, default=0.4, metavar="SHARE", help="share of that rate which is reached (0.4)")
+    add("--tokens", type=positive, metavar="T", help="tokens to train on, such as 10e9")
+    add("--devices", type=integer, default=1, metavar="D", help="devices that share the work (1)")
+    ways = "ddp copies it, fsdp shares it among all, hsdp among some; adds memory and traffic of a device"
+    add(
+        "--shard",
+        choices=get_args(Sharding),
+        metavar="WAY",
+        help=f"the model on several devices: {ways}; the rest is of one pass of a device",
+    )
+    add("--shard_size", type=integer, metavar="S", help="devices that share one model, with hsdp")
+    add("--micro_batch", type=integer, metavar="B", help="sequences in one pass of a device, with --shard (its part)")
+    add("--json", action="store_true", help="print JSON")
+    return made
+
+
+def integer(text: str) -> int:
+    """A positive integer; ``1e3`` is one, too."""
+    value = positive(text)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    if value > LARGEST:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to {LARGEST:,}, got {text!r}")
+    return int(value)
+
+
+def positive(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
+    return value

@@ -1,0 +1,32 @@
+"""``dat evaluate``: the numbers of a trained model, measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dual_attention._files import json_text
+
+from ..experiments import EXPERIMENTS, experiment_of_run
+from ..training.config_io import option_parser, parse_options
+from ..training.configs import MachineConfig
+from ..training.run_folder import RunFolder
+from ..training.runs import evaluate_run
+from ..training.tables import show
+
+
+def evaluate(prog: str, arguments: Sequence[str]) -> int:
+    """``dat evaluate``."""
+    measured = ", ".join(entry.evaluated for entry in EXPERIMENTS.values())
+    parser = option_parser(prog=prog, description=f"Measure a trained model from its weights: {measured}.")
+    parser.add_argument("run", metavar="RUN", help="Run folder of a finished run.")
+    parser.add_argument("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
+    parser.add_class_arguments(MachineConfig, "machine")
+    options = parse_options(parser, arguments)
+    folder = RunFolder.open(options.run)
+    experiment = experiment_of_run(folder)
+    numbers = evaluate_run(experiment, options.run, options.machine)
+    if options.json:
+        print(json_text(numbers, indent=2))
+    else:
+        show(experiment.describe(folder.read_result(), numbers))
+    return 0

@@ -1,0 +1,93 @@
+"""``dat export``: a trained language model and its tokenizer as a folder for transformers, or of the hub's format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from dual_attention._extras import require
+from dual_attention._words import printable
+from dual_attention.generation.tokenizer_json import write_tokenizer_json
+from dual_attention.language_models import LanguageModel
+
+from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
+from ..estimate.units import DTYPES
+from ..training.config_io import option_parser, parse_options
+from ..training.configs import check
+
+SIZE = re.compile(r"[1-9]\d*[KMGT]i?B")
+"""Sizes of files, as transformers reads them."""
+
+
+def export(prog: str, arguments: Sequence[str]) -> int:
+    """``dat export``."""
+    parser = option_parser(
+        prog=prog,
+        description="Write a trained language model and its tokenizer into a new folder: for transformers, whose "
+        "AutoModelForCausalLM, AutoTokenizer and pipelines load it after `import dual_attention.hf`, or in the format "
+        "of the published models on the hub.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
+    parser.add_argument("--to", type=Literal["transformers", "hub"], default="transformers", help="Format.")
+    parser.add_argument("--out", type=str, required=True, metavar="FOLDER", help="New folder; nothing is overwritten.")
+    parser.add_argument("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
+    dtypes = Literal["float32", "bfloat16", "float16"]
+    parser.add_argument("--dtype", type=dtypes, default="float32", help="Of the weights.")
+    parser.add_argument(
+        "--max_shard_size",
+        type=str,
+        metavar="SIZE",
+        help="Most bytes of a file of weights, such as 5GB: larger models have several and an index. By default that "
+        "of transformers; the format of the hub has one file.",
+    )
+    options = parse_options(parser, arguments)
+    if options.max_shard_size is not None:
+        check(options.to == "transformers", "--max_shard_size", "--to transformers", f"--to {options.to}")
+        check(
+            bool(SIZE.fullmatch(options.max_shard_size)),
+            "--max_shard_size",
+            "a size such as 5GB",
+            options.max_shard_size,
+        )
+    out = Path(options.out)
+    if out.exists():
+        raise FileExistsError(f"--out: {out} exists already and is not overwritten")
+    checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype])
+    write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer, max_shard_size=options.max_shard_size)
+    print(printable(str(out)))
+    return 0
+
+
+def write_export(
+    checkpoint: Checkpoint,
+    out: Path,
+    *,
+    to: Literal["transformers", "hub"],
+    tokenizer: str | None = None,
+    max_shard_size: str | None = None,
+) -> None:
+    """Write a language model and its tokenizer into a folder.
+
+    Args:
+        tokenizer: see :meth:`~dat.checkpoints.Checkpoint.tokenizer`.
+        max_shard_size: most bytes of a file of weights for transformers, ``"5GB"``; None: what that does by itself.
+
+    Raises:
+        ValueError: if it is no language model, or its tokenizer is not known.
+    """
+    model: Any = checkpoint.model
+    if not isinstance(model, LanguageModel):
+        raise ValueError(f"{checkpoint.source}: expected a language model, got a {type(model).__name__}")
+    found = checkpoint.tokenizer(tokenizer)
+    require("huggingface_hub", extra="hf")
+    from dual_attention.hf.convert import to_hub, to_transformers
+
+    if to == "hub":
+        to_hub(model, checkpoint.config).save_pretrained(out)
+    else:
+        tokens = {"bos_token_id": found.end, "eos_token_id": found.end, "pad_token_id": found.end}
+        sizes = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+        to_transformers(model, checkpoint.config, **tokens).save_pretrained(out, **sizes)
+    write_tokenizer_json(found, out, context=model.block_size)

@@ -1,0 +1,187 @@
+"""The ``dat`` command: finds the sub-command that the first words name, and turns errors into one clear line.
+
+Each sub-command is a file of this folder, imported only when it is run. Those of experiments follow from the registry
+of experiments.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dual_attention._words import printable, suggestion
+
+from .._errors import in_one_line
+from ..experiments import EXPERIMENTS
+from ..training.interrupt import EXIT_STATUS, Interrupted
+
+
+@dataclass(frozen=True)
+class Command:
+    """A sub-command.
+
+    Attributes:
+        words: what the user types after ``dat``.
+        arguments: what may follow, for the list of commands.
+        target: ``module:function`` in this package; the function takes the program's name, the remaining arguments
+            and the experiment, if it is of one, and returns an exit status.
+        summary: one line for the list of commands.
+        experiment: the name of one, for a command of an experiment.
+    """
+
+    words: tuple[str, ...]
+    arguments: str
+    target: str
+    summary: str
+    experiment: str | None = None
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Import the function and call it."""
+        module, _, name = self.target.partition(":")
+        function = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        prog = " ".join(("dat", *self.words))
+        return function(prog, arguments) if self.experiment is None else function(prog, arguments, self.experiment)
+
+
+FIXED = (
+    Command(("evaluate",), "RUN", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"),
+    Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),
+    Command(("explore",), "[CHECKPOINT]", "explore:explore", "see relations, attention and symbols in a browser"),
+    Command(("info",), "CHECKPOINT", "info:info", "configuration, parameters and memory of a model"),
+    Command(
+        ("estimate",),
+        "MODEL [--KEY VALUE ...]",
+        "estimate:estimate",
+        "parameters, arithmetic, memory and time of a model, without running it",
+    ),
+    Command(
+        ("export",),
+        "CHECKPOINT --out FOLDER",
+        "export:export",
+        "a language model and its tokenizer for transformers or the hub",
+    ),
+    Command(("completion",), "SHELL", "completion:completion", "completion of commands and options in bash or zsh"),
+)
+"""Commands that are not of one experiment."""
+
+ARGUMENTS = {
+    "train": "[--KEY VALUE ...]",
+    "reproduce": "[--KEY VALUE ...]",
+    "plot": "SOURCE ... --out FOLDER",
+    "data": "--out FILE ...",
+}
+"""Commands of experiments, and what may follow the name."""
+
+
+def every_command() -> tuple[Command, ...]:
+    """All sub-commands, in the order of the list."""
+    demo = Command(("demo",), "", "demo:demo", "watch a DAT learn a relation from fewer examples than a Transformer")
+    return (demo, *_of_experiments("train"), *FIXED, *_of_experiments("reproduce", "plot", "data"))
+
+
+def _of_experiments(*words: str) -> list[Command]:
+    return [
+        Command((word, name), ARGUMENTS[word], f"{word}:{word}", entry.summaries[word], experiment=name)
+        for word in words
+        for name, entry in EXPERIMENTS.items()
+        if word in entry.summaries
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``dat`` with ``arguments`` (default: those of the process); returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = os.environ.get("DAT_DEBUG", "") not in ("", "0")
+    if "--debug" in words:
+        words.remove("--debug")
+        debug = True
+    try:
+        return dispatch(joined(words))
+    except (KeyboardInterrupt, Interrupted) as stop:
+        message = f"dat: interrupted; {stop}" if str(stop) else "dat: interrupted"
+        print(printable(message), file=sys.stderr)
+        return stop.status if isinstance(stop, Interrupted) else EXIT_STATUS
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        print(f"dat: error: {printable(in_one_line(error))}", file=sys.stderr)
+        return 2
+
+
+NEGATIVE = re.compile(r"-(\.?(inf|infinity|nan)|[\d.]+e[+-]?\d+)", re.IGNORECASE)
+"""Numbers that argparse does not know as such."""
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """``--key -inf`` and ``--key -1e-3`` as one word, since argparse takes such a value for an option."""
+    found: list[str] = []
+    for word in words:
+        option = found[-1] if found else ""
+        if NEGATIVE.fullmatch(word) and option.startswith("--") and "=" not in option:
+            found[-1] = f"{option}={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def dispatch(words: list[str]) -> int:
+    """Run the command that ``words`` begin with."""
+    if not words or words[0] in ("-h", "--help"):
+        print(overview(every_command()))
+        return 0
+    if words[0] == "--version":
+        from dual_attention import __version__
+
+        print(f"dual-attention {__version__}")
+        return 0
+    for command in every_command():
+        n = len(command.words)
+        if tuple(words[:n]) == command.words:
+            return command.run(words[n:])
+    return unknown(words)
+
+
+def unknown(words: list[str]) -> int:
+    """List the commands that begin alike, if the words ask for help; raise the error for words that name no command."""
+    commands = every_command()
+    beginning = [command for command in commands if command.words[0] == words[0]]
+    if beginning and words[1:2] in (["-h"], ["--help"]):
+        print(overview(beginning))
+        return 0
+    if beginning and (len(words) == 1 or words[1].startswith("-")):
+        raise ValueError(
+            f"dat {words[0]}: expected {_alternatives(c.words[1] for c in beginning)} next; see dat --help"
+        )
+    choices = sorted({c.words[1] for c in beginning}) if beginning else sorted({c.words[0] for c in commands})
+    wrong = words[1] if beginning else words[0]
+    hint = suggestion(wrong, choices) or "; see dat --help"
+    raise ValueError(f"unknown command {wrong!r}: expected {_alternatives(choices)}{hint}")
+
+
+def _alternatives(names: Iterable[str]) -> str:
+    return " or ".join(sorted(set(names)))
+
+
+def overview(commands: Sequence[Command]) -> str:
+    """The list of commands."""
+    rows = [(" ".join((*command.words, command.arguments)).strip(), command.summary) for command in commands]
+    width = max(len(left) for left, _ in rows)
+    lines = [
+        "usage: dat COMMAND [OPTION ...]",
+        "",
+        "Dual Attention Transformers: relational attention beside self-attention.",
+        "",
+        *(f"  {left:{width}}  {right}" for left, right in rows),
+        "",
+        "  dat COMMAND --help   every option of a command",
+        "  dat --version        version of the library",
+        "  --debug              show where an error comes from (also DAT_DEBUG=1)",
+    ]
+    return "\n".join(lines)

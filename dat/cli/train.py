@@ -1,0 +1,98 @@
+"""``dat train``: one run of an experiment."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dual_attention._checksums import sha256_of
+
+from .._processes import keep_freed_memory
+from ..experiments import experiment_named, experiment_of_run
+from ..training.config_io import as_options, build_parser, check_only_resume, commented_yaml, expand, parse_config
+from ..training.distributed import Workers, launched, restarted
+from ..training.experiment import AnyExperiment
+from ..training.interrupt import Interrupted
+from ..training.loop import Diverged
+from ..training.run_folder import RunFolder, versions
+from ..training.run_names import with_free_name
+from ..training.runs import resume_run, show_run, start_run
+
+
+def train(prog: str, arguments: Sequence[str], name: str) -> int:
+    """``dat train NAME``, in one process or in each of those that torchrun starts."""
+    with launched() as workers:
+        return train_together(prog, arguments, experiment_named(name), workers)
+
+
+def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperiment, workers: Workers) -> int:
+    """Train in each of ``workers``."""
+    parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
+    presets = experiment.presets
+    if presets:
+        parser.add_argument(
+            "--preset", metavar="NAME", help=f"Fill the keys of the model with a named one: {', '.join(presets)}."
+        )
+    parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
+    words = expand_presets(experiment, arguments) if presets else arguments
+    config, options = parse_config(parser, experiment.Config, words)
+    check_only_resume(options.resume, arguments)
+    if workers.size > 1:
+        workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
+        workers.agree("code", installed())
+    unfinished = options.resume
+    if unfinished is None:
+        config, unfinished = workers.from_first(beginning(config) if workers.first else (config, None))
+    path = Path(unfinished or Path(config.output.folder) / config.run_name)
+    if unfinished is None and workers.first:
+        RunFolder(path).refuse_existing()
+        for notice in experiment.notices(config):
+            print(f"dat: {notice}", file=sys.stderr)
+    keep_freed_memory()
+    try:
+        folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
+    except Interrupted as stop:
+        raise type(stop)(f"continue with: {prog} --resume {shlex.quote(str(path))}") from None
+    except Diverged as error:
+        raise Diverged(
+            f"{error}; its settings are in {path / 'config.yaml'}, and the same command with others trains "
+            "in a new folder"
+        ) from error
+    if workers.first and (unfinished or config.output.progress):
+        show_run(experiment, folder)
+    return 0
+
+
+def beginning(config: Any) -> tuple[Any, Path | None]:
+    """A configuration with the name of its run folder, and that folder if the run is to go on there.
+
+    It does if torchrun or a scheduler has started the same command again.
+    """
+    config = with_free_name(config)
+    folder = RunFolder(Path(config.output.folder) / config.run_name)
+    again = restarted() and folder.config.is_file() and not folder.finished
+    return config, folder.path if again else None
+
+
+def installed() -> str:
+    """Versions of what computes, and the checksum of each file of both packages."""
+    root, packages = Path(__file__).parents[2], ("dat", "dual_attention")
+    paths = sorted(path for package in packages for path in (root / package).rglob("*.py"))
+    files = {path.relative_to(root).as_posix(): sha256_of(path) for path in paths}
+    return "\n".join(f"{name} {value}" for name, value in {**versions(), **files}.items())
+
+
+def resume(experiment: AnyExperiment, path: Path, workers: Workers) -> RunFolder:
+    """Continue the run in ``path``."""
+    name = experiment_of_run(RunFolder.open(path)).name
+    if name != experiment.name:
+        raise ValueError(f"{path}: a run of {name}, not of {experiment.name}")
+    return resume_run(experiment, path, workers)
+
+
+def expand_presets(experiment: AnyExperiment, arguments: Sequence[str]) -> list[str]:
+    """``arguments`` with the keys of the model in place of every ``--preset NAME``, see :func:`expand`."""
+    return expand(arguments, "--preset", lambda name: as_options(experiment.preset(name), "model"))

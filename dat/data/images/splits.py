@@ -1,0 +1,79 @@
+"""Images to train, to validate and to test on, kept apart by a seed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from dual_attention._hashing import stream_seed
+
+from .cifar import cifar_images
+from .digits import digit_images
+from .hub import hub_images
+from .sets import IMAGE_SETS, ImageSetName, LabelledImages
+
+
+@lru_cache(maxsize=2)  # for the runs of a sweep that come next
+def load_images(
+    name: ImageSetName, *, folder: str | None = None, from_hub: bool = False
+) -> tuple[LabelledImages, LabelledImages | None]:
+    """All images of a set, and its official test images if it has such.
+
+    Args:
+        folder: with an official archive of CIFAR.
+        from_hub: take CIFAR from the Hugging Face hub instead.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError, OSError: as what reads them.
+    """
+    if name == "digits" or name == "mnist":
+        return digit_images(name), None
+    return hub_images(name) if from_hub else cifar_images(name, folder)
+
+
+def split_images(
+    name: ImageSetName,
+    *,
+    n_train: int,
+    n_val: int,
+    n_test: int,
+    seed: int,
+    folder: str | None = None,
+    from_hub: bool = False,
+) -> dict[str, LabelledImages]:
+    """``{"train": ..., "val": ..., "test": ...}``, disjoint; val and test only if they are not empty.
+
+    The seed decides the order of the images. Test images come first in it unless the set has its own, of which the
+    first are taken; then those to validate on; a smaller training set is the beginning of a larger one.
+
+    Raises:
+        ValueError: more images are asked for than there are; others as :func:`load_images`.
+    """
+    check_sizes(name, n_train, n_val, n_test)
+    images, official = load_images(name, folder=folder, from_hub=from_hub)
+    generator = torch.Generator().manual_seed(stream_seed("images", name, seed))
+    order = torch.randperm(len(images.images), generator=generator)
+    drawn = 0 if official is not None else n_test
+    places = {"val": (drawn, n_val), "train": (drawn + n_val, n_train)}
+    splits = {split: _taken(images, order[first : first + n]) for split, (first, n) in places.items()}
+    splits["test"] = _taken(images, order[:n_test]) if official is None else _taken(official, torch.arange(n_test))
+    return {split: found for split, found in splits.items() if split == "train" or len(found.images)}
+
+
+def check_sizes(name: ImageSetName, n_train: int, n_val: int, n_test: int) -> None:
+    """Raise ValueError if a set has fewer images than these sizes ask for, or none is left to train on."""
+    about = IMAGE_SETS[name]
+    if about.split and n_test > about.test:
+        raise ValueError(f"data.n_test: expected at most {about.test:,}, the test images of {name}, got {n_test:,}")
+    asked = n_train + n_val + (0 if about.split else n_test)
+    if n_train < 1 or asked > about.train:
+        parts = "n_train + n_val" if about.split else "n_train + n_val + n_test"
+        raise ValueError(
+            f"data.{parts}: expected at most {about.train:,}, the images of {name}, and at least one to train on, got "
+            f"{asked:,} with {n_train:,} to train on"
+        )
+
+
+def _taken(source: LabelledImages, places: torch.Tensor) -> LabelledImages:
+    return LabelledImages(source.images[places], source.labels[places])

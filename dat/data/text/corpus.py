@@ -1,0 +1,106 @@
+"""One clean file of text from folders of unpacked packages: each file a document, tidied, none twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from dual_attention._files import replaced_atomically
+from dual_attention._hashing import text_digest
+
+from .documents import hash_of_text
+
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+class Written(NamedTuple):
+    """A file that was written.
+
+    Attributes:
+        documents, characters: their number.
+        duplicates, short: files that were left out.
+        sha256: of the file.
+    """
+
+    documents: int
+    characters: int
+    duplicates: int
+    short: int
+    sha256: str
+
+
+def clean_text(text: str) -> str:
+    """A text in NFC, without spaces at the ends of lines, and with at most one blank line between two others."""
+    lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+def find_texts(folders: Sequence[Path], patterns: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Names, from a folder on, and paths of files whose name fits a pattern, with or without ``.gz``; sorted.
+
+    Raises:
+        OSError: for a folder that is not there, or cannot be read.
+    """
+    for folder in folders:
+        found = [Path(place, name) for place, _, names in os.walk(folder, onerror=_raise) for name in names]
+        named = sorted((path.relative_to(folder).as_posix(), path) for path in found)
+        yield from ((name, path) for name, path in named if _fits(path.name.removesuffix(".gz"), patterns))
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, which may be compressed by gzip; ``ValueError`` naming it, if it is none."""
+    data = path.read_bytes()
+    try:
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not UTF-8 text ({error})") from error
+    if "\0" in text:
+        raise ValueError(f"{path}: not text (a zero byte)")
+    return text
+
+
+def write_corpus(out: Path, folders: Sequence[Path], patterns: Sequence[str], *, shortest: int) -> Written:
+    """Write a JSON Lines file with a ``text`` and its ``source`` in each line.
+
+    Args:
+        patterns: names of files, for instance ``*.txt``.
+        shortest: characters of a document; shorter ones are left out.
+
+    Raises:
+        ValueError: naming a file that is no text, or if there is none.
+        OSError: for a folder that is not there, or cannot be read.
+    """
+    seen: set[int] = set()
+    characters = duplicates = short = 0
+    with replaced_atomically(out) as file:
+        for name, path in find_texts(folders, patterns):
+            text = clean_text(read_text(path))
+            digest = text_digest()
+            digest.update(text.encode())
+            if len(text) < shortest:
+                short += 1
+            elif hash_of_text(digest) in seen:
+                duplicates += 1
+            else:
+                seen.add(hash_of_text(digest))
+                characters += len(text)
+                file.write((json.dumps({"text": text, "source": name}, ensure_ascii=False) + "\n").encode())
+        if not seen:
+            raise ValueError(f"path: there is no text of {shortest} characters in {', '.join(map(str, folders))}")
+        sha256 = file.digest()
+    return Written(len(seen), characters, duplicates, short, sha256)

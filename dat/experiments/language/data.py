@@ -1,0 +1,311 @@
+"""The data of a run: sequences of tokens to train on, and a fixed number of tokens to validate on.
+
+Shapes: B sequences, T = the context length of the model.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, Tokenizer
+
+from ...data.text.documents import Tokens, find_documents, split_documents
+from ...data.text.files import Piece, find_files
+from ...data.text.hub_datasets import open_dataset, read_dataset, validation_split
+from ...data.text.shards import Report
+from ...data.text.tokens import (
+    TokenSource,
+    holds_tokens,
+    open_tokens,
+    origin_of_dataset,
+    origin_of_documentation,
+    origin_of_files,
+    pieces_of_documentation,
+    pieces_of_files,
+    tokenize_dataset,
+    tokenize_documentation,
+    tokenize_files,
+)
+from ...sweeps.protocol import short_digest
+from ...training.permutation import Permutation
+from ...training.problem import Batch
+from ...training.seeding import derive_seed
+from .config import LanguageDataConfig
+
+WHERE = (
+    "give other text with --data.path or --data.dataset; experiments/language/README.md says where that of the shipped "
+    "configurations is to be had"
+)
+"""End of the message about files that are not there."""
+
+
+class TextSequences:
+    """Sequences of T tokens, each with the token after it, cut from vectors of tokens end to end.
+
+    ``len(sequences)`` of them make a pass through all tokens. Indices go on beyond it: the next pass has the same
+    number, in the same order or, with a seed, in another one, and then begun some tokens later or earlier, so that
+    the cuts fall elsewhere.
+
+    Args:
+        arrays: vectors of integers, among them at least one of more than T.
+        length: T.
+        seed: of the order; None: as they come.
+        listed: whether the order of a pass is drawn as a list of all its sequences; otherwise it is a
+            :class:`~dat.training.permutation.Permutation`, another order.
+        vocab_size: ids must be below it.
+        device: of the batches.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Tokens],
+        length: int,
+        *,
+        vocab_size: int,
+        seed: int | None = None,
+        listed: bool = True,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.arrays = [array for array in arrays if len(array) > length]
+        self.length, self.vocab_size, self.device = length, vocab_size, torch.device(device)
+        self.seed, self.listed = seed, listed
+        spare = 0 if seed is None else length - 1  # tokens that a pass may begin later
+        self._counts = [max((len(array) - 1 - spare) // length, 1) for array in self.arrays]
+        self._ends = list(accumulate(self._counts))
+        if not self._ends:
+            longest = max((len(array) for array in arrays), default=0)
+            raise ValueError(f"expected a text of more than {length} tokens, the context length, got {longest}")
+        self._order = lru_cache(maxsize=2)(self._order_of_pass)
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def batch(self, indices: Tensor) -> Batch:
+        """Tokens and the token after each, int64 ``(B, T)``."""
+        rows = np.empty((len(indices), self.length + 1), dtype=np.int64)
+        turns = torch.div(indices, len(self), rounding_mode="floor")
+        for turn in turns.unique().tolist():
+            where = (turns == turn).nonzero().flatten()
+            places = indices[where] - turn * len(self)
+            order, offsets = self._order(turn)
+            numbers = places if order is None else order[places]
+            for row, number in zip(where.tolist(), numbers.tolist(), strict=True):
+                rows[row] = self._tokens(number, offsets)
+        if int(rows.max()) >= self.vocab_size or int(rows.min()) < 0:
+            found = f"{int(rows.min())} to {int(rows.max())}"
+            raise ValueError(f"data: expected token ids from 0 to {self.vocab_size - 1}, got {found}")
+        tokens = torch.from_numpy(rows).to(self.device)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def _tokens(self, number: int, offsets: Sequence[int]) -> np.ndarray:
+        """A sequence and the token after it, integers ``(T + 1,)``, where a pass begins so far in each vector."""
+        which = bisect_right(self._ends, number)
+        first = (number - (self._ends[which] - self._counts[which])) * self.length + offsets[which]
+        return np.asarray(self.arrays[which][first : first + self.length + 1])
+
+    def _order_of_pass(self, turn: int) -> tuple[Tensor | Permutation | None, list[int]]:
+        """The order of a pass, and where it begins in each vector."""
+        if self.seed is None:
+            return None, [0] * len(self.arrays)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "sequences", turn))
+        if self.listed:
+            order = torch.randperm(len(self), generator=generator)
+        else:
+            order = Permutation(len(self), self.seed, "sequences", turn)
+        room = [len(a) - 1 - n * self.length for a, n in zip(self.arrays, self._counts, strict=True)]
+        spread = torch.tensor([min(spare, self.length - 1) + 1 for spare in room])
+        offsets = (torch.rand(len(room), generator=generator, dtype=torch.float64) * spread).long()
+        return order, offsets.tolist()
+
+
+class LanguageData(NamedTuple):
+    """The data of a run.
+
+    Attributes:
+        train, val: sequences of the context length.
+        val_bytes: bytes of text that the validated tokens stand for.
+        origin: what identifies the tokens, as JSON.
+    """
+
+    train: TextSequences
+    val: TextSequences
+    val_bytes: int
+    origin: dict[str, Any]
+
+
+def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
+    """The tokenizer of a configuration; that of kind ``bpe`` is learned from the text to train on."""
+    if config.tokenizer == "bytes":
+        return ByteTokenizer()
+    if config.tokenizer == "bpe":
+        return BytePairTokenizer.train((piece.text for piece in _pieces(config)), config.bpe_vocab_size)
+    if config.tokenizer_folder is None:
+        return GPT2Tokenizer.find()
+    folder = Path(config.tokenizer_folder)
+    if not any((folder / name).is_file() for name in ("encoder.json", "vocab.json")):
+        raise FileNotFoundError(f"data.tokenizer_folder: {folder} holds neither encoder.json nor vocab.json")
+    return GPT2Tokenizer.find(folder)
+
+
+def _pieces(config: LanguageDataConfig) -> Iterator[Piece]:
+    """The text to train on."""
+    if config.dataset is not None:
+        splits = open_dataset(config.dataset, streamed=config.streamed)
+        return read_dataset(splits["train"], config.dataset, config.field, config.rows)
+    if config.path is None:
+        return pieces_of_documentation()
+    files = _files(config.path, "data.path")
+    if holds_tokens(files, "data.path"):
+        raise ValueError("data.tokenizer: bpe is learned from text, and data.path has files of tokens")
+    return pieces_of_files(files, config.separator, config.field)
+
+
+def load_data(
+    config: LanguageDataConfig,
+    tokenizer: Tokenizer,
+    *,
+    context: int,
+    vocab_size: int,
+    seed: int,
+    cache: Path,
+    device: torch.device | str = "cpu",
+    report: Report | None = None,
+) -> LanguageData:
+    """The data of a configuration; text is tokenized into ``cache``, unless it is there already.
+
+    Args:
+        report: told of the progress of that.
+    """
+    source, given = _sources(config, tokenizer, cache, report)
+    order: dict[str, Any] = {
+        "seed": None if config.order == "sequential" else seed,
+        "listed": config.order == "shuffled",
+    }
+    common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
+    try:
+        train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
+        origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
+        to_train = TextSequences(train.arrays, context, **order, **common)
+        to_val = TextSequences(_first(val.arrays, config.val_tokens, context), context, **common)
+    except ValueError as error:
+        raise ValueError(f"data: {error}, after {source.size:,} tokens were found") from error
+    origin["val_tokens"] = len(to_val) * context
+    return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin)
+
+
+def _sources(
+    config: LanguageDataConfig, tokenizer: Tokenizer, cache: Path, report: Report | None
+) -> tuple[TokenSource, TokenSource | None]:
+    """Tokens to train on, and those to validate on; None if these are to be split off."""
+    if config.dataset is not None:
+        splits = open_dataset(config.dataset, streamed=config.streamed)
+        tokens = {
+            name: tokenize_dataset(
+                splits[name], config.dataset, config.field, tokenizer, cache, most=config.rows, report=report
+            )
+            for name in ("train", validation_split(splits))
+            if name is not None
+        }
+        return tokens.pop("train"), next(iter(tokens.values()), None)
+    train = _source(config.path, "data.path", config, tokenizer, cache, report)
+    if config.val_path is None:
+        return train, None
+    return train, _source(config.val_path, "data.val_path", config, tokenizer, cache, report)
+
+
+def _source(
+    paths: tuple[str, ...] | str | None,
+    argument: str,
+    config: LanguageDataConfig,
+    tokenizer: Tokenizer,
+    cache: Path,
+    report: Report | None,
+) -> TokenSource:
+    if paths is None:
+        return tokenize_documentation(tokenizer, cache, report=report)
+    files = _files(paths, argument)
+    if holds_tokens(files, argument):
+        return open_tokens(files)
+    return tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
+
+
+def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
+    """The origin of the text of a configuration, as :func:`load_data` gives it, without tokenizing the text."""
+    if config.dataset is not None:
+        splits = open_dataset(config.dataset, streamed=config.streamed)
+        val = validation_split(splits) or "train"
+        return {
+            part: origin_of_dataset(splits[name], config.dataset, config.field, config.rows)
+            for part, name in (("train", "train"), ("val", val))
+        }
+    train = _origin(config.path, "data.path", config)
+    return {
+        "train": train,
+        "val": train if config.val_path is None else _origin(config.val_path, "data.val_path", config),
+    }
+
+
+def _origin(paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig) -> dict[str, Any]:
+    if paths is None:
+        return origin_of_documentation()
+    files = _files(paths, argument)
+    if holds_tokens(files, argument):
+        return open_tokens(files).origin
+    return origin_of_files(files, config.separator, config.field)
+
+
+def text_digest(origin: Mapping[str, Any]) -> str:
+    """A short digest of the text of an origin, whatever its files are called and how it is split and tokenized."""
+    texts = []
+    for part in (origin["train"], origin["val"]):
+        text = {name: value for name, value in part.items() if name not in ("files", "split", "tokenizer")}
+        files = [{name: value for name, value in file.items() if name != "file"} for file in part.get("files", ())]
+        texts.append({**text, "files": files})
+    return short_digest(texts)
+
+
+def _files(paths: tuple[str, ...] | str, argument: str) -> list[Path]:
+    """The files that paths stand for; an error for a missing one says where text is to be had."""
+    try:
+        return find_files((paths,) if isinstance(paths, str) else paths, argument)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}; {WHERE}") from error
+
+
+def _split(source: TokenSource, fraction: float, context: int, end: int) -> tuple[TokenSource, TokenSource]:
+    """All documents but some, and those: a share of the tokens, but at least one sequence; each document once."""
+    documents = find_documents(source.arrays, end) if source.documents is None else source.documents
+    train, val, about = split_documents(source.arrays, documents, fraction, least=context + 1)
+    origin = {**source.origin, "split": {"fraction": fraction, **about}}
+    return TokenSource((train,), origin), TokenSource((val,), origin)
+
+
+def _first(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarray]:
+    """The beginning of the vectors that holds ``tokens`` to score, in whole sequences, at least one."""
+    left = max(tokens // context, 1)
+    found = []
+    for array in arrays:
+        n = min((len(array) - 1) // context, left)
+        if n > 0:
+            found.append(array[: n * context + 1])
+            left -= n
+    return found
+
+
+def count_bytes(sequences: TextSequences, tokenizer: Tokenizer) -> int:
+    """Bytes of text that the tokens to predict stand for, in one pass."""
+    lengths = np.array([len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)] + [0])
+    total = 0
+    for indices in torch.arange(len(sequences)).split(256):
+        targets = sequences.batch(indices)[1].cpu().numpy()
+        total += int(lengths[np.minimum(targets, tokenizer.vocab_size)].sum())
+    return total

@@ -1,0 +1,166 @@
+"""Language modelling as an experiment: its runs, and perplexity by length of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from dual_attention.model_analysis.measures.intervals import Published
+
+from ...sweeps.durations import EVALUATION_SHARE
+from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...training.experiment import without_values
+from ...training.loop import Trainer
+from ...training.metrics import Row
+from ...training.problem import Problem
+from ..base_width import scaled_from_base
+from .arms import COLOURS, LABELS
+from .config import LanguageConfig
+from .corpus import Corpus
+from .data import TextSequences, text_digest
+from .grid import LanguageGrid
+from .model_keys import LanguageModelKeys
+from .presets import PRESETS
+from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
+from .published import published_curve
+from .shipped import SHIPPED
+from .study import draw_study, write_study
+
+
+class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
+    """Section 4.4 of arXiv 2405.16727."""
+
+    name = "language"
+    title = "language modelling"
+    cached = (TOKENS,)
+    about_train = (
+        "Train a language model on text, in a new run folder. Without options: a tiny model on the documentation of "
+        "Python, byte by byte, in a few minutes."
+    )
+    about_reproduce = (
+        "Perplexity of small language models by length of training, a DAT beside a Transformer. The defaults are 12 "
+        "runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are done are skipped, "
+        "so the same command continues after Ctrl-C. --scale table-5 and --scale stories are the published grids, for "
+        "a GPU. Writes results.csv, comparison.md (beside the published numbers) and figures/ into the folder."
+    )
+    about_plot = (
+        "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all of them, "
+        "comparison.md, perplexity.png and, of arms of the announced study, study.md and study.png."
+    )
+    about_data = (
+        "Make one clean file of text, for data.path, of the texts in folders: of packages that you have downloaded and "
+        "unpacked, for instance. Each file is a document; spaces at the ends of lines and empty lines are tidied, and "
+        "what is there twice is written once."
+    )
+    Config = LanguageConfig
+    Grid = LanguageGrid
+    Sheet = Corpus
+    presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
+    shipped = SHIPPED
+
+    metrics = ("loss", "perplexity", "bits_per_byte")
+    run_curves = ("loss", "perplexity")
+    axes = (
+        Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
+        Axis("steps", "loop.steps", "steps of training", "steps of training", number=True, prefix="steps"),
+    )
+    digests = ("text", "data", "loop", "optim")
+    locations = ("data.path", "data.val_path", "data.dataset", "data.streamed", "data.tokenizer_folder")
+    measures: ClassVar[Mapping[str, str]] = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
+    decimals = 3
+    y_title = "validation"
+    log_scale = True
+    colours: ClassVar[Mapping[str, str]] = {"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c", **COLOURS}
+    caption = "Perplexity and bits per byte of the validation text after the last step"
+    compares = True
+    beside_published = "those of Tiny Stories are of the tokens of another tokenizer, Llama 2's, and so not like ours"
+    figures = (CurvesFigure("perplexity.png", "Language modelling: perplexity by length of training", ("perplexity",)),)
+
+    def prepare(self, config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
+        return prepare_text(config, cache=cache, run=run)
+
+    def empty_model(self, config: LanguageConfig) -> nn.Module:
+        with without_values():
+            return config.model.language_config(config.data.vocab_size).build()
+
+    def headline(self, result: Mapping[str, Any]) -> str:
+        return f"{result['model']}, {result['tokens']:,} tokens"
+
+    def summary(
+        self, config: LanguageConfig, prepared: PreparedText, trainer: Trainer, final: Mapping[str, float]
+    ) -> dict[str, Any]:
+        tokens = trainer.step * config.tokens_per_step
+        numbers = measured(final["val_loss"], prepared)
+        final = {f"val_{name}": numbers[name] for name in self.metrics}
+        parameters = prepared.problem.model.parameters()
+        return {
+            **super().summary(config, prepared, trainer, final),
+            "tokenizer": prepared.tokenizer.kind,
+            "text_digest": text_digest(prepared.data.origin),
+            "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+            "val_tokens": numbers["tokens"],
+            "train_tokens": prepared.data.origin["train_tokens"],
+            "tokens": tokens,
+            "tokens_per_second": round(tokens / max(trainer.seconds, 1e-9), 1),
+            "precision": config.machine.precision,
+        }
+
+    def evaluation(self, prepared: PreparedText, name: str, means: dict[str, float]) -> dict[str, Any]:
+        return measured(means["loss"], prepared)
+
+    def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+        if numbers is not None:
+            return validation_text(numbers["val"])
+        own = {name: result[name]["val"] for name in self.metrics}
+        return f"{self.headline(result)}: {validation_text({**own, 'tokens': result['val_tokens']})}"
+
+    def speed(self, result: Mapping[str, Any]) -> str:
+        return f"{result['tokens_per_second']:,.0f} tokens a second"
+
+    def hint(self, run: Path) -> str:
+        return f'it continues a text:  dat generate {run} "..."'
+
+    def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
+        return {"study.png": draw_study, "study.md": write_study}
+
+    def row(self, result: Mapping[str, Any]) -> Row:
+        row: Row = {name: result[name] for name in ("model", "steps", "seed", "parameters", "tokens")}
+        row.update({name: result[name]["val"] for name in ("perplexity", "loss", "bits_per_byte")})
+        return {**row, "seconds": result["seconds"]}
+
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        return published_curve(curve) if measure == "perplexity" else []
+
+    def work(self, config: LanguageConfig) -> float:
+        evaluated = config.data.val_tokens / config.model.context
+        return config.loop.steps * config.loop.batch_size + EVALUATION_SHARE * evaluated
+
+    def timing_problem(self, config: LanguageConfig) -> Problem:
+        size, length = config.data.vocab_size, config.model.context
+        tokens = torch.randint(size, (config.loop.batch_size * length + 1,)).numpy()
+        model_config = config.model.language_config(size)
+        sequences = TextSequences([tokens], length, vocab_size=model_config.vocab_size)
+        model = build_language_model(model_config, seed=0)
+        factors = scaled_from_base(config, model, lambda keys: keys.language_config(size).build())
+        return Problem(model, sequences, language_loss(), factors=factors)
+
+
+def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:
+    """Numbers of the validation text from the mean loss of its tokens, and how many they are."""
+    data = prepared.data
+    numbers = {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": bits_per_byte(loss, data)}
+    return {**numbers, "tokens": len(data.val) * data.val.length}
+
+
+def validation_text(numbers: Mapping[str, Any]) -> str:
+    """The numbers of a validation in words; JSON has null for those that are not finite."""
+    loss, perplexity = (math.inf if numbers[name] is None else numbers[name] for name in ("loss", "perplexity"))
+    words = f"validation loss {loss:.4f}, perplexity {perplexity:.2f}"
+    if numbers["bits_per_byte"] is not None:
+        words += f", {numbers['bits_per_byte']:.3f} bits per byte"
+    return f"{words} ({numbers['tokens']:,} tokens)"

@@ -1,0 +1,198 @@
+"""Language modelling as a problem for the training loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dual_attention._files import read_json, write_json
+from dual_attention.generation.tokenizer import FOLDER, Tokenizer, load_tokenizer
+from dual_attention.language_models import LanguageModel
+from dual_attention.language_presets import LanguageModelConfig
+
+from ...training.deferred import deferred
+from ...training.device import check_memory, prepare_device
+from ...training.experiment import Prepared, count_parameters, without_values
+from ...training.mup import scale_initial
+from ...training.optim import Factors
+from ...training.peak import known_peak, measured_peak
+from ...training.problem import Batch, Derive, LossFunction, Problem
+from ...training.seeding import derive_seed
+from ..base_width import scaled_from_base
+from .config import LanguageConfig
+from .data import LanguageData, load_data, make_tokenizer
+from .progress import tokenization_progress
+
+ARGUMENTS = "config.json"
+"""File of a run folder with the arguments of the model's class, as folders of the Hugging Face Hub have it."""
+TOKENS = "tokens"
+"""Folder beside run folders that keeps the tokens of texts, for all runs on them."""
+ORIGIN = "data.json"
+"""File of a run folder that says what its tokens were made of."""
+
+
+@dataclass(frozen=True)
+class PreparedText(Prepared):
+    """A run of language modelling, ready to train.
+
+    Attributes:
+        tokenizer: of the text.
+        data: sequences to train and to validate on.
+        model_config: the arguments of the model's class.
+        tf32: whether float32 matrix products on a GPU may round their factors to TF32.
+    """
+
+    tokenizer: Tokenizer
+    data: LanguageData
+    model_config: LanguageModelConfig
+    tf32: bool
+
+    def write(self, folder: Path) -> None:
+        arguments = self.model_config.to_dict()
+        del arguments["model"]  # it follows from the others
+        write_json(folder / ARGUMENTS, arguments)
+        self.tokenizer.save(folder / FOLDER)
+        write_json(folder / ORIGIN, self.data.origin)
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """The precision of float32 matrix products that the configuration asks for; then as it was."""
+        before = torch.get_float32_matmul_precision()
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
+    """Model, data and loss of a run, see :meth:`~dat.training.experiment.Experiment.prepare`."""
+    device = prepare_device(config.machine)
+    tokenizer = make_tokenizer(config.data) if run is None else load_tokenizer(run / FOLDER)
+    model_config = config.model.language_config(tokenizer.vocab_size)
+    # Without memory for weights, and before the text is read: the model may be impossible.
+    with without_values():
+        size = 4 * count_parameters(model_config.build())
+    if config.machine.parallel == "replicate":
+        check_memory("model", "its weights", size, device)
+    with tokenization_progress(config.output.progress) as report:
+        data = load_data(
+            config.data,
+            tokenizer,
+            context=config.model.context,
+            vocab_size=model_config.vocab_size,
+            seed=config.seed,
+            cache=cache / TOKENS,
+            device=device,
+            report=report,
+        )
+    if run is not None and read_json(run / ORIGIN) != data.origin:
+        raise ValueError(f"{run}: the text is not the one that the run began with, see {ORIGIN} there")
+    with_values = config.machine.parallel == "replicate"
+    build = partial(build_language_model, model_config, seed=config.seed)
+    model, draw = (build(), None) if with_values else deferred(build)
+    model.gradient_checkpointing = config.machine.gradient_checkpointing
+    vocab_size = tokenizer.vocab_size
+    factors = scaled_from_base(config, model, lambda keys: keys.language_config(vocab_size).build())
+    problem = Problem(
+        model=model.to(device) if with_values else model,
+        train=data.train,
+        loss=language_loss(config.machine.autocast),
+        evaluation={"val": data.val},
+        derive=derived_numbers(config.tokens_per_step, data, share_of_peak(config, model, device)),
+        factors=factors,
+        draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
+    )
+    return PreparedText(problem, device, tokenizer, data, model_config, config.machine.tf32)
+
+
+def build_language_model(config: LanguageModelConfig, *, seed: int) -> LanguageModel:
+    """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
+    torch.manual_seed(derive_seed(seed, "weights"))
+    return config.build()
+
+
+def _draw_scaled(model: nn.Module, draw: Callable[[], None], factors: Mapping[str, Factors] | None) -> None:
+    """Draw the values of a model that was made without any, and scale them by muP if there are factors."""
+    draw()
+    if factors is not None:
+        scale_initial(model, factors)
+
+
+def language_loss(autocast: torch.dtype | None = None) -> LossFunction:
+    """Mean cross-entropy of the next token in nats, with matrix products in another precision if one is given."""
+
+    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        tokens, targets = batch
+        with torch.autocast(tokens.device.type, dtype=autocast, enabled=autocast is not None):
+            value = model(tokens, targets, loss_only=True)[1]
+        return value, {}
+
+    return loss
+
+
+def bits_per_byte(loss: float, data: LanguageData) -> float | None:
+    """A mean loss in nats over the validated tokens as bits for each byte of their text; None if they have no text."""
+    n_tokens = len(data.val) * data.val.length
+    return loss * n_tokens / data.val_bytes / math.log(2) if data.val_bytes else None
+
+
+def perplexity(loss: float) -> float:
+    """exp of a mean loss in nats; infinite where that overflows."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def share_of_peak(config: LanguageConfig, model: nn.Module, device: torch.device) -> float | None:
+    """Share of a device's most operations a second that training takes for each token a second; None if unknown.
+
+    Operations are those of a forward and a backward pass, by :func:`dat.estimate.estimate`; what
+    ``machine.gradient_checkpointing`` computes again does not count. That takes seconds, so it is done only where the
+    peak is known.
+    """
+    machine = config.machine
+    peak: float | str | None = machine.peak_flops
+    if peak == "measured":
+        peak = measured_peak(device, machine.autocast or torch.float32)
+    elif peak is None and device.type == "cuda":
+        tf32 = "tf32" if machine.tf32 else "float32"
+        peak = known_peak(torch.cuda.get_device_name(device), tf32 if machine.autocast is None else machine.precision)
+    if not isinstance(peak, float):
+        return None
+    from ...estimate import estimate
+
+    lowered: dict[str, Any] = (
+        {} if machine.autocast is None else {"dtype": machine.autocast, "param_dtype": torch.float32}
+    )
+    kernels: Any = device.type
+    costs = estimate(model, length=config.model.context, device=kernels, checkpointing=False, **lowered)
+    return costs.step_flops / costs.tokens / peak
+
+
+def derived_numbers(tokens_per_step: int, data: LanguageData, share: float | None = None) -> Derive:
+    """Perplexity, bits per byte of the validation text, tokens so far, how many a second, and MFU.
+
+    Args:
+        share: see :func:`share_of_peak`.
+    """
+
+    def derive(row: Mapping[str, Any]) -> dict[str, float | None]:
+        losses = {split: row[f"{split}_loss"] for split in ("train", "val") if f"{split}_loss" in row}
+        numbers: dict[str, float | None] = {f"{split}_perplexity": perplexity(loss) for split, loss in losses.items()}
+        if "val" in losses and (bits := bits_per_byte(losses["val"], data)) is not None:
+            numbers["val_bits_per_byte"] = bits
+        tokens = row["step"] * tokens_per_step
+        rate = tokens / max(row["seconds"], 1e-9)
+        numbers.update(tokens=tokens, tokens_per_second=rate)
+        numbers["mfu"] = None if share is None else share * rate / row["processes"]
+        return numbers
+
+    return derive

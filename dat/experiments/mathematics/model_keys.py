@@ -1,0 +1,149 @@
+"""Configuration of an encoder-decoder model, flat, and the paper's models in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dual_attention._models.seq2seq import Seq2SeqModel
+from dual_attention.seq2seq_models import Seq2SeqDualAttnTransformer, Seq2SeqTransformer
+
+from ...data.mathematics import ANSWER_LENGTH, PAD, QUESTION_LENGTH, VOCABULARY
+from ...training.configs import WIDEST, check, check_integers
+from ..model_keys import ActivationName, ModelKeys
+
+TOKENS = {"type": "token", "vocab_size": len(VOCABULARY)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MathematicsModelKeys(ModelKeys):
+    """An encoder and a decoder of Dual Attention Transformers, or Transformers where they have no relational heads."""
+
+    name: str = "DAT-832K"
+    n_layers: int = 2
+    """Blocks of the encoder, and of the decoder."""
+    d_model: int = 128
+    n_heads_sa: int = 4
+    """Sensory (self-attention) heads in each layer of the encoder."""
+    n_heads_ra: int = 4
+    """Relational heads in each layer of the encoder; a model without any on both sides is a standard Transformer, and
+    its keys about relations and symbols idle."""
+    n_heads_sa_dec: int = 4
+    """Sensory heads in each layer of the decoder."""
+    n_heads_ra_dec: int = 4
+    """Relational heads in each layer of the decoder."""
+    n_heads_cross: int = 8
+    """Heads of the decoder's attention to the encoder, which is sensory."""
+    dff: int | None = 256
+    activation: ActivationName = "relu"
+    dropout_rate: float = 0.1
+    norm_first: bool = False
+    bias: bool = True
+    """Biases in the feed-forward blocks, and in the output of a Transformer's attention."""
+    tie_weights: bool = False
+    """One matrix for the decoder's embedding and the output layer; the paper's models have two."""
+    wr_init: Literal["published", "large"] = "published"
+    """Initialisation of W_r: N(0, 0.02) as in the paper's models (published), or uniform in +-1/sqrt(n_relations)."""
+    symbols: Literal["symbolic_attention", "positional_symbols", "position_relative"] = "position_relative"
+    """Symbol mechanism: a library read by attention, one symbol a position, or one a relative position. One retriever
+    serves encoder and decoder."""
+    n_symbols: int = QUESTION_LENGTH
+    """Symbols in the library of symbolic attention; relative positions beyond this share one symbol."""
+
+    def check_heads(self) -> None:
+        super().check_heads()
+        check_integers(self, "model", "n_heads_sa_dec", "n_heads_ra_dec", least=0, most=WIDEST)
+        check_integers(self, "model", "n_heads_cross", most=WIDEST)
+        of_decoder = self.n_heads_sa_dec + self.n_heads_ra_dec
+        check(of_decoder >= 1, "model.n_heads_sa_dec + model.n_heads_ra_dec", "at least 1", of_decoder)
+        for heads in (of_decoder, self.n_heads_cross):
+            check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+        check(self.d_model % 2 == 0, "model.d_model", "an even number, for sinusoidal positions", self.d_model)
+
+    @property
+    def relational(self) -> bool:
+        return self.n_heads_ra + self.n_heads_ra_dec > 0
+
+    def build(self) -> Seq2SeqModel:
+        """The model."""
+        sides: dict[str, Any] = {"input_spec": TOKENS, "output_spec": TOKENS, "out_dim": len(VOCABULARY)}
+        sides |= {"n_layers_enc": self.n_layers, "n_layers_dec": self.n_layers, "loss_ignore_idx": PAD}
+        sides |= {"in_block_size": QUESTION_LENGTH, "out_block_size": ANSWER_LENGTH}
+        sides |= {"d_model": self.d_model, "tie_weights": self.tie_weights}
+        names = ("dff", "activation", "dropout_rate", "norm_first", "norm_type", "bias")
+        block: dict[str, Any] = {name: getattr(self, name) for name in names}
+        cross: dict[str, Any] = {"n_heads_cross": self.n_heads_cross}
+        if not self.relational:
+            block["attn_kwargs"] = {"n_kv_heads": self.n_kv_heads}
+            sides["encoder_kwargs"] = {**block, "n_heads": self.n_heads_sa}
+            sides["decoder_kwargs"] = {**block, "n_heads": self.n_heads_sa_dec, **cross}
+            return Seq2SeqTransformer(**sides)
+        block |= {"ra_type": self.ra_type, "sa_kwargs": {"n_kv_heads": self.n_kv_heads}}
+        block["ra_kwargs"] = self.relational_options()
+        of_encoder = {"n_heads_sa": self.n_heads_sa, "n_heads_ra": self.n_heads_ra}
+        of_decoder = {"n_heads_sa": self.n_heads_sa_dec, "n_heads_ra": self.n_heads_ra_dec}
+        sides["encoder_kwargs"] = {**block, **of_encoder}
+        sides["decoder_kwargs"] = {**block, **of_decoder, **cross}
+        return Seq2SeqDualAttnTransformer(
+            symbol_retrieval=self.symbols,
+            symbol_retrieval_kwargs=self.symbol_options(QUESTION_LENGTH, self.n_symbols),
+            **sides,
+        )
+
+
+def transformer(name: str, n_layers: int, d_model: int, heads: int = 8) -> MathematicsModelKeys:
+    """A Transformer; dff is twice the width, as in all of these models."""
+    return MathematicsModelKeys(
+        name=name,
+        n_layers=n_layers,
+        d_model=d_model,
+        dff=2 * d_model,
+        n_heads_sa=heads,
+        n_heads_ra=0,
+        n_heads_sa_dec=heads,
+        n_heads_ra_dec=0,
+        n_heads_cross=heads,
+    )
+
+
+def dat(
+    name: str, n_layers: int, decoder: tuple[int, int], rel_proj_dim: int | None = None, d_model: int = 128
+) -> MathematicsModelKeys:
+    """A DAT with 4 + 4 heads in the encoder and these in the decoder; one asymmetric relation a relational head."""
+    return MathematicsModelKeys(
+        name=name,
+        n_layers=n_layers,
+        d_model=d_model,
+        dff=2 * d_model,
+        n_heads_sa_dec=decoder[0],
+        n_heads_ra_dec=decoder[1],
+        rel_proj_dim=rel_proj_dim,
+    )
+
+
+WIDE_RELATIONS = 32
+"""Width of a relation in the published models of two layers: an older default of the package, twice today's."""
+
+PRESETS = {
+    model.name: model
+    for model in (
+        transformer("T-692K", 2, 128),
+        dat("DAT-750K", 2, (8, 0)),
+        dat("DAT-767K", 2, (4, 4)),
+        dat("DAT-783K", 2, (8, 0), WIDE_RELATIONS),
+        dat("DAT-832K", 2, (4, 4), WIDE_RELATIONS),
+        transformer("T-871K", 2, 144),
+        transformer("T-1.02M", 3, 128),
+        dat("DAT-1.09M", 3, (8, 0)),
+        dat("DAT-1.11M", 3, (4, 4)),
+        transformer("T-1.3M", 3, 144),
+        transformer("T-1.35M", 4, 128),
+        dat("DAT-1.43M", 4, (8, 0)),
+        dat("DAT-1.46M", 4, (4, 4)),
+        transformer("T-1.7M", 4, 144),
+        transformer("T-tiny", 1, 64),
+        dat("DAT-tiny", 1, (4, 4), d_model=64),
+    )
+}
+"""The paper's models by the labels of its Table 2 and Figure 3; those that it has not are of its sizes (T-1.02M,
+T-1.35M) or have relations as wide as a head (DAT-750K, DAT-767K); and two for a first look."""

@@ -1,0 +1,133 @@
+"""Keys of a model that experiments share: those of its blocks, from the library, and those of relations and symbols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from dual_attention._layers.config import SymbolRetrieval
+from dual_attention._layers.options import RelationalOptions, SymbolOptions
+from dual_attention._models.config import DepthConfig, PatchesConfig
+
+from ..training.configs import WIDEST, check, check_inside, check_integers
+
+ActivationName = Literal["relu", "gelu", "silu", "swiglu"]
+
+Keys = TypeVar("Keys", bound="ModelKeys")
+
+MOST_LAYERS = 1000
+"""Blocks of a model."""
+LONGEST = 1 << 24
+"""Tokens that a language model sees, and tokens of its vocabulary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedConfig:
+    """A model with a name."""
+
+    name: str
+    """Name of the model in results and plots; a preset's name if it is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelKeys(DepthConfig, NamedConfig):
+    """A Dual Attention Transformer, or a Transformer when it has no relational heads."""
+
+    n_layers: int = 2
+    n_heads_sa: int = 0
+    """Sensory (self-attention) heads in each layer."""
+    n_heads_ra: int = 2
+    """Relational heads in each layer; 0 makes a standard Transformer, and the keys about relations and symbols idle."""
+    norm_first: bool = True
+    bias: bool = False
+    n_kv_heads: int | None = None
+    """Key-value heads of each kind of attention; null takes as many as there are query heads."""
+    n_relations: int | None = None
+    """Relations, the dimension of the relation vector, in relational attention; null takes one for each such head."""
+    rel_proj_dim: int | None = None
+    """Width of the query and key of one relation; null takes the width of all relational heads / n_relations."""
+    symmetric_rels: bool = False
+    """One projection for the queries and keys of relations, which makes every relation symmetric."""
+    rel_score: Literal["dot", "squared_distance"] = "dot"
+    """What a relation is: the inner product of its query and key, as in the paper (dot), or their negated squared
+    distance times a learned strength (squared_distance)."""
+    rel_activation: str = "identity"
+    """Activation applied to relations."""
+    wr_init: Literal["published", "large"] = "published"
+    symbols: SymbolRetrieval
+    n_symbols: int
+    symbol_heads: int = 4
+    """Heads of symbolic attention."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_inside("model.name", self.name, "output.folder")  # run folders have it in their names
+        check_integers(self, "model", "n_layers", most=MOST_LAYERS)
+        sizes = ("d_model", "n_kv_heads", "dff", "n_relations", "rel_proj_dim", "n_symbols", "symbol_heads")
+        check_integers(self, "model", *sizes, most=WIDEST)
+        check(0 <= self.dropout_rate < 1, "model.dropout_rate", "a number in [0, 1)", self.dropout_rate)
+        self.check_heads()
+
+    def check_heads(self) -> None:
+        """Raise ``ValueError`` unless there are heads and the width is a multiple of them."""
+        check_integers(self, "model", "n_heads_sa", "n_heads_ra", least=0, most=WIDEST)
+        heads = self.n_heads_sa + self.n_heads_ra
+        check(heads >= 1, "model.n_heads_sa + model.n_heads_ra", "at least 1", heads)
+        check(self.d_model % heads == 0, "model.d_model", f"a multiple of the {heads} heads", self.d_model)
+
+    @property
+    def relational(self) -> bool:
+        """Whether this is a DAT with relational heads."""
+        return self.n_heads_ra > 0
+
+    def at_width(self: Keys, d_model: int) -> Keys:
+        """The same model at another width, with as many heads and relations; other widths that are given go with it.
+
+        Raises:
+            ValueError: if a width would be no integer.
+        """
+        given = {name: width for name in ("dff", "rel_proj_dim") if (width := getattr(self, name)) is not None}
+        for name, width in given.items():
+            fits = width * d_model % self.d_model == 0
+            check(fits, f"model.{name}", f"an integer that times {d_model}/{self.d_model} is one, too", width)
+            given[name] = width * d_model // self.d_model
+        return replace(self, d_model=d_model, **given)
+
+    def relational_options(self) -> RelationalOptions:
+        """Arguments of the relational heads; those that have their defaults are left out."""
+        relative = self.symbols.startswith("position_relative")
+        options: RelationalOptions = {"n_kv_heads": self.n_kv_heads}
+        if self.ra_type != "relational_attention":
+            check(self.rel_score == "dot", "model.rel_score", f"dot with ra_type {self.ra_type}", self.rel_score)
+            if relative:
+                raise ValueError(
+                    f"model.symbols: {self.symbols} needs ra_type relational_attention, not {self.ra_type}"
+                )
+            return options
+        options |= {"n_relations": self.n_relations, "rel_proj_dim": self.rel_proj_dim}
+        if self.symmetric_rels:
+            options["symmetric_rels"] = True
+        if self.rel_score != "dot":
+            wanted = "one that tells negative relations apart, with squared distances"
+            check(self.rel_activation != "relu", "model.rel_activation", wanted, self.rel_activation)
+            options["rel_score"] = self.rel_score
+        if self.rel_activation != "identity":
+            options["rel_activation"] = self.rel_activation
+        if self.wr_init != "published":
+            options["wr_init"] = self.wr_init
+        if relative:
+            options["use_relative_positional_symbols"] = True
+        return options
+
+    def symbol_options(self, n_tokens: int, farthest: int | tuple[int, int]) -> SymbolOptions:
+        """Arguments of the symbol mechanism for ``n_tokens`` positions and relative positions up to ``farthest``."""
+        if self.symbols == "positional_symbols":
+            return {"symbol_dim": self.d_model, "max_length": n_tokens}
+        if self.symbols.startswith("position_relative"):
+            return {"symbol_dim": self.d_model, "max_rel_pos": farthest}
+        return {"d_model": self.d_model, "n_heads": self.symbol_heads, "n_symbols": self.n_symbols}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionModelKeys(PatchesConfig, ModelKeys):
+    """A Dual Attention Transformer over image patches, or a Transformer when it has no relational heads."""

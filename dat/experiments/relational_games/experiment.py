@@ -1,0 +1,169 @@
+"""Relational Games as an experiment: its runs, its learning curves, and their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dual_attention._files import write_atomically
+from dual_attention.model_analysis.measures.intervals import Published
+
+from ...data.relational_games import (
+    OBJECT_SETS,
+    TASKS,
+    contact_sheet,
+    generator_version,
+    num_classes,
+    official_statistics,
+)
+from ...sweeps.experiment import CurvesFigure
+from ...sweeps.results import to_csv
+from ...training.configs import check_integers, check_seed
+from ...training.experiment import Prepared
+from ...training.metrics import Row
+from .baseline_figure import draw_baselines
+from .config import TASK_NAMES, RelationalGamesConfig
+from .factors import draw_factors, write_factors
+from .grid import GamesGrid
+from .image_games import ImageGames, image_axes
+from .problem import prepare_games
+from .published import published_curve, published_losses
+from .shipped import SHIPPED
+
+TEST_SETS = {
+    "test": "pentominoes, as in training",
+    "hexominoes": "hexominoes, never trained on",
+    "stripes": "stripes, never trained on",
+}
+"""Evaluation sets of the final accuracies: pentominoes, and the two object sets held out of training."""
+
+
+SEEDING = 2
+"""Version of what is drawn from the seed of a run: 1 had the same initial weights for all tasks."""
+
+
+@dataclass(frozen=True)
+class SheetOptions:
+    """A contact sheet: examples of every class of every task; or a table of the statistics of the official files."""
+
+    out: str
+    """Picture (PNG) to write, or table (CSV) of statistics; it is not overwritten."""
+    tasks: tuple[str, ...] = TASKS
+    """Tasks; there are also colour_and_or_shape and left_of."""
+    objects: tuple[str, ...] = OBJECT_SETS
+    """Object sets."""
+    per_class: int = 4
+    """Examples of each class."""
+    seed: int = 0
+    """Seed of the images."""
+    official_folder: str | None = None
+    """Folder with the official npz files of these tasks and objects; the statistics of their images are written in
+    place of a picture: labels, colours, masks, cells, patterns, copies and near misses, each with its count."""
+
+    def __post_init__(self) -> None:
+        check_integers(self, "", "per_class", most=100)
+        check_seed(self)
+
+    def draw(self) -> None:
+        """Draw it, or write the table."""
+        options = {name: value for name, value in vars(self).items() if name not in ("out", "official_folder")}
+        if self.official_folder is None:
+            contact_sheet(Path(self.out), **options)
+        else:
+            rows = official_statistics(self.official_folder, self.tasks, self.objects)
+            write_atomically(Path(self.out), to_csv(rows))
+
+
+class RelationalGames(ImageGames[RelationalGamesConfig]):
+    """Figures 2, 7, 8 and 11 of arXiv 2405.16727."""
+
+    name = "relational-games"
+    title = "Relational Games"
+    about_train = "Train one model on one Relational Games task, in a new run folder."
+    about_reproduce = (
+        "Learning curves on Relational Games. The defaults are the published grid; cells that are done are skipped, so "
+        "the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside the published numbers) and "
+        "figures/ into the folder."
+    )
+    about_plot = (
+        "Learning curves from the results of one or several grids, finished or not: results.csv of all of them, "
+        "comparison.md (beside the published numbers), learning_curves.png, heldout.png and, with relational "
+        "architectures before DATs among the models, baselines.png."
+    )
+    about_data = (
+        "Draw a contact sheet: examples of every class of every task. With --official_folder, write a table of what "
+        "the images of the official files there hold instead."
+    )
+    Config = RelationalGamesConfig
+    Grid = GamesGrid
+    Sheet = SheetOptions
+    shipped = SHIPPED
+
+    set_title = "objects"
+    set_names: ClassVar[Mapping[str, str]] = {
+        "val": "pentominoes, validation",
+        **TEST_SETS,
+        "test": "pentominoes, test",
+    }
+
+    axes = image_axes(TASK_NAMES)
+    provenance: ClassVar[Mapping[str, int | None]] = {
+        "generator": 1,
+        "independent_share": None,
+        "seeding": 1,
+        "epochs": 50,
+        "batch_size": 512,
+    }
+    measures = TEST_SETS
+    tabled: ClassVar[Mapping[str, str]] = {f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()}
+    compares = True
+    adjusted = "test images that were trained on"
+    figures = (
+        CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
+        CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
+    )
+
+    def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
+        """The axes, and how a run was made.
+
+        That is the version of the generator of the task's images (0: official ones), a share that is given, the version
+        of what is drawn from the seed, and the length of training.
+        """
+        identity, data = super().identity(config), config.data
+        identity["generator"] = generator_version(config.task) if data.official_folder is None else 0
+        if data.independent_share is not None:
+            identity["independent_share"] = data.independent_share
+        return identity | {
+            "seeding": SEEDING,
+            "epochs": config.loop.epochs,
+            "batch_size": config.loop.batch_size,
+        }
+
+    def prepare(self, config: RelationalGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
+        return prepare_games(config)
+
+    def headline(self, result: Mapping[str, Any]) -> str:
+        return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
+
+    def chance_accuracy(self, config: RelationalGamesConfig) -> float:
+        return 1 / num_classes(config.task)
+
+    def chance_in(self, panel: str) -> float:
+        return self.scale / num_classes(panel)
+
+    def describe_run(self, row: Row) -> str:
+        return f"{row['model']} on {row['task']}, {row['n_train']:,} images, seed {row['seed']}"
+
+    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
+        if measure in self.tabled:
+            return published_losses(measure.removesuffix("_loss"), panel, curve)
+        return published_curve(measure, panel, curve)
+
+    def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
+        return {
+            "baselines.png": lambda rows, path: draw_baselines(self, rows, path),
+            "factors.md": lambda rows, path: write_factors(self, rows, path),
+            "factors.png": lambda rows, path: draw_factors(self, rows, path),
+        }

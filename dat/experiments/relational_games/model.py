@@ -1,0 +1,75 @@
+"""Building the model that a configuration describes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from dual_attention._layers.config import arguments_for
+from dual_attention._layers.options import SymbolOptions
+from dual_attention.baselines import VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet
+
+from ...data.relational_games import num_classes
+from ...training.experiment import without_values
+from ...training.seeding import derive_seed
+from ..vision_model import build_vision_model, vision_symbols
+from .config import GamesModelConfig
+from .toolbox_model import VisionToolbox
+
+IMAGE_SHAPE = (3, 36, 36)
+"""Channels, width and height of every image."""
+
+BASELINE_CLASSES: dict[str, type[nn.Module]] = {
+    "abstractor": VisionAbstractor,
+    "predinet": VisionPrediNet,
+    "corelnet": VisionCoRelNet,
+    "esbn": VisionESBN,
+}
+"""By the name of the architecture."""
+
+
+def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:
+    """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
+    torch.manual_seed(derive_seed(seed, "weights"))
+    images: dict[str, Any] = {"image_shape": IMAGE_SHAPE, "num_classes": num_classes}
+    if config.toolbox is not None:
+        return VisionToolbox(config, symbol_arguments(config), **images)
+    if config.baseline is not None:
+        return build_baseline(config, images)
+    return build_vision_model(config, symbol_arguments(config), **images)
+
+
+def build_baseline(config: GamesModelConfig, images: dict[str, Any]) -> nn.Module:
+    """One of the relational architectures that came before DATs."""
+    kind = BASELINE_CLASSES[config.architecture]
+    arguments = {**images, **arguments_for(kind, config), **vars(config.baseline)}
+    if config.architecture == "abstractor":
+        arguments |= {"norm_type": config.norm_type, "bias": config.bias}
+        arguments |= {"symbol_retrieval": config.symbols, "symbol_retrieval_kwargs": symbol_arguments(config)}
+    return kind(**arguments)
+
+
+def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
+    """Arguments of the symbol mechanism for the patches of an image and, in a DAT, a class token."""
+    if config.symbols == "rel_sym_attn":
+        return {
+            "d_model": config.d_model,
+            "rel_n_heads": config.symbol_heads,
+            "symbolic_attn_n_heads": config.symbol_heads,
+            "n_symbols": config.n_symbols,
+            "nbhd_delta": config.symbol_neighbours,
+            "causal_nbhd": False,
+            "trainable_symbols": config.trainable_symbols,
+        }
+    symbols = vision_symbols(config, IMAGE_SHAPE, class_token=config.architecture in ("dat", "toolbox"))
+    if config.symbols == "symbolic_attention":
+        symbols["trainable_symbols"] = config.trainable_symbols
+    return symbols
+
+
+def empty_model(config: GamesModelConfig, task: str) -> nn.Module:
+    """The model for a task, on the meta device; random generators are left as they are."""
+    with without_values():
+        return build_model(config, num_classes(task), seed=0)

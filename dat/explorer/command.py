@@ -1,0 +1,205 @@
+"""The command that starts the explorer, or writes its page into a file: ``dat explore``."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dual_attention._extras import require
+from dual_attention._words import printable
+from dual_attention.model_analysis.sites import LayerChoice
+
+from ..checkpoints import CHECKPOINT
+from ..data.text.files import standard_input
+from ..estimate.units import nbytes
+from ..training.config_io import option_parser, parse_options
+from .dictionaries import read_dictionary
+from .example import example_model
+from .exporting import Exporter
+from .figures import ending_of
+from .images import ImageSession
+from .opening import Explored, open_session
+from .packing import BITS
+from .server import ExplorerServer
+from .session import Session
+from .view_state import View
+
+EVERYWHERE = "0.0.0.0"
+"""The address of all networks of this machine."""
+
+
+def parser_of(prog: str) -> Any:
+    """The options of ``dat explore``."""
+    parser = option_parser(
+        prog=prog,
+        description="Open a page on this machine that shows what a model attends to, which relations it computes and "
+        "which symbols it assigns, for texts, images or questions of your own, and what changes if they are switched "
+        "off; or write a view into a file. It asks nothing of the network. Ctrl-C ends it.",
+    )
+    add = parser.add_argument
+    add(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        nargs="?",
+        help=f"{CHECKPOINT} Without one: a small model, trained in about a minute the first time and kept.",
+    )
+    add("--text", type=str, help='First text to show; "-" reads it from standard input.')
+    add("--image", type=str, help="First image to show, of an image classifier: a file, or the name of a sample.")
+    add("--layers", type=str, help='Layers to show, such as "0,5" or "decoder"; by default all.')
+    add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
+    add("--export", type=str, metavar="FILE", help="Write a view into a file instead: .html, .png, .svg, .pdf or .csv.")
+    add("--view", type=str, help="What is shown at first, or written: a page's name, or the address of a view.")
+    add("--host", type=str, help="Name or address to listen on, by default of this machine only.")
+    add("--share", action="store_true", help="Let other machines of the network open the page by its address.")
+    add("--port", type=int, default=0, help="To listen on; by default a free one.")
+    add("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
+    add(
+        "--bits", type=int, help="Of the numbers in the page, 8, 16 or 32; by default the fewest that change no colour."
+    )
+    return parser
+
+
+def explore(prog: str, arguments: Sequence[str]) -> int:
+    """``dat explore``."""
+    options = parse_options(parser_of(prog), arguments)
+    check_options(options)
+    out = None if options.export is None else checked_export(options.export)
+    view = View.of(options.view or "")
+    text = standard_input("text") if options.text == "-" else options.text
+    session = session_of(options)
+    source = source_of(session, text, options.image)
+    if view.page == "relations" and isinstance(session, ImageSession) and not options.view:
+        view = View(page="vision")
+    if out is not None:
+        with waiting(f"reading the {what_is_read(session)}"):
+            size = Exporter(session, source, view).write(out)
+        print(printable(f"{out} ({nbytes(size)})"))
+        return 0
+    host = EVERYWHERE if options.share else options.host or "127.0.0.1"
+    with waiting(f"reading the {what_is_read(session)}"):
+        started = ExplorerServer(session, source, host=host, port=options.port)
+    with started as server:
+        if not server.is_local:
+            print(f"dat: {WARNING}", file=sys.stderr)
+        name = socket.gethostname() if options.share else None
+        print(printable(f"{session.title}: {server.address_of(view, name)}\nCtrl-C ends it."), flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+    return 0
+
+
+def what_is_read(session: Explored) -> str:
+    """``"text"`` or ``"image"``."""
+    return "image" if isinstance(session, ImageSession) else "text"
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    rich = require("rich.progress", extra="train")
+    console = require("rich.console", extra="train").Console(stderr=True)
+    columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeElapsedColumn()
+    with rich.Progress(*columns, console=console, transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+WARNING = (
+    "other machines can reach this server; whoever has the address sees the model and its texts, and what is sent is "
+    "not encrypted"
+)
+
+
+def check_options(options: Any) -> None:
+    """Raise ``ValueError`` for options that are out of range, or do not go together."""
+    if options.bits not in (None, *BITS):
+        raise ValueError(f"bits: expected 8, 16 or 32, got {options.bits}")
+    if not 0 <= options.port <= 65535:
+        raise ValueError(f"port: expected a number from 0 to 65535, got {options.port}")
+    if options.share and options.host is not None:
+        raise ValueError("share: it listens on all networks of this machine; give --host or --share, not both")
+    if options.text is not None and options.image is not None:
+        raise ValueError("image: give a text or an image, not both")
+    if options.export is not None and (options.share or options.host is not None):
+        raise ValueError("export: a file needs no server; leave out --host and --share")
+
+
+def layers_of(text: str | None) -> LayerChoice:
+    """Layers by number or name, from a list with commas; None for all."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(f"layers: expected numbers or names such as 0,5, got {text!r}")
+    return [int(name) if name.isdecimal() else name for name in names]
+
+
+def source_of(session: Explored, text: str | None, image: str | None) -> str:
+    """The text or image to show first, which the model can read.
+
+    Raises:
+        ValueError, OSError: if it cannot.
+    """
+    reads = what_is_read(session)
+    wrong = image if reads == "text" else text
+    if wrong is not None:
+        raise ValueError(f"{'image' if reads == 'text' else 'text'}: this model reads {reads}s; give --{reads}")
+    given = text if reads == "text" else image
+    source = session.default if given is None else given
+    session.check(source)
+    return source
+
+
+def checked_export(name: str) -> Path:
+    """The file to write.
+
+    Raises:
+        ValueError, OSError: if it has no name or another ending, is a folder, or its folder is not there.
+    """
+    out = Path(name)
+    if not name or out.is_dir():
+        raise ValueError(f"export: expected the name of a file, got {name!r}")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"export: there is no folder {out.parent}")
+    ending_of(out)
+    return out
+
+
+def session_of(options: Any) -> Explored:
+    """The model that the options name, or else the small one."""
+    about = {"tokenizer": options.tokenizer, "bits": options.bits, "layers": layers_of(options.layers)}
+    if options.checkpoint is not None:
+        session = open_session(options.checkpoint, **about)
+    else:
+        session = open_session(str(example_model(progress=True)), title="A small model of this library", **about)
+    if options.dictionary is None:
+        return session
+    if not isinstance(session, Session):
+        raise ValueError("dictionary: this is no language model; a dictionary is of one")
+    return replace(session, dictionary=read_dictionary(session, options.dictionary))
+
+
+def run_app(prog: str = "dat explore", arguments: Sequence[str] | None = None) -> int:
+    """Run :func:`explore` as a program of its own, whose errors are one line.
+
+    Args:
+        arguments: by default those of the process.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        return explore(prog, sys.argv[1:] if arguments is None else arguments)
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        print(f"{prog}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+        return 2

@@ -1,0 +1,184 @@
+"""Relation dictionaries for a page: one from a file, or one of a text, made while the page shows how far it is."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dual_attention.model_analysis.dictionaries import (
+    DictionarySettings,
+    PairContext,
+    PairExample,
+    RelationDictionary,
+    build_dictionary,
+    load_dictionary,
+    weights_digest,
+)
+from dual_attention.model_analysis.views.tokens import token_labels
+
+from .requests import Json, integer_of, text_of
+from .session import Session
+
+ENDINGS = (".jsonl", ".parquet")
+
+WINDOW = 128
+"""Tokens of a document that a text is cut into, at most."""
+
+MOST_TOKENS = 200_000
+"""Tokens of a text that a page may have a dictionary made of."""
+
+MOST_PAIRS = 50
+"""Pairs of a relation that a page may ask for."""
+
+_BATCH = 4
+
+
+def find_dictionary(name: str) -> Path:
+    """The file of a dictionary: itself, or the only one in a folder.
+
+    Raises:
+        OSError, ValueError: if there is none, or several.
+    """
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        if not path.exists():
+            raise FileNotFoundError(f"dictionary: there is no file or folder {name}")
+        return path
+    found = [inner for inner in sorted(path.iterdir()) if inner.suffix in ENDINGS]
+    if len(found) != 1:
+        names = ", ".join(inner.name for inner in found) or "none"
+        raise ValueError(f"dictionary: expected one file {' or '.join(ENDINGS)} in the folder {name}, got {names}")
+    return found[0]
+
+
+def read_dictionary(session: Session, name: str) -> Json:
+    """A dictionary for a page, with labels for tokens.
+
+    Raises:
+        OSError, ValueError: as :func:`find_dictionary` and :func:`~..dictionaries.load_dictionary`; and if a token in
+            it is none of the session's tokenizer.
+    """
+    path = find_dictionary(name)
+    found = load_dictionary(path)
+    known = session.tokenizer.vocab_size
+    largest = max((max(one.receiver_token, one.sender_token) for one in _examples(found)), default=0)
+    if largest >= known:
+        raise ValueError(f"dictionary: {name} has the token {largest}, but the tokenizer only {known}")
+    same = found.about.get("model") == weights_digest(session.model)
+    return dictionary_json(found, session, path.name, "" if same else "It was made with other weights than these.")
+
+
+def _examples(dictionary: RelationDictionary) -> Iterator[PairExample]:
+    for entry in dictionary.entries:
+        yield entry.example
+        yield from entry.counterexamples
+
+
+def dictionary_json(dictionary: RelationDictionary, session: Session, source: str, note: str = "") -> Json:
+    """A dictionary as a page reads it."""
+    about = {name: dictionary.about.get(name) for name in ("documents", "tokens")}
+    return {
+        "source": source,
+        "note": note,
+        **about,
+        "entries": [
+            {
+                "layer": entry.layer,
+                "relation": entry.relation,
+                "end": entry.end,
+                "rank": entry.rank,
+                "example": _example(entry.example, session),
+                "counterexamples": [_example(other, session) for other in entry.counterexamples],
+            }
+            for entry in dictionary.entries
+        ],
+    }
+
+
+def _example(example: PairExample, session: Session) -> Json:
+    return {
+        "value": example.value,
+        "document": example.document,
+        "receiver": _object(example.receiver, example.receiver_context, session),
+        "sender": _object(example.sender, example.sender_context, session),
+    }
+
+
+def _object(place: int, context: PairContext, session: Session) -> Json:
+    """An object in its context: labels, and which of them is meant."""
+    return {"place": place, "labels": token_labels(session.tokenizer, context.tokens), "at": place - context.start}
+
+
+def windows(tokens: Sequence[int], length: int) -> list[Tensor]:
+    """Tokens in documents of one length; the last may be shorter."""
+    return list(torch.tensor(tokens, dtype=torch.long).split(length))
+
+
+class _Stopped(Exception):
+    """Nobody waits for the dictionary any more."""
+
+
+def made_dictionary(session: Session, request: Mapping[str, Any]) -> Iterator[Json]:
+    """Make a dictionary of a text.
+
+    Args:
+        request: ``text``, of any length up to :data:`MOST_TOKENS`; ``pairs`` of each relation and end, to
+            :data:`MOST_PAIRS`.
+
+    Yields:
+        ``done`` documents ``of`` all, again and again, and at last the ``dictionary``.
+
+    Raises:
+        ValueError: for a text that has too few or too many tokens.
+    """
+    text = text_of(request)
+    settings = DictionarySettings(
+        top=integer_of(request, "pairs", 1, MOST_PAIRS, 10), ends=("high", "low"), counterexamples=2, context=6
+    )
+    try:
+        tokens = session.tokenizer.encode(text)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text: expected UTF-8 text ({error})") from error
+    if not 2 <= len(tokens) <= MOST_TOKENS:
+        raise ValueError(f"text: expected 2 to {MOST_TOKENS:,} tokens, got {len(tokens):,}")
+    documents = windows(tokens, min(WINDOW, session.context))
+    yield {"done": 0, "of": len(documents)}
+    model = session.twin()
+    news: queue.SimpleQueue[Json | Exception] = queue.SimpleQueue()
+    stopped = threading.Event()
+    done = 0
+
+    def call(batch: Tensor) -> None:
+        nonlocal done
+        if stopped.is_set():
+            raise _Stopped
+        model(batch)
+        done += len(batch)
+        news.put({"done": done, "of": len(documents)})
+
+    def work() -> None:
+        try:
+            found = build_dictionary(model, documents, settings, layers=session.layers, batch_size=_BATCH, call=call)
+            news.put({"dictionary": dictionary_json(found, session, "the text")})
+        except Exception as error:
+            news.put(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        while True:
+            part = news.get()
+            if isinstance(part, Exception):
+                raise part
+            yield part
+            if "dictionary" in part:
+                return
+    finally:
+        stopped.set()
+        worker.join()

@@ -1,0 +1,163 @@
+"""Writing a view into a file: a page that opens from a disk, a picture, or numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dual_attention._files import write_atomically
+
+from .answers import model_facts
+from .dictionaries import made_dictionary
+from .figures import (
+    Seen,
+    ending_of,
+    seen_dictionary,
+    seen_effects,
+    seen_model,
+    seen_pairs,
+    seen_patches,
+    seen_steps,
+    seen_symbols,
+)
+from .html import page_html
+from .images import ImageSession, Shown
+from .opening import Explored
+from .recording import Recording
+from .requests import Json
+from .session import Session
+from .streaming import collected, map_of_step, maps_of
+from .switches import Switch, switch_effects
+from .view_state import View, within
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A view of a session on a text or an image.
+
+    Attributes:
+        session: of the model.
+        source: the text, or the sample or file of an image.
+        view: what is shown.
+    """
+
+    session: Explored
+    source: str
+    view: View
+
+    def __post_init__(self) -> None:
+        page, of_language = self.view.page, ("interventions", "dictionary", "generate")
+        if page in of_language and not isinstance(self.session, Session):
+            raise ValueError(f"view: the page {page} is of language models, and this is none")
+        if page == "vision" and not isinstance(self.session, ImageSession):
+            raise ValueError("view: the page vision is of images, and this model reads texts")
+
+    def write(self, path: Path) -> int:
+        """Write a file of the kind that its name ends in; returns its bytes.
+
+        Raises:
+            ValueError: for another ending, or a view that cannot be shown or not in that way.
+        """
+        ending = ending_of(path)
+        if ending == ".html":
+            data = self.page.encode()
+        elif ending == ".csv":
+            data = csv_of(self.seen).encode()
+        else:
+            data = self.seen.picture(ending)
+        write_atomically(path, data)
+        return len(data)
+
+    @property
+    def page(self) -> str:
+        """The page, with the answers that the view shows."""
+        kept = {} if self._answer is None else {self._answer[0]: self._answer[1]}
+        return page_html(self.session.packed(self.source), kept=kept, view=self.view.fragment)
+
+    @property
+    def seen(self) -> Seen:
+        """The view as numbers and figure."""
+        page = self.view.page
+        if page in ("relations", "attention"):
+            return seen_pairs(self._recording, self.view)
+        if page == "symbols":
+            return seen_symbols(self._recording, self.view)
+        if page == "vision":
+            return seen_patches(*self._image, self.view)
+        assert self._answer is not None
+        found = self._answer[1]
+        if page == "interventions":
+            return seen_effects(found)
+        if page == "dictionary":
+            return seen_dictionary(found, self._recording, self.view)
+        if page == "generate":
+            maps = maps_of(found["sites"])
+            chosen = maps[within("map", self.view.map, len(maps))]
+            rows = [map_of_step(found, step, chosen) for step in range(len(found["steps"]))]
+            return seen_steps(found, rows.__getitem__, chosen.title)
+        return seen_model(found)
+
+    @cached_property
+    def _image(self) -> tuple[Recording, Shown]:
+        assert isinstance(self.session, ImageSession)
+        return self.session.record(*self.session.pixels(self.source))
+
+    @cached_property
+    def _recording(self) -> Recording:
+        return self._image[0] if isinstance(self.session, ImageSession) else self.session.record(self.source)
+
+    @cached_property
+    def _answer(self) -> tuple[str, Json] | None:
+        """Name and content of the answer that the page of the view asks its server for; None where it asks nothing."""
+        session, view = self.session, self.view
+        if view.page == "model":
+            return "model", model_facts(session)
+        if not isinstance(session, Session):
+            return None
+        if view.page == "interventions":
+            return "interventions", switch_effects(session, self._switches)
+        if view.page == "dictionary":
+            return "dictionary", session.dictionary or _last(made_dictionary(session, {"text": self.source}))
+        if view.page == "generate":
+            asked = {name: getattr(view, name) for name in ("tokens", "temperature", "top_k", "seed")}
+            return "generation", collected(session, {"text": self.source, **asked})
+        return None
+
+    @property
+    def _switches(self) -> Json:
+        found = [switch_of(code, self._recording)._asdict() for code in self.view.off.split("_") if code]
+        place = {} if self.view.place is None else {"place": self.view.place}
+        about = {"change": self.view.change, "factor": self.view.factor, **place}
+        return {"text": self.source, "switches": found, **about}
+
+
+def switch_of(code: str, recording: Recording) -> Switch:
+    """The switch of a code in an address, such as ``r1.3``: relation 3 of the recording's heads 1.
+
+    Raises:
+        ValueError: if it is no code, or there are no such heads.
+    """
+    mediators = {"h": "head", "r": "relation", "s": "symbol"}
+    heads, _, number = code[1:].partition(".")
+    if code[:1] not in mediators or not heads.isdecimal() or not number.isdecimal():
+        raise ValueError(f"view: expected switches such as h0.1_r1.3, got {code!r}")
+    found = recording.heads[within("heads of a switch", int(heads), len(recording.heads))]
+    return Switch(mediators[code[0]], found.layer, found.kind, int(number))
+
+
+def csv_of(seen: Seen) -> str:
+    """The numbers of a view, a line each."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(seen.headings)
+    writer.writerows(seen.rows)
+    return file.getvalue()
+
+
+def _last(parts: Iterator[Json]) -> Json:
+    *_, last = parts
+    return last["dictionary"]

@@ -1,0 +1,310 @@
+"""Views as numbers and as figures for papers, without a browser.
+
+Shapes: N receivers, M senders.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dual_attention._extras import require
+from dual_attention.model_analysis.views.matrices import draw_matrices
+from dual_attention.model_analysis.views.patches import draw_patch_relations
+from dual_attention.model_analysis.views.plots import empty_figure, house_style
+from dual_attention.model_analysis.views.tokens import drawable
+
+from .html import colour_stops
+from .images import Shown
+from .recording import RecordedHeads, Recording
+from .requests import Json
+from .view_state import View, heads_of, within
+
+PICTURES = (".png", ".svg", ".pdf")
+
+MOST_ROWS = 4_000_000
+"""Lines of a table."""
+
+_MARKS = ("#8d8a83", "#0b5fa5", "#c46a14")  # as it is, switched, random direction; those of the pages
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A view as numbers, and as a figure of matplotlib unless it has none.
+
+    Attributes:
+        title: in a few words.
+        headings, rows: of a table.
+        draw: makes the figure.
+    """
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    draw: Callable[[], Any] | None = None
+
+    def picture(self, kind: str) -> bytes:
+        """The figure as a file of a kind of :data:`PICTURES`; ``ValueError`` if there is none."""
+        if self.draw is None:
+            raise ValueError(f"export: {self.title} has no picture; expected a name that ends in .csv or .html")
+        file = io.BytesIO()
+        with house_style():
+            self.draw().savefig(file, format=kind.removeprefix("."), dpi=200, bbox_inches="tight", facecolor="white")
+        return file.getvalue()
+
+
+def scale(*, signed: bool) -> Any:
+    """The colour scale of pages on light ground, for matplotlib."""
+    stops = colour_stops()["light"]["diverging" if signed else "rising"]
+    return require("matplotlib.colors", extra="train").LinearSegmentedColormap.from_list("explorer", stops)
+
+
+def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str, Tensor]:
+    """Title and values ``(N, M)`` of the map of a view; hidden pairs are zero.
+
+    Raises:
+        ValueError: if there is no such head, relation, or way to see it.
+    """
+    n, title = heads.visible.receivers, f"{heads.layer} · {heads.kind}"
+    if not relational:
+        assert heads.weights is not None
+        head = within("head", view.head, heads.n_heads)
+        values = heads.weights.values(0, n, heads.visible)[head]
+        if view.view != "contribution":
+            return f"{title} head {head}", values
+        if heads.sender_norms is None:
+            raise ValueError(f"view: what a sender contributes through the {title} heads depends on the receiver")
+        return f"{title} head {head}, contribution of each sender", values * heads.sender_norms[head]
+    assert heads.relations is not None
+    relation = within("relation", view.relation, heads.relations.maps)
+    values, title = heads.relations.values(0, n, heads.visible)[relation], f"{title} relation {relation}"
+    if view.view not in ("raw", "attended", "contribution"):
+        raise ValueError(f"view: expected raw, attended or contribution, got {view.view!r}")
+    if view.view == "raw":
+        return title, values
+    if heads.weights is None:
+        raise ValueError(f"view: {heads.layer} attends to nothing; expected raw")
+    head = relation if heads.relation_of_head else within("head", view.head, heads.n_heads)
+    values = values * heads.weights.values(0, n, heads.visible)[head]
+    if view.view == "attended":
+        return f"{title} under attention of head {head}", values
+    if heads.relation_norms is None:
+        raise ValueError(f"view: {heads.layer} has no lengths of contributions; expected raw or attended")
+    return f"{title}, contribution through head {head}", values * heads.relation_norms[head, relation]
+
+
+def seen_pairs(recording: Recording, view: View) -> Seen:
+    """A map of relations, or of attention."""
+    relational = view.page == "relations"
+    heads = heads_of(recording, view, relational=relational)
+    title, values = pair_map(heads, view, relational=relational)
+    receivers, senders = recording.sequences[heads.receivers], recording.sequences[heads.senders]
+    visible = heads.visible.rows(0, len(receivers))
+    count = int(visible.sum())
+    if count > MOST_ROWS:
+        raise ValueError(f"export: expected at most {MOST_ROWS:,} pairs, got {count:,}; export an .html")
+    rows = [
+        [i, receivers[i], j, senders[j], value]
+        for (i, j), value in zip(visible.nonzero().tolist(), values[visible].tolist(), strict=True)
+    ]
+    signed = bool((values < 0).any())
+
+    def draw() -> Any:
+        cmap = scale(signed=signed)
+        return draw_matrices(values, receivers, senders, titles=[title], visible=visible, signed=signed, cmap=cmap)
+
+    return Seen(title, ["receiver", "receiver_token", "sender", "sender_token", "value"], rows, draw)
+
+
+def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
+    """The maps of a layer from one patch of an image, the class token, or all receivers that are no patches."""
+    attends = any(heads.weights is not None for heads in recording.heads)
+    compares = any(heads.relations is not None for heads in recording.heads)
+    relational = compares and not (attends and view.maps == "attention")
+    heads = heads_of(recording, view, relational=relational)
+    patches, n = recording.sequences[heads.senders], heads.visible.receivers
+    rows, columns = shown.grid
+    middle = shown.first + rows // 2 * columns + columns // 2
+    i = middle if view.i is None else within("i", view.i, len(patches))
+    factors = heads.relations if relational else heads.weights
+    assert factors is not None
+    word = "relation" if relational else "head"
+    maps = factors.values(0, n, heads.visible)[:, :, shown.first :]  # (F, N, patches)
+    if heads.receivers == heads.senders:
+        receivers, whose = [i], f" of {patches[i]}"
+    else:
+        receivers, whose = list(range(n)), ""
+    labels = recording.sequences[heads.receivers]
+    table = [
+        [f"{heads.layer} {heads.kind} {word} {number}", labels[receiver], patches[shown.first + patch], value]
+        for number, of in enumerate(maps.tolist())
+        for receiver in receivers
+        for patch, value in enumerate(of[receiver])
+    ]
+    title = f"{heads.layer} {heads.kind} {word}s{whose}"
+
+    def draw() -> Any:
+        if i < shown.first:
+            raise ValueError("export: a picture is of a patch; expected i of one, got the class token")
+        if whose:
+            patch, pairs = i - shown.first, maps[:, shown.first :].permute(1, 2, 0)
+            names = [f"{word} {number}" for number in range(len(maps))]
+        else:
+            patch, pairs = None, maps.flatten(0, 1).T[None]
+            names = [f"{number}: {labels[receiver]}" for number in range(len(maps)) for receiver in receivers]
+        cmap = scale(signed=True)
+        return draw_patch_relations(shown.pixels, pairs, patch, shown.grid, titles=names, title=title, cmap=cmap)
+
+    return Seen(title, ["map", "receiver", "sender", "value"], table, draw)
+
+
+def seen_symbols(recording: Recording, view: View) -> Seen:
+    """The symbols of a library that tokens receive, and how much each is used."""
+    able = {place: heads for place, heads in enumerate(recording.heads) if heads.assignment is not None}
+    if not able:
+        raise ValueError("view: this model assigns no symbols from a library")
+    place = next(iter(able)) if view.layer is None else view.layer
+    if place not in able:
+        raise ValueError(f"view: expected a layer of {', '.join(map(str, able))}, got {place}")
+    heads = able[place]
+    assignment = heads.assignment
+    assert assignment is not None
+    part, labels = within("part", view.part, len(assignment.usage)), recording.sequences[heads.senders]
+    title = f"{heads.layer} symbols, part {part}"
+    rows = [
+        [place, labels[place], rank + 1, symbol, weight]
+        for place, (symbols, weights) in enumerate(
+            zip(assignment.symbols[part].tolist(), assignment.weights[part].tolist(), strict=True)
+        )
+        for rank, (symbol, weight) in enumerate(zip(symbols, weights, strict=True))
+    ]
+
+    def draw() -> Any:
+        usage = assignment.usage[part].tolist()
+        figure = empty_figure((max(4.0, 0.12 * len(usage)), 2.4))
+        axis = figure.subplots()
+        axis.bar(range(len(usage)), usage, color=_MARKS[1])
+        axis.axhline(1 / len(usage), color="#606060", linestyle="--", linewidth=1.0)
+        axis.set(title=title, xlabel="symbol", ylabel="mean weight")
+        return figure
+
+    return Seen(title, ["place", "token", "rank", "symbol", "weight"], rows, draw)
+
+
+def seen_effects(found: Json) -> Seen:
+    """Effects of switches, as :func:`~.switches.switch_effects` returns them."""
+    losses, tokens, loss = found["losses"], found["tokens"], found["loss"]
+    rows = [
+        [place, tokens[place], *values]
+        for place, *values in zip(
+            range(1, len(tokens)), losses["before"], losses["after"], losses["control"], strict=True
+        )
+    ]
+
+    def draw() -> Any:
+        figure = empty_figure((6.4, 6.0))
+        above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [1, 8], "hspace": 0.4})
+        if loss["before"] is not None:
+            changes = [value - loss["before"] for value in loss["controls"]]
+            above.scatter(changes, [0] * len(changes), facecolors="none", edgecolors=_MARKS[2])
+            above.scatter([loss["after"] - loss["before"]], [0], marker="D", color=_MARKS[1])
+            above.axvline(0, color="#606060", linewidth=1.0)
+        above.set(title="change of the loss, nats a token", yticks=[])
+        names = drawable(one["token"] for one in found["next"])
+        for number, (name, words) in enumerate(
+            {"before": "as it is", "after": "switched", "control": "random direction"}.items()
+        ):
+            places = [place + 0.27 * number for place in range(len(names))]
+            below.barh(places, [one[name] for one in found["next"]], 0.25, color=_MARKS[number], label=words)
+        below.set_yticks([place + 0.27 for place in range(len(names))], names, parse_math=False, fontsize=8)
+        below.invert_yaxis()
+        below.set_title(f"probability of the token after {found['place']}")
+        below.legend(frameon=False)
+        return figure
+
+    headings = ["place", "token", "loss", "loss_switched", "loss_random_direction"]
+    return Seen("the effects of switches", headings, rows, draw)
+
+
+def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
+    """The map of every step of generation.
+
+    Args:
+        found: as :func:`~.streaming.collected` returns it.
+        rows: the map of a step, of the tokens before.
+        title: of the map.
+    """
+    labels, steps = found["labels"], found["steps"]
+    prompt = len(labels) - len(steps)
+    maps = [rows(step) for step in range(len(steps))]
+    table = [
+        [step, labels[prompt + step], steps[step]["probability"], place, labels[place], value]
+        for step, row in enumerate(maps)
+        for place, value in enumerate(row.tolist())
+        if value == value
+    ]
+
+    def draw() -> Any:
+        values = torch.zeros(len(steps), len(labels) - 1)
+        visible = torch.zeros(values.shape, dtype=torch.bool)
+        for step, row in enumerate(maps):
+            visible[step, : len(row)] = ~row.isnan()
+            values[step, : len(row)] = row.nan_to_num()
+        signed = bool((values < 0).any())
+        options = {"visible": visible, "signed": signed, "cmap": scale(signed=signed)}
+        return draw_matrices(
+            values, labels[prompt:], labels[:-1], titles=[title], names=("new token", "sender"), **options
+        )
+
+    return Seen(title, ["step", "token", "probability", "sender", "sender_token", "value"], table, draw)
+
+
+def seen_model(found: Json) -> Seen:
+    """Sizes and costs, as :func:`~.answers.model_facts` returns them."""
+    rows = [[heading, *(*row, "")[:3]] for heading, section in found["sections"].items() for row in section]
+
+    def draw() -> Any:
+        figure = empty_figure((7.5, 0.3 * len(found["parts"]) + 0.8))
+        names = [name for name, *_ in found["parts"]]
+        axes = figure.subplots(1, 2, sharey=True)
+        for number, title in enumerate(("parameters", "operations of a forward pass, a token")):
+            axes[number].barh(names, [part[1 + number] for part in found["parts"]], color=_MARKS[1 + number])
+            axes[number].set_title(title)
+        axes[0].invert_yaxis()
+        return figure
+
+    return Seen("the model", ["section", "name", "value", "remark"], rows, draw)
+
+
+def seen_dictionary(found: Json, recording: Recording, view: View) -> Seen:
+    """The pairs of a relation, and those like them."""
+    heads = heads_of(recording, view, relational=True)
+    headings = ["rank", "kind", "value", "document", "receiver", "receiver_token", "sender", "sender_token"]
+    headings += ["receiver_context", "sender_context"]
+    rows = []
+    for entry in found["entries"]:
+        if (entry["layer"], entry["relation"], entry["end"]) != (heads.layer, view.relation, view.end):
+            continue
+        rows.append([entry["rank"], "pair", *_pair(entry["example"])])
+        rows += [[entry["rank"], "like it", *_pair(one)] for one in entry["counterexamples"]]
+    return Seen(f"the dictionary of {heads.layer} relation {view.relation}", headings, rows)
+
+
+def _pair(example: Json) -> list[Any]:
+    both = [example[name] for name in ("receiver", "sender")]
+    objects = [part for one in both for part in (one["place"], one["labels"][one["at"]])]
+    return [example["value"], example["document"], *objects, *("".join(one["labels"]) for one in both)]
+
+
+def ending_of(path: Path) -> str:
+    """The kind of a file; ``ValueError`` for one that no view is written as."""
+    known = (".html", ".csv", *PICTURES)
+    if path.suffix.lower() not in known:
+        raise ValueError(f"export: expected a name that ends in {', '.join(known)}, got {path.name!r}")
+    return path.suffix.lower()

@@ -1,0 +1,117 @@
+"""The page of the explorer: one HTML file with everything in it, which asks nothing of any other place.
+
+The parts are the files of the folder ``page``. A Content-Security-Policy lets only this script and this style in, by
+their hashes, and no request out; a page of a server may ask its own server.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dual_attention._files import json_text
+from dual_attention.model_analysis.views.page import Page
+
+from .packing import Bits, pack
+from .recording import Recording
+
+__all__ = ["page_html", "recording_page"]
+
+_FOLDER = Path(__file__).parent / "page"
+
+SCRIPTS = (
+    "arrays.js",
+    "maps.js",
+    "colours.js",
+    "work.js",
+    "tables.js",
+    "drawing.js",
+    "state.js",
+    "mapview.js",
+    "gallery.js",
+    "links.js",
+    "pairs.js",
+    "vision.js",
+    "symbols.js",
+    "switches.js",
+    "dictionary.js",
+    "generate.js",
+    "model.js",
+    "exports.js",
+    "server.js",
+    "main.js",
+)
+"""Files of the script, in order."""
+
+
+def colour_stops() -> dict[str, dict[str, list[str]]]:
+    """Colours of the scales: for ``light`` and ``dark``, those of ``diverging`` and of ``rising`` values."""
+    return json.loads(_part("colours.json"))
+
+
+def page_html(
+    recording: Mapping[str, Any],
+    server: Mapping[str, Any] | None = None,
+    *,
+    kept: Mapping[str, Any] | None = None,
+    view: str = "",
+) -> Page:
+    """The page of a packed recording.
+
+    Args:
+        recording: :attr:`~dat.explorer.packing.Packed.json`.
+        server: for a page that a server answers: its ``token``, the ``text`` that was recorded,
+            and what else the session offers.
+        kept: answers of a session that a page without a server shows, by name of the page.
+        view: what is shown at first, as the fragment of an address has it.
+    """
+    colours = f"const SCALES = {json_text(colour_stops())};"
+    script = "\n".join(['(() => {\n"use strict";', colours, *map(_part, SCRIPTS), "})();"])
+    style = _part("style.css")
+    policy = {
+        "default-src": "'none'",
+        "script-src": _hashed(script),
+        "style-src": _hashed(style),
+        "img-src": "data:",
+        "connect-src": "'self'" if server else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    parts = {
+        "policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "title": html.escape(str(recording["title"])),
+        "style": style,
+        "data": _json_in_html({"recording": recording, "server": server, "kept": kept or {}, "state": view}),
+        "script": script,
+    }
+    head, *rest = _part("page.html").split("{{")
+    page = Page(head + "".join(parts[name] + text for name, _, text in (part.partition("}}") for part in rest)))
+    page.height = 860
+    return page
+
+
+def recording_page(recording: Recording, bits: Bits | None = None) -> Page:
+    """The page of a recording: a text that a notebook shows, and whose ``save`` writes a file for any browser.
+
+    Args:
+        bits: of the numbers in it, see :func:`~dat.explorer.packing.pack`.
+    """
+    return page_html(pack(recording, bits).json)
+
+
+def _part(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _json_in_html(value: Any) -> str:
+    """JSON in which nothing can end the element that it stands in, or begin a comment."""
+    return json_text(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

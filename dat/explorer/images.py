@@ -1,0 +1,252 @@
+"""Sessions of image classifiers: images from a browser or of the project's own generators, and their recordings.
+
+Shapes: C channels, height and width of an image in pixels, K classes.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dual_attention._extras import require
+from dual_attention._models.vision import VisionModel
+from dual_attention.baselines.vision import ObjectClassifier, VisionPrediNet
+from dual_attention.model_analysis.sites import LayerChoice
+
+from ..checkpoints import Checkpoint
+from ..data.images import IMAGE_SETS
+from ..data.images.digits import DIGIT_SOURCES, digit_images
+from ..data.relational_games.dataset import generate_images
+from .packing import Bits, pack, packed_array
+from .recording import Recording, record
+from .requests import Json
+
+IMAGE_BYTES = 32 << 20
+"""Bytes of an image's file."""
+
+MOST_PIXELS = 64_000_000
+"""Pixels of an image before it is made smaller; so many take 200 MB of memory for a moment."""
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+
+GAMES = ("same", "between", "occurs", "match_pattern")
+"""Tasks of Relational Games of which each gives a sample."""
+
+DIGITS = 4
+"""Samples of handwritten digits."""
+
+CLASSES_SHOWN = 5
+
+ImageClassifier = VisionModel | ObjectClassifier
+"""Models that sessions of images are of."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An image as a model reads it, and what it is taken for.
+
+    Attributes:
+        pixels: ``(C, height, width)`` uint8.
+        grid: rows and columns of patches.
+        first: place of the first patch among the tokens: 1 behind a class token, otherwise 0.
+        classes: the likeliest classes and their probabilities, the likeliest first.
+        about: where it comes from, and what was done to it.
+    """
+
+    pixels: Tensor
+    grid: tuple[int, int]
+    first: int
+    classes: Sequence[tuple[int, float]]
+    about: str
+
+    @property
+    def json(self) -> Json:
+        """The same for a page; pixels row by row, with their channels together."""
+        pixels = self.pixels.permute(1, 2, 0).contiguous()
+        return {
+            "pixels": packed_array(pixels),
+            "grid": list(self.grid),
+            "first": self.first,
+            "classes": [list(one) for one in self.classes],
+            "about": self.about,
+        }
+
+
+@dataclass(frozen=True)
+class ImageSession:
+    """An image classifier that is looked into, by one image at a time.
+
+    Attributes:
+        model: in evaluation mode, with three channels or one.
+        title, facts, bits: as :class:`~dat.explorer.session.Session`.
+        mean, std: of each channel, by which pixels in 0..1 are normalised.
+        digits: set of handwritten digits that samples are from; otherwise they are from Relational Games.
+        layers: those that are recorded; by default all.
+        checkpoint: what was opened.
+    """
+
+    model: ImageClassifier
+    title: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    bits: Bits | None = None
+    mean: Sequence[float] = (0.0,)
+    std: Sequence[float] = (1.0,)
+    digits: str | None = None
+    layers: LayerChoice = None
+    checkpoint: Checkpoint | None = None
+    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.model.image_channels not in (1, 3):
+            raise ValueError(f"model: expected one of images with 1 or 3 channels, got {self.model.image_channels}")
+
+    @contextmanager
+    def reserved(self) -> Iterator[ImageClassifier]:
+        """The model, which nobody else calls within this context."""
+        with self._lock:
+            yield self.model
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of an image in pixels."""
+        rows, columns = self.model.grid_size
+        return rows * self.model.patch_height, columns * self.model.patch_width
+
+    @property
+    def samples(self) -> list[str]:
+        """Names of samples."""
+        if self.digits is not None:
+            return [f"digit {number}" for number in range(DIGITS)]
+        return [f"game {task}" for task in GAMES]
+
+    @property
+    def default(self) -> str:
+        """Sample to show first, if nothing else is asked for."""
+        return self.samples[0]
+
+    def check(self, source: str) -> None:
+        """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""
+        self.pixels(source)
+
+    def packed(self, source: str) -> Json:
+        """The recording of an image as JSON.
+
+        Args:
+            source: name of a sample, or a file.
+
+        Raises:
+            ValueError, OSError: as :meth:`record_file`, or if there is no such file.
+        """
+        return self._packed(*self.pixels(source))
+
+    def packed_file(self, data: bytes) -> Json:
+        """The recording of an image's file; ``ValueError`` if it is no image or too large."""
+        pixels, about = self._read(data)
+        return self._packed(pixels, about)
+
+    def pixels(self, source: str) -> tuple[Tensor, str]:
+        """Pixels ``(C, height, width)`` uint8 of a sample or a file, and where they come from; as :meth:`packed`."""
+        if source in self.samples:
+            return self._fitting(self._sample(source)), f"sample: {source}"
+        path = Path(source).expanduser()
+        if not path.is_file():
+            raise FileNotFoundError(f"image: expected a file or one of {', '.join(self.samples)}, got {source!r}")
+        if path.stat().st_size > IMAGE_BYTES:
+            raise ValueError(f"image: expected at most {IMAGE_BYTES:,} bytes, got {path.stat().st_size:,}")
+        return self._read(path.read_bytes())
+
+    def _sample(self, name: str) -> Tensor:
+        kind, _, which = name.partition(" ")
+        if kind == "digit":
+            return digit_images(self.digits).images[int(which)]
+        return generate_images(which, 1, seed=0).images[0]
+
+    def _read(self, data: bytes) -> tuple[Tensor, str]:
+        """An image's file, cut to the shape of the model's images and made as large as they are."""
+        height, width = self.size
+        found, before = decoded(data, width, height, grey=self.model.image_channels == 1)
+        cut = "" if before == (width, height) else f" of {before[0]:,} × {before[1]:,} pixels, cut and resized"
+        return found, f"your image{cut}"
+
+    def _fitting(self, pixels: Tensor) -> Tensor:
+        """Pixels with the model's channels and size."""
+        found = pixels.float()
+        if len(found) != self.model.image_channels:
+            found = found.mean(0, keepdim=True).expand(self.model.image_channels, -1, -1)
+        if tuple(found.shape[1:]) != self.size:
+            found = F.interpolate(found[None], self.size, mode="nearest-exact")[0]
+        return found.round().to(torch.uint8)
+
+    def _packed(self, pixels: Tensor, about: str) -> Json:
+        recording, shown = self.record(pixels, about)
+        return {**pack(recording, self.bits).json, "image": shown.json}
+
+    def record(self, pixels: Tensor, about: str = "") -> tuple[Recording, Shown]:
+        """Record the model on an image ``(C, height, width)`` uint8."""
+        parameter = next(self.model.parameters())
+        mean, std = (torch.tensor(tuple(part))[:, None, None] for part in (self.mean, self.std))
+        x = ((pixels.float() / 255.0 - mean) / std)[None].to(parameter)
+        rows, columns = self.model.grid_size
+        patches = [f"row {r} col {c}" for r in range(1, rows + 1) for c in range(1, columns + 1)]
+        extra = ["class token"] if isinstance(self.model, VisionModel) else []
+        sequences = {"patches": [*extra, *patches]}
+        if isinstance(self.model, VisionPrediNet):
+            sequences["pair"] = ["first object", "second object"]
+        scores: list[Tensor] = []
+        with self.reserved():
+            facts = {"title": self.title, "facts": self.facts, "reads": "image", "layers": self.layers}
+            found = record(self.model, lambda: scores.append(self.model(x)), sequences, **facts)
+        shares = scores[0][0].float().softmax(-1).topk(min(CLASSES_SHOWN, scores[0].shape[-1]))
+        classes = list(zip(shares.indices.tolist(), shares.values.tolist(), strict=True))
+        return found, Shown(pixels, (rows, columns), len(extra), classes, about)
+
+
+def decoded(data: bytes, width: int, height: int, *, grey: bool) -> tuple[Tensor, tuple[int, int]]:
+    """Pixels of an image's file, ``(1 or 3, height, width)`` uint8, and the width and height that it had.
+
+    It is turned as its camera says, put on white where it is transparent, cut to the shape, and resized.
+
+    Raises:
+        ValueError: if it is no image of :data:`FORMATS`, damaged, or has more than :data:`MOST_PIXELS`.
+        ImportError: if the extra ``train`` is not installed.
+    """
+    image, ops = require("PIL.Image", extra="train"), require("PIL.ImageOps", extra="train")
+    if not data:
+        raise ValueError("image: expected a file with an image in it, got an empty one")
+    try:
+        with image.open(io.BytesIO(data), formats=FORMATS) as file:  # which reads its head only
+            if file.width * file.height > MOST_PIXELS:
+                raise ValueError(
+                    f"image: expected at most {MOST_PIXELS:,} pixels, got {file.width:,} × {file.height:,}"
+                )
+            picture = ops.exif_transpose(file).convert("RGBA")
+    except image.DecompressionBombError as error:
+        raise ValueError(f"image: expected at most {MOST_PIXELS:,} pixels, got many more") from error
+    except image.UnidentifiedImageError as error:
+        raise ValueError(f"image: expected an image ({', '.join(FORMATS)}), got a file that is none") from error
+    except (OSError, SyntaxError) as error:  # of damaged files
+        raise ValueError(f"image: the file is damaged ({error})") from error
+    before = picture.size
+    ground = image.new("RGBA", before, "white")
+    ground.alpha_composite(picture)
+    fitted = ops.fit(ground.convert("L" if grey else "RGB"), (width, height), method=image.Resampling.BICUBIC)
+    pixels = torch.frombuffer(bytearray(fitted.tobytes()), dtype=torch.uint8)
+    return pixels.view(height, width, -1).permute(2, 0, 1).contiguous(), before
+
+
+def normalisation_of(checkpoint: Checkpoint) -> tuple[Sequence[float], Sequence[float], str | None]:
+    """Mean and deviation that the pixels of a model's training had, and the set of digits, if it was one."""
+    dataset = getattr(getattr(checkpoint.config, "data", None), "dataset", None)
+    if checkpoint.kind != "images run" or dataset not in IMAGE_SETS:
+        return (0.0,), (1.0,), None
+    about = IMAGE_SETS[dataset]
+    return about.mean, about.std, dataset if dataset in DIGIT_SOURCES else None

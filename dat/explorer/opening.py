@@ -1,0 +1,88 @@
+"""Opening a checkpoint as a session: of texts, of images, or of questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dual_attention.language_models import LanguageModel
+from dual_attention.model_analysis.sites import LayerChoice, choose_sites, find_sites
+
+from ..checkpoints import Checkpoint, open_checkpoint
+from .images import ImageClassifier, ImageSession, normalisation_of
+from .packing import Bits
+from .questions import QuestionSession
+from .session import Session, TextEncoder, TextSession
+
+Explored = TextSession | ImageSession | QuestionSession
+"""A session that pages ask."""
+
+
+def open_session(
+    checkpoint: str,
+    *,
+    tokenizer: str | None = None,
+    bits: Bits | None = None,
+    title: str | None = None,
+    layers: LayerChoice = None,
+) -> Explored:
+    """The session of a checkpoint.
+
+    Args:
+        tokenizer: of a language model, as of :meth:`~dat.checkpoints.Checkpoint.tokenizer`.
+        bits: of factors, see :func:`~dat.explorer.packing.pack`.
+        title: of pages; by default the name of the checkpoint.
+        layers: those that are recorded, as of :func:`~dual_attention.model_analysis.capture.capture`.
+
+    Raises:
+        ValueError: if it reads neither texts, images nor questions of mathematics, or has no such layers; further
+            errors as of :func:`~dat.checkpoints.open_checkpoint`.
+    """
+    found = opened(checkpoint)
+    model, questions = found.model, found.kind == "mathematics run"
+    if not questions and not isinstance(model, LanguageModel | TextEncoder | ImageClassifier):
+        raise ValueError(
+            f"{checkpoint}: a {type(model).__name__}; expected a model of texts, an image classifier or a run of "
+            "mathematics; explorer.recording.record takes other models"
+        )
+    choose_sites(model, layers)
+    about = {"facts": facts_of(found), "bits": bits, "layers": layers, "checkpoint": found}
+    title = title or _name(found)
+    if isinstance(model, LanguageModel):
+        return Session(model, found.tokenizer(tokenizer), title, **about)
+    if isinstance(model, TextEncoder):
+        return TextSession(model, found.tokenizer(tokenizer), title, **about)
+    if tokenizer is not None:
+        raise ValueError(f"tokenizer: {checkpoint} reads {'characters' if questions else 'images'}; leave it out")
+    if questions:
+        config = found.config
+        about |= {"module": config.module, "masked": config.data.padding == "masked"}
+        return QuestionSession(model, title, **about)
+    assert isinstance(model, ImageClassifier)
+    mean, std, digits = normalisation_of(found)
+    return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
+
+
+def opened(name: str) -> Checkpoint:
+    """The checkpoint; of a run that is trained meanwhile, the latest that is there when its weights are read."""
+    try:
+        return open_checkpoint(name)
+    except FileNotFoundError:
+        return open_checkpoint(name)  # the one that was the latest may just have made way for a later one
+
+
+def facts_of(checkpoint: Checkpoint) -> Mapping[str, str]:
+    """Facts of a model for the head of its pages."""
+    model, sites = checkpoint.model, find_sites(checkpoint.model)
+    heads = [f"{site.n_heads} {site.kind}" for site in sites if site.layer == sites[0].layer and site.tap("weights")]
+    facts = {
+        "": type(model).__name__,
+        "parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        "layers": f"{len({site.layer.removesuffix('.cross') for site in sites})}",
+    }
+    if heads:
+        facts["heads"] = " + ".join(heads)
+    return {**facts, "state": checkpoint.state} if checkpoint.state.startswith("unfinished") else facts
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return checkpoint.source.rstrip("/\\").rsplit("/", 1)[-1] or checkpoint.source

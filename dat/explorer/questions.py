@@ -1,0 +1,102 @@
+"""Sessions of models that answer questions of school mathematics: a question, and the answer of the model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dual_attention.model_analysis.sites import LayerChoice
+
+from ..checkpoints import Checkpoint
+from ..data.mathematics import ANSWER_LENGTH, END, PAD, START, VOCABULARY, decode_text, encode_questions
+from .packing import Bits, pack
+from .recording import Recording, record
+from .requests import Json
+
+EXAMPLES = {
+    "algebra__linear_1d": "Solve 4*x + 7 = 23 for x.",
+    "algebra__sequence_next_term": "What is next in 3, 7, 11, 15?",
+    "calculus__differentiate": "What is the derivative of 3*x**2 - 5*x wrt x?",
+    "polynomials__add": "Let f(x) = 2*x - 1. Let g(x) = x + 4. Calculate 3*f(x) - 2*g(x).",
+    "polynomials__expand": "Expand (x + 2)*(3*x - 1).",
+}
+"""A question of each module, in the words of its generator."""
+
+_NAMES = {PAD: "⟨padding⟩", START: "⟨start⟩", END: "⟨end⟩"}
+
+
+@dataclass(frozen=True)
+class QuestionSession:
+    """An encoder-decoder model of characters that is looked into, by one question at a time.
+
+    Attributes:
+        model: in evaluation mode.
+        title, facts, bits, layers, checkpoint: as :class:`~dat.explorer.session.Session`.
+        module: of its questions, one of :data:`~dat.data.mathematics.MODULES`.
+        masked: whether it was trained not to see the padding of questions; otherwise it sees all 161 positions.
+    """
+
+    model: Any
+    title: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    bits: Bits | None = None
+    module: str = "algebra__linear_1d"
+    masked: bool = True
+    layers: LayerChoice = None
+    checkpoint: Checkpoint | None = None
+    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def default(self) -> str:
+        """Question to show first, if nothing else is asked for."""
+        return EXAMPLES[self.module]
+
+    @contextmanager
+    def reserved(self) -> Iterator[Any]:
+        """The model, which nobody else calls within this context."""
+        with self._lock:
+            yield self.model
+
+    def check(self, text: str) -> None:
+        """Raise ``ValueError`` if the model cannot read a question."""
+        self.question(text)
+
+    def question(self, text: str) -> Tensor:
+        """The characters of a question with its end, ``(1, S)``.
+
+        Raises:
+            ValueError: if it is empty, longer than the model reads, or has characters that it does not know.
+        """
+        if not text:
+            raise ValueError("text: expected a question, got an empty text")
+        found = encode_questions([text]).long().to(next(self.model.parameters()).device)
+        return found[:, : int((found != PAD).sum())] if self.masked else found
+
+    def record(self, text: str) -> Recording:
+        """Record the model on a question and its own answer, greedily decoded; errors as :meth:`question`."""
+        question = self.question(text)
+        options = {"source_padding_mask": question != PAD if self.masked else None}
+        with self.reserved() as model, torch.no_grad():
+            ends = {"start_token": START, "stop_token": END, "pad_token": PAD}
+            answer = model.generate(question, ANSWER_LENGTH, **ends, **options)
+            start = answer.new_full((1, 1), START)
+            read = torch.cat((start, answer), 1)[:, : int((answer != PAD).sum())]
+            labels = {"question": _labels(question[0]), "answer": _labels(read[0])}
+            facts = {**self.facts, "answer": decode_text(answer[0])}
+            about = {"title": self.title, "facts": facts, "reads": "text", "layers": self.layers}
+            return record(model, lambda: model(question, read, **options), labels, **about)
+
+    def packed(self, text: str) -> Json:
+        """The recording of a question and its answer as JSON; errors as :meth:`question`."""
+        return pack(self.record(text), self.bits).json
+
+
+def _labels(indices: Tensor) -> list[str]:
+    """Characters as :func:`~..views.tokens.token_labels` writes them."""
+    return [_NAMES.get(index) or VOCABULARY[index].replace(" ", "␣") for index in indices.tolist()]

@@ -1,0 +1,297 @@
+"""A small server of the explorer on this machine: one page, and answers to what it asks for.
+
+It answers only who knows its token, which stands in the address that it prints, under the name by which it is reached:
+another site open in the same browser can neither read a page nor ask for one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import html
+import ipaddress
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+from dual_attention._files import json_text
+
+from .answers import answers_of, offers_of
+from .html import page_html
+from .opening import Explored
+from .requests import Answer, Malformed
+from .view_state import View
+
+MOST_SKIPPED = 64 << 20
+"""Bytes of a request that is too large that are read and thrown away."""
+
+SECONDS = 30
+"""Time that a browser has for a request."""
+
+
+class Refused(Exception):
+    """A request that gets a message in place of an answer."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ExplorerServer(ThreadingHTTPServer):
+    """Server of one session.
+
+    Args:
+        session: what is asked.
+        text: the first text, or sample or file of an image.
+        host: name or address of this machine; one that is not loopback lets others in who know the address.
+        port: 0 takes a free one.
+
+    Raises:
+        OSError: if the port is in use or may not be taken, with a message that says what to do.
+        ValueError: if the first text cannot be recorded.
+    """
+
+    daemon_threads = False  # a thread that computes when the interpreter ends makes PyTorch abort the process
+    allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
+
+    def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.session = session
+        self.text = text
+        self.token = secrets.token_urlsafe(24)
+        self.recording = session.packed(text)
+        self.answers = answers_of(session)
+        self._connections: set[socket.socket] = set()
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), _Handler)
+        except OverflowError as error:
+            raise ValueError(f"port: expected a number from 0 to 65535, got {port}") from error
+        except OSError as error:
+            raise OSError(error.errno, _why(error, host, port)) from error
+        self.host = host
+
+    @property
+    def address(self) -> str:
+        """The address of the page, its token included."""
+        return self.address_of(View())
+
+    def address_of(self, view: View, name: str | None = None) -> str:
+        """The address of a view, token included.
+
+        Args:
+            name: by which this machine is reached; by default the host.
+        """
+        host = name or self.host
+        host = f"[{host}]" if ":" in host else host
+        fragment = view.fragment
+        address = f"http://{host}:{self.server_address[1]}/?token={quote(self.token)}"
+        return f"{address}#{fragment}" if fragment else address
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.host)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, and remember the connection until then."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Close all connections, which ends what is streamed to them, and wait for what is being computed."""
+        for connection in tuple(self._connections):
+            with suppress(OSError):  # it has just been closed
+                connection.shutdown(socket.SHUT_RDWR)
+        super().server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Do nothing for a browser that has gone; others are handled where they arise."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is of this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use, perhaps by another explorer; give another with --port"
+    if error.errno == errno.EACCES:
+        return f"port {port} of {host} may not be taken; give one above 1023 with --port"
+    return f"cannot listen on port {port} of {host}: {error.strerror or error}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Requests to the server: the page ``/``, and the paths of the session's answers."""
+
+    server: ExplorerServer  # pyright: ignore[reportIncompatibleVariableOverride]
+    protocol_version = "HTTP/1.1"
+    server_version = "dat-explore"
+    sys_version = ""
+    timeout = SECONDS
+
+    def do_GET(self) -> None:
+        """The page."""
+        self._reply(self._page, as_html=True)
+
+    def do_POST(self) -> None:
+        """An answer of the session."""
+        self._reply(self._answered, as_html=False)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write no log."""
+
+    def _reply(self, make: Any, *, as_html: bool) -> None:
+        try:
+            self._check_host()
+            status, body = HTTPStatus.OK, make()
+        except Refused as refused:
+            status, body = refused.status, _message(str(refused), as_html=as_html)
+            self.close_connection = True  # what it sent may not have been read
+        except Exception as error:  # whatever is wrong with one text, the next may be right
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, _message(_failure(error), as_html=as_html)
+            self.close_connection = True
+        if not isinstance(body, str):
+            self._stream(body)
+            return
+        data = body.encode()
+        self._begin(status, f"{'text/html' if as_html else 'application/json'}; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _begin(self, status: HTTPStatus, kind: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **_HEADERS}.items():
+            self.send_header(name, value)
+
+    def _stream(self, parts: Iterator[dict[str, Any]]) -> None:
+        """Send JSON objects as lines, each when it is there; a browser that goes away ends the work on them."""
+        self._begin(HTTPStatus.OK, "application/x-ndjson; charset=utf-8")
+        self.send_header("Connection", "close")  # which ends the answer
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for part in parts:
+                self._send_line(part)
+        except OSError:
+            return
+        except Exception as error:
+            self._send_line({"error": str(error) if isinstance(error, ValueError) else _failure(error)})
+        finally:
+            getattr(parts, "close", lambda: None)()
+
+    def _send_line(self, part: dict[str, Any]) -> None:
+        self.wfile.write(json_text(part).encode() + b"\n")
+
+    def _check_host(self) -> None:
+        """Refuse requests under a foreign name, which a site may point at this machine."""
+        if not self.server.is_local:
+            return  # under which names others reach this machine is not known
+        name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        if not is_loopback(name):
+            raise Refused(HTTPStatus.FORBIDDEN, "This server answers only under the address that dat explore printed.")
+
+    def _check_token(self, given: str) -> None:
+        if not hmac.compare_digest(given.encode(), self.server.token.encode()):
+            raise Refused(HTTPStatus.FORBIDDEN, "Open the address that dat explore printed, with the token in it.")
+
+    def _page(self) -> str:
+        address = urlsplit(self.path)
+        if address.path != "/":
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
+        self._check_token(parse_qs(address.query).get("token", [""])[0])
+        own = {"token": self.server.token, "text": self.server.text, **offers_of(self.server.session)}
+        return page_html(self.server.recording, own)
+
+    def _answered(self) -> str | Iterator[dict[str, Any]]:
+        answer = self.server.answers.get(urlsplit(self.path).path)
+        if answer is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
+        self._check_token(self.headers.get("X-Explorer-Token", ""))
+        try:
+            found = answer.answer(self._request(answer))
+            return json_text(found) if isinstance(found, dict) else _begun(found)
+        except Malformed as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
+        except ValueError as error:
+            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+    def _request(self, answer: Answer) -> Any:
+        """The body: bytes, or a JSON object."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "A request needs a length.")
+        if int(length) > answer.largest:
+            self._skip(int(length))
+            what = "image" if answer.takes_bytes else "text"
+            message = f"{what}: expected at most {answer.largest:,} bytes, got {int(length):,}"
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+        body = self.rfile.read(int(length))
+        if answer.takes_bytes:
+            return body
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise Malformed("The request is no JSON.") from error
+        if not isinstance(found, dict):
+            raise Malformed("The request is no JSON object.")
+        return found
+
+    def _skip(self, length: int) -> None:
+        """Read what nobody wants, up to a limit: a browser that is still sending would not see the answer."""
+        left = min(length, MOST_SKIPPED)
+        while left > 0 and (part := self.rfile.read(min(left, 1 << 16))):
+            left -= len(part)
+
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def _begun(parts: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same, after the first, before which what was asked for is checked."""
+    first = next(parts, None)
+
+    def again() -> Iterator[dict[str, Any]]:
+        if first is not None:
+            yield first
+            yield from parts
+
+    return again()
+
+
+def _failure(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _message(text: str, *, as_html: bool) -> str:
+    if as_html:
+        return (
+            f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>dat explore</title><p>{html.escape(text)}</p>'
+        )
+    return json.dumps({"error": text})

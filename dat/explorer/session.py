@@ -1,0 +1,129 @@
+"""Sessions: a model of texts and its tokenizer, asked by pages for the recordings of texts."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from dual_attention._models.encoder import EncoderModel
+from dual_attention._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification
+from dual_attention.generation.tokenizer import Tokenizer
+from dual_attention.language_models import LanguageModel
+from dual_attention.model_analysis.sites import LayerChoice, choose_sites
+from dual_attention.model_analysis.views.tokens import token_labels
+
+from ..checkpoints import Checkpoint
+from .memory import check_memory
+from .packing import Bits, pack
+from .recording import Recording, record
+from .requests import Json
+
+DEFAULT_TEXT = (
+    "The relation between two objects is not a property of either. The cat sat on the mat; the dog sat on the log."
+)
+
+TextEncoder = EncoderModel | EncoderForMaskedLM | EncoderForSequenceClassification
+"""Models of texts that generate none, and of which there are maps only."""
+
+
+@dataclass(frozen=True)
+class TextSession:
+    """A model of texts that is looked into, by one text at a time.
+
+    Nothing of it changes but the text that the model reads at the moment, which a lock keeps to one.
+
+    Attributes:
+        model: in evaluation mode.
+        tokenizer: of its tokens.
+        title, facts: of its pages.
+        bits: of factors, see :func:`~dat.explorer.packing.pack`.
+        layers: those that are recorded; by default all.
+        checkpoint: what was opened.
+    """
+
+    model: Any
+    tokenizer: Tokenizer
+    title: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    bits: Bits | None = None
+    layers: LayerChoice = None
+    checkpoint: Checkpoint | None = None
+    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def default(self) -> str:
+        """Text to show first, if nothing else is asked for: as much of one as the model reads."""
+        words = DEFAULT_TEXT.split(" ")
+        while len(words) > 1 and len(self.tokenizer.encode(" ".join(words))) > self.context:
+            words.pop()
+        return " ".join(words)
+
+    def check(self, text: str) -> None:
+        """Raise ``ValueError`` if the model cannot read a text."""
+        self.tokens(text)
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a text."""
+        return getattr(self.model, "encoder", self.model).block_size
+
+    def tensor(self, tokens: list[int]) -> torch.Tensor:
+        """Tokens as the model takes them, ``(1, N)``."""
+        return torch.tensor([tokens], device=next(self.model.parameters()).device)
+
+    @contextmanager
+    def reserved(self) -> Iterator[Any]:
+        """The model, which nobody else calls within this context, so that hooks see one text."""
+        with self._lock:
+            yield self.model
+
+    def tokens(self, text: str) -> list[int]:
+        """The tokens of a text.
+
+        Raises:
+            ValueError: if it has none, or more than the model reads at a time, or is not Unicode.
+        """
+        if not text:
+            raise ValueError("text: expected at least one character, got an empty text")
+        tokens = self.tokenizer.encode(text)
+        if len(tokens) > self.context:
+            raise ValueError(
+                f"text: {len(tokens):,} tokens, but the model reads at most {self.context:,} at a time; shorten it"
+            )
+        return tokens
+
+    def record(self, text: str) -> Recording:
+        """Record the model on a text; errors as :meth:`tokens`, and if memory does not suffice."""
+        tokens = self.tokens(text)
+        check_memory((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
+        x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
+        with self.reserved() as model:
+            about = {"title": self.title, "facts": self.facts, "reads": "text", "layers": self.layers}
+            return record(model, lambda: model(x), {"tokens": labels}, **about)
+
+    def packed(self, text: str) -> Json:
+        """The recording of a text as JSON; errors as :meth:`tokens`."""
+        return pack(self.record(text), self.bits).json
+
+
+@dataclass(frozen=True)
+class Session(TextSession):
+    """A language model, which also continues texts, and of which heads, relations and symbols are switched.
+
+    Attributes:
+        dictionary: a dictionary of its relations, as a page reads it.
+    """
+
+    dictionary: Json | None = field(default=None, repr=False)
+
+    def twin(self) -> LanguageModel:
+        """The same model with modules of its own and shared parameters: hooks on it see no other call."""
+        with self.reserved() as model:  # whose hooks of the moment would be copied
+            shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+            return copy.deepcopy(model, shared)

@@ -1,0 +1,136 @@
+"""The view of a page, as the fragment of its address says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from dual_attention._words import suggestion
+
+from .recording import RecordedHeads, Recording
+
+PAGES = ("relations", "attention", "vision", "symbols", "interventions", "dictionary", "generate", "model")
+
+
+@dataclass(frozen=True)
+class View:
+    """View of a page; the names are those of the address, and so are the defaults.
+
+    Attributes:
+        page: one of :data:`PAGES`.
+        heads: number of the heads, counted through layers and kinds of a recording; None takes the first of the page.
+        relation, head: numbers.
+        view: ``raw``, ``attended`` or ``contribution`` of relations, ``attention`` or ``contribution`` of heads.
+        i, j: receiver and sender.
+        layer, part, symbol: number of heads, part and symbol, on the page of symbols.
+        off: switches, as ``h0.1_r1.3_s1.0``: head 1 of heads 0, relation 3 and the symbols of head 0 of heads 1.
+        change, factor, place: what switches do, and the token after which predictions are compared.
+        maps: ``relations`` or ``attention``, on the page of an image.
+        tokens, temperature, top_k, seed: of generation.
+        map, step: number of a map, and of a step of generation.
+        end: ``high`` or ``low``, of a dictionary.
+        rest: what only a browser shows: colours, size, what is pinned.
+    """
+
+    page: str = "relations"
+    heads: int | None = None
+    relation: int = 0
+    head: int = 0
+    view: str = "raw"
+    i: int | None = None
+    j: int | None = None
+    layer: int | None = None
+    part: int = 0
+    symbol: int | None = None
+    off: str = ""
+    change: str = "zero"
+    factor: float = 2.0
+    place: int | None = None
+    maps: str = "relations"
+    tokens: int = 40
+    temperature: float = 0.8
+    top_k: int = 0
+    seed: int = 0
+    map: int = 0
+    step: int | None = None
+    end: str = "high"
+    rest: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> View:
+        """The view of an address, of its fragment, or of a page's name.
+
+        Raises:
+            ValueError: for a page that is none, a name that no view has, or a number that is none.
+        """
+        fragment = text.rpartition("#")[2]
+        named = [("page", fragment)] if fragment and "=" not in fragment else []
+        parts = named or parse_qsl(fragment, keep_blank_values=True)
+        known = {one.name: one.type for one in fields(cls) if one.name != "rest"}
+        found: dict[str, Any] = {}
+        rest = []
+        for name, value in parts:
+            if name in _OF_BROWSERS:
+                rest.append((name, value))
+            elif name not in known:
+                raise ValueError(f"view: there is no {name!r} in a view{suggestion(name, known)}")
+            else:
+                found[name] = _read(name, value, known[name])
+        if found.get("page", "relations") not in PAGES:
+            raise ValueError(f"view: expected a page of {', '.join(PAGES)}, got {found['page']!r}")
+        return cls(**found, rest=tuple(rest))
+
+    @property
+    def fragment(self) -> str:
+        """The fragment of the address of this view, without ``#``."""
+        plain = View()
+        own = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name != "rest" and getattr(self, one.name) != getattr(plain, one.name)
+        }
+        return urlencode({**own, **dict(self.rest)})
+
+
+_OF_BROWSERS = ("scale", "contrast", "cell", "x", "y", "theme", "pinned")
+
+
+def _read(name: str, value: str, kind: Any) -> Any:
+    if kind == "str":
+        return value
+    try:
+        number = float(value) if kind == "float" else int(value)
+    except ValueError as error:
+        raise ValueError(f"view: expected a number as {name}, got {value!r}") from error
+    if kind != "float" and number < 0:
+        raise ValueError(f"view: expected a number of 0 or more as {name}, got {value!r}")
+    return number
+
+
+def heads_of(recording: Recording, view: View, *, relational: bool) -> RecordedHeads:
+    """The heads that a view shows.
+
+    Args:
+        relational: of those with relations only; otherwise of those that attend.
+
+    Raises:
+        ValueError: if there are no such heads.
+    """
+    able = [heads for heads in recording.heads if (heads.relations if relational else heads.weights) is not None]
+    if not able:
+        kind, other = ("relations", "attention") if relational else ("attention", "relations")
+        raise ValueError(f"view: this model computes no {kind}; see its page {other}")
+    if view.heads is None:
+        return able[0]
+    if view.heads >= len(recording.heads) or recording.heads[view.heads] not in able:
+        places = ", ".join(str(place) for place, heads in enumerate(recording.heads) if heads in able)
+        raise ValueError(f"view: expected heads of {places}, got {view.heads}")
+    return recording.heads[view.heads]
+
+
+def within(name: str, number: int, count: int) -> int:
+    """A number of a view, if there are more than that; else ``ValueError``."""
+    if number >= count:
+        raise ValueError(f"view: expected {name} from 0 to {count - 1}, got {number}")
+    return number

@@ -1,0 +1,108 @@
+"""Durations of the cells of a grid: from cells already run, or from a few timed steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import torch
+
+from dual_attention._files import read_json_object
+
+from ..training.loop import Trainer
+from .experiment import DIVERGED, AnySwept
+from .grid import Cell, Given, GridConfig, GridFolder
+from .results import cell_files, named_cell
+
+EVALUATION_SHARE = 1 / 3
+"""Cost of an evaluated example as a share of a trained one's: the forward pass only."""
+
+
+LONGEST_STEP = 2.0
+"""Seconds of a step, about, from which on more examples in it would tell no more about their time."""
+
+
+def timed_rates(experiment: AnySwept, configs: Sequence[Any], steps: int = 3) -> list[float]:
+    """Seconds for each example of training of some configurations, with the present number of threads.
+
+    A step of each is taken in turn, so that what else the machine does is shared by all; the shortest counts.
+    """
+    trainers = [Trainer(experiment.timing_problem(config), config) for config in configs]
+    batches = [torch.arange(min(t.config.loop.batch_size, len(t.problem.train))) for t in trainers]
+    durations: list[list[float]] = [[] for _ in configs]
+    for _ in range(steps):
+        for trainer, batch, own in zip(trainers, batches, durations, strict=True):
+            started = time.perf_counter()
+            trainer.train_step(batch)
+            own.append((time.perf_counter() - started) / len(batch))
+    return [min(own) for own in durations]
+
+
+def timed_rate(experiment: AnySwept, config: Any, steps: int = 3) -> float:
+    """Seconds for each example of training, from a few steps with the present number of threads.
+
+    They are of a whole batch, or of as much of it as takes about :data:`LONGEST_STEP`.
+    """
+    trainer = Trainer(experiment.timing_problem(config), config)
+    most = min(config.loop.batch_size, len(trainer.problem.train))
+    size = max(1, most // 64)
+    while (seconds := _timed_step(trainer, size)) < LONGEST_STEP / 2 and size < most:
+        size = min(most, 2 * size)
+    return min(seconds, *(_timed_step(trainer, size) for _ in range(steps))) / size
+
+
+def _timed_step(trainer: Trainer, size: int) -> float:
+    """Seconds of a step on the first ``size`` examples."""
+    started = time.perf_counter()
+    trainer.train_step(torch.arange(size))
+    return time.perf_counter() - started
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Context in which PyTorch has one thread, as a cell has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict[str, float]:
+    """Seconds for each unit of work, by curve: the median of finished cells, else timed on one thread.
+
+    Curves of which no cell is finished are left out where cells do not run on the CPU.
+    """
+    experiment = folder.experiment
+    axis = experiment.curve_axis.name
+    measured: dict[str, list[float]] = {}
+    for path in cell_files(folder.path):
+        with named_cell(path):
+            result = read_json_object(path)
+            if DIVERGED in result:
+                continue
+            cell = Cell.of(experiment.axes, result, result["seed"])
+            cell = replace(cell, given=Given(tuple(result.get("given", {}).get("changes", {}).items())))
+            measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
+    found = {curve: median(values) for curve, values in measured.items()}
+    if grid.device != "cpu":
+        return found
+    with one_thread():
+        for cell in waiting:
+            if cell[axis] not in found:
+                config = grid.config(cell)
+                found[cell[axis]] = timed_rate(experiment, config) / experiment.example_work(config)
+    return found
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds in words: 42 s, 3 min, 2 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

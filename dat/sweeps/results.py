@@ -1,0 +1,262 @@
+"""Tables of results: one line a run, written as CSV, read again, and merged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dual_attention._checksums import check_checksums, damaged_files, read_checksums
+from dual_attention._files import read_json_object
+from dual_attention._words import shortened
+
+from ..training.metrics import Row
+from .experiment import DIVERGED, MATCH, AnySwept
+from .protocol import digest_columns, digests
+
+LR = "lr"
+"""Column of the learning rate, where arms have their own or several."""
+WIDTH, OPERATIONS, SECONDS = "dff", "step_operations", "step_seconds"
+"""Columns of what matched arms have: the width of feed-forward blocks, and the operations and time of a step."""
+LENGTHS = {"steps": "trained_steps", "epochs": "trained_epochs"}
+"""Columns of how long matched arms train, by the key of it."""
+COUNTS = WIDTH, OPERATIONS, *LENGTHS.values()
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """``rows`` as CSV text, with the columns of all of them."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def read_results(experiment: AnySwept, path: Path) -> list[Row]:
+    """Rows of a results.csv; numbers as numbers.
+
+    Raises:
+        ValueError: naming the file, if it is no table, and the line and column of what is no number.
+    """
+    texts = {MATCH, *digest_columns(experiment).values(), *(axis.name for axis in experiment.axes if not axis.number)}
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            lines = csv.reader(file, strict=True)
+            columns = next(lines, [])
+            if len(set(columns)) < len(columns):
+                raise ValueError("a column is there twice")
+            return [dict(_entries(columns, line, texts, lines.line_num)) for line in lines if line]
+    except (ValueError, csv.Error) as error:  # not UTF-8 is a ValueError, too
+        raise ValueError(f"{path}: damaged, or no table of results ({error})") from error
+
+
+def _entries(columns: Sequence[str], line: Sequence[str], texts: Set[str], number: int) -> Iterator[tuple[str, Any]]:
+    """Columns and values of a line, without the empty ones."""
+    if len(line) != len(columns):
+        raise ValueError(f"line {number}: expected {len(columns)} entries, got {len(line)}")
+    for column, text in zip(columns, line, strict=True):
+        if text:
+            where = f"line {number}, {shortened(column)}"
+            yield column, _printed(text, where) if column in texts else _number(text, where)
+
+
+def _printed(text: str, where: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{where}: expected a text to print, got {shortened(text)}")
+    return text
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{where}: expected a number, got {shortened(text)}")
+    return number
+
+
+def cell_rows(
+    experiment: AnySwept, folder: Path, rows_of: Callable[[Mapping[str, Any]], list[Row]] | None = None
+) -> list[Row]:
+    """Results of all cells in the folder of a grid, whichever grid asked for them.
+
+    Args:
+        rows_of: the lines of a cell's result, if they are others than the one line of the table of results.
+
+    Raises:
+        FileNotFoundError: naming the file, if one that was there is missing.
+        ValueError: naming the file, if one is damaged, or has changed.
+    """
+    check_checksums(folder, [name for name in read_checksums(folder) if name.endswith(".json")])
+    rows = []
+    for file in cell_files(folder):
+        with named_cell(file):
+            result = read_json_object(file)
+            numbers = {**result.get("given", {}).get("numbers", {})}
+            if rows_of is None:
+                rows.append({**_row(experiment, result), **digests(experiment, result), **numbers})
+            else:
+                rows += [
+                    {**row, **{key: numbers[key] for key in (LR, MATCH) if key in numbers}} for row in rows_of(result)
+                ]
+    return rows
+
+
+def columns_of_cell(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
+    """The columns that tell which run a cell is, how it was made, and what its arm was given."""
+    numbers = result.get("given", {}).get("numbers", {})
+    return {**experiment.columns_of_run(result), **digests(experiment, result), **numbers}
+
+
+def _row(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
+    """The line of a cell's result, without measures if its training diverged."""
+    return {**experiment.columns_of_run(result), DIVERGED: 1} if DIVERGED in result else experiment.row(result)
+
+
+def cell_files(folder: Path) -> list[Path]:
+    """Files of the results of cells in the folder of a grid, sorted; an error of the system if it cannot be listed."""
+    cells = folder / "cells"
+    if not cells.exists():
+        return []
+    return sorted(path for path in cells.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
+
+
+def sound_cells(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Results of the cells in the folder of a grid, by their files, without those that were damaged since."""
+    damaged = {folder / name for name in damaged_files(folder, ending=".json")}
+    return {file: read_json_object(file) for file in cell_files(folder) if file not in damaged}
+
+
+@contextmanager
+def named_cell(file: Path) -> Iterator[None]:
+    """Context whose errors about the entries of a cell's result name its file."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"{file}: damaged, or not the result of a cell ({type(error).__name__}: {error})") from error
+
+
+def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
+    """Rows of a ``results.csv``, or of the folder of a grid, finished or not.
+
+    Raises:
+        FileNotFoundError: naming the source, if it holds no results.
+        ValueError: naming the file, if it is damaged or holds something else.
+    """
+    path = Path(source)
+    if path.is_dir():
+        rows, table = cell_rows(experiment, path), path / "results.csv"
+        if not rows and table.is_file():
+            rows = read_results(experiment, table)
+    elif path.is_file():
+        rows = read_results(experiment, path)
+    else:
+        raise FileNotFoundError(f"{path}: expected a results.csv or the folder of a grid, found nothing")
+    if not rows:
+        raise FileNotFoundError(f"{path}: expected results, found none")
+    names = {*(axis.name for axis in experiment.axes), "seed"}
+    columns, measure = set[str]().union(*rows), next(iter(experiment.measures))
+    missing = names - columns or ({measure} - columns if DIVERGED not in columns else set[str]())
+    if missing:
+        raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
+    if any(names - set(row) for row in rows):
+        raise ValueError(f"{path}: expected {', '.join(sorted(names))} in every line")
+    older = {name: number for name, number in experiment.provenance.items() if number is not None}
+    axes = (axis.name for axis in experiment.axes if axis.number)
+    whole = {*axes, "seed", "parameters", "steps", DIVERGED, *older, *COUNTS}
+    return [
+        {key: _whole(value, f"{path}: {key}") if key in whole else value for key, value in {**older, **row}.items()}
+        for row in rows
+    ]
+
+
+def _whole(number: float, where: str) -> int:
+    if number != int(number):
+        raise ValueError(f"{where}: expected an integer, got {number}")
+    return int(number)
+
+
+def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
+    """Check that the runs of each panel were made alike, as far as it is known of digests. Raises ValueError naming two
+    that were not.
+    """
+    told = digest_columns(experiment).values()
+    firsts: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        for name in (*experiment.provenance, MATCH, *(column for column in told if column in row)):
+            first = firsts.setdefault((experiment.panel(row), name), row)
+            if row.get(name) != first.get(name):
+                raise ValueError(
+                    f"{where}: {experiment.describe_run(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
+                    f"{experiment.describe_run(first)}; they were not made alike, so they are not merged: expected "
+                    f"one {name} for all runs of {experiment.panel(row) or experiment.name}"
+                )
+
+
+def _tells_rate(experiment: AnySwept, source: str | Path, row: Row) -> bool:
+    """Whether it is known that a run has the learning rate of its line or, where that has none, of its grid.
+
+    A table may be of several grids and of a version that did not tell rates apart.
+    """
+    return LR in row or Path(source).is_dir() or any(name in row for name in digest_columns(experiment).values())
+
+
+def _check_rates(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
+    """Check that no arm of a panel has a learning rate of its own in some runs and optim.lr in others.
+
+    Raises:
+        ValueError: naming the arm and both rates.
+    """
+    arm, own = experiment.curve_axis.name, {}
+    for row in rows:
+        rates = own.setdefault((experiment.panel(row), row[arm]), {})
+        rates.setdefault(LR in row, row)
+        if len(rates) > 1:
+            raise ValueError(
+                f"{where}: {row[arm]}: lr {rates[True][LR]:g} and optim.lr; they were not made alike, so they are not "
+                "merged: expected its own learning rate in all runs of an arm, or in none"
+            )
+
+
+def values_by_point(
+    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
+) -> dict[int, list[float]]:
+    """Values of all trials of one curve, by the horizontal axis, sorted."""
+    values: dict[int, list[float]] = {}
+    for row in rows:
+        if experiment.panel(row) == panel and row[experiment.curve_axis.name] == curve and row.get(measure) is not None:
+            values.setdefault(int(row[experiment.point_axis.name]), []).append(float(row[measure]))
+    return dict(sorted(values.items()))
+
+
+def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[Row]:
+    """All runs of the sources, each once, ordered by axes and seed.
+
+    Raises:
+        ValueError: as :func:`load_results` and :func:`check_provenance`; also for an arm with and without a learning
+            rate of its own, and for a run with two results.
+    """
+    merged: dict[tuple[Any, ...], Row] = {}
+    tuned: list[Row] = []
+    for source in sources:
+        rows = load_results(experiment, source)
+        check_provenance(experiment, [*merged.values(), *rows], source)
+        tuned += [row for row in rows if _tells_rate(experiment, source, row)]
+        _check_rates(experiment, tuned, source)
+        for row in rows:
+            run = (*(row[axis.name] for axis in experiment.axes), row["seed"], row.get(LR, 0.0))
+            known = merged.setdefault(run, row)
+            for measure in experiment.measures:
+                if known.get(measure) != row.get(measure):
+                    unit = experiment.unit
+                    raise ValueError(
+                        f"{source}: {experiment.describe_run(row)}: {row.get(measure)}{unit} ({measure}), and "
+                        f"{known.get(measure)}{unit} in another source; expected one result for each run"
+                    )
+    return [merged[run] for run in sorted(merged)]

@@ -1,0 +1,232 @@
+"""Cells of a grid run in parallel processes, each with one CPU thread."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dual_attention._files import write_json
+from dual_attention._words import counted, listed, printable
+
+from .._errors import in_one_line
+from .._processes import follow_parent, keep_freed_memory
+from ..training.configs import RunConfig
+from ..training.experiment import Prepared, count_parameters
+from ..training.interrupt import Interrupted
+from ..training.loop import Diverged, Trainer, never
+from ..training.run_folder import versions
+from ..training.weights_file import save_weights
+from .experiment import DIVERGED, AnySwept
+from .grid import Cell, Given, GridConfig, GridFolder
+from .protocol import CONFIG, settings_of
+
+_stop: Event | None = None
+_begun: SimpleQueue[tuple[int, str]] | None = None
+
+
+class WorkerDied(RuntimeError):
+    """The process of a cell was killed."""
+
+
+class CellsFailed(RuntimeError):
+    """Cells of a grid diverged or raised; all others have been run."""
+
+
+class NotPrepared(RuntimeError):
+    """Data, a package or a device that a cell needs is missing, or a setting does not fit it."""
+
+
+def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:
+    """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent.
+
+    Args:
+        stop: asks it to stop.
+        begun: takes its process id and the name of each cell that it begins.
+    """
+    global _stop, _begun
+    _stop, _begun = stop, begun
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    follow_parent()
+
+
+def run_cell(
+    experiment: AnySwept,
+    config: RunConfig,
+    path: Path,
+    weights: Path | None = None,
+    *,
+    cache: Path,
+    beside: Mapping[str, Any] | None = None,
+    keep_divergence: bool = False,
+) -> float:
+    """Train and measure one cell, write its result to ``path`` and return the seconds it took.
+
+    Args:
+        weights: where the final weights go, if it is not None.
+        beside: entries that replace those of the result.
+        keep_divergence: whether that training diverged is a result, too, as it is of a sweep of learning rates.
+
+    Raises:
+        NotPrepared: in the words of the error, if training cannot begin for want of something; nothing is written.
+        Interrupted: if the grid is being stopped; nothing is written.
+        Diverged: if training diverged, unless that is kept; nothing is written.
+    """
+    started = time.perf_counter()
+    stop = _stop.is_set if _stop is not None else never
+    if stop():
+        raise Interrupted
+    if _begun is not None:
+        _begun.put((os.getpid(), path.stem))
+    try:
+        prepared = experiment.prepare(config, cache=cache)
+    except (ImportError, OSError, ValueError) as error:
+        raise NotPrepared(in_one_line(error)) from error
+    try:
+        with prepared.arithmetic():
+            trainer = Trainer(prepared.problem, config, stop=stop)
+            result = experiment.summary(config, prepared, trainer, trainer.fit())
+    except Diverged as error:
+        if not keep_divergence:
+            raise
+        result, weights = divergence(experiment, config, prepared, error), None
+    if weights is not None:
+        save_weights(prepared.problem.model, weights)
+    result["seconds_in_all"] = round(time.perf_counter() - started, 3)
+    write_json(path, {**result, **(beside or {}), "versions": versions()})
+    return result["seconds_in_all"]
+
+
+def divergence(experiment: AnySwept, config: RunConfig, prepared: Prepared, error: Diverged) -> dict[str, Any]:
+    """The result of a cell whose training diverged."""
+    parameters = count_parameters(prepared.problem.model)
+    return {**experiment.identity(config), "seed": config.seed, "parameters": parameters, DIVERGED: str(error)}
+
+
+def entries_beside(experiment: AnySwept, grid: GridConfig, cell: Cell) -> dict[str, Any]:
+    """Entries of the result of a cell: the settings of its run and, if its arm was given something, what that was, and
+    whose cell it is in the grid.
+
+    An arm that was matched trains for longer or shorter than its cell says.
+    """
+    config = grid.config(replace(cell, given=Given()))
+    entries = {CONFIG: settings_of(config)}
+    if cell.given == Given():
+        return entries
+    given = {"changes": dict(cell.given.changes), "numbers": dict(cell.given.numbers)}
+    return {**entries, **experiment.identity(config), "given": given}
+
+
+def run_cells(
+    waiting: Iterable[Cell],
+    grid: GridConfig,
+    folder: GridFolder,
+    workers: int,
+    stop: Callable[[], bool],
+) -> Iterator[tuple[Cell, float]]:
+    """Run the cells, ``workers`` at a time, yielding each with its seconds as it is done.
+
+    A cell that fails is named at once, unless one has failed for the same reason before, and the others go on. When
+    ``stop()`` becomes true, the cells being run end within a step, nothing of them is kept, and no more start.
+
+    Raises:
+        NotPrepared: if the first cell cannot be prepared; the others, which probably cannot either, are not run.
+        WorkerDied: naming the cell, if its process was killed.
+        CellsFailed: naming the cells that failed, after all others have been run.
+    """
+    context = multiprocessing.get_context("spawn")
+    event, begun = context.Event(), context.SimpleQueue()
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=(event, begun))
+    cells = list(waiting)
+    queue = iter(cells)
+    running: dict[Future[float], Cell] = {}
+    processes: dict[int | None, BaseProcess] = {}
+    names: dict[int, str] = {}  # of the cell that each process began last
+    failed: dict[Cell, Exception] = {}
+    first: Cell | None = None
+    try:
+        while not stop():
+            while len(running) <= workers and (cell := next(queue, None)) is not None:
+                weights = folder.weights_of(cell) if grid.keep_weights else None
+                arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
+                options = cell_options(folder, grid, cell)
+                running[executor.submit(run_cell, *arguments, **options)] = cell
+                first = first or cell
+            if not running:
+                break
+            processes.update({process.pid: process for process in multiprocessing.active_children()})
+            finished = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
+            while not begun.empty():
+                names.update([begun.get()])
+            in_order = [future for future in running if future in finished]  # of the cells
+            for future in sorted(in_order, key=lambda future: isinstance(future.exception(), BrokenProcessPool)):
+                cell = running.pop(future)
+                try:
+                    seconds = future.result()
+                except Interrupted:
+                    continue
+                except BrokenProcessPool as error:
+                    executor.shutdown(wait=True, cancel_futures=True)
+                    raise WorkerDied(_death(folder, names, processes)) from error
+                except Exception as error:
+                    if cell == first and isinstance(error, NotPrepared):
+                        raise
+                    reason = in_one_line(error)
+                    if reason not in map(in_one_line, failed.values()):
+                        print(printable(f"dat: {cell.name} failed: {reason}"), file=sys.stderr)
+                    failed[cell] = error
+                    continue
+                folder.record(cell)
+                yield cell, seconds
+    finally:
+        event.set()
+        executor.shutdown(wait=True, cancel_futures=True)
+    if failed and not stop():
+        failed = {cell: failed[cell] for cell in cells if cell in failed}
+        raise CellsFailed(_failure(folder, failed)) from next(iter(failed.values()))
+
+
+def cell_options(folder: GridFolder, grid: GridConfig, cell: Cell) -> dict[str, Any]:
+    """Options with which :func:`run_cell` runs a cell of a grid."""
+    beside = entries_beside(folder.experiment, grid, cell)
+    return {"cache": folder.path, "beside": beside, "keep_divergence": grid.lrs is not None}
+
+
+def _failure(folder: GridFolder, failed: Mapping[Cell, Exception]) -> str:
+    """Sentence on the cells that failed, with the reason of all, or else of the first."""
+    reasons = list(dict.fromkeys(map(in_one_line, failed.values())))
+    of = "" if len(failed) == 1 else "all: " if len(reasons) == 1 else "first: "
+    return (
+        f"{folder.path}: {counted(len(failed), 'cell')} failed: {listed([cell.name for cell in failed])} "
+        f"({of}{reasons[0]}); the same command runs {'it' if len(failed) == 1 else 'them'} again"
+    )
+
+
+def _death(folder: GridFolder, names: Mapping[int, str], processes: Mapping[int | None, BaseProcess]) -> str:
+    """Sentence on the cells whose processes ended by themselves; the others were stopped when the first had ended."""
+    of_others = (None, 0, -signal.SIGTERM)
+    died = {name: processes[pid].exitcode for pid, name in names.items() if pid in processes}
+    died = {name: code for name, code in died.items() if code not in of_others} or dict.fromkeys(names.values())
+    cells = ", ".join(name if code is None else f"{name} ({_exit_text(code)})" for name, code in died.items())
+    return (
+        f"{folder.path}: the process of a cell was killed, perhaps for want of memory: {cells or 'before it began'}; "
+        "the same command continues the grid, fewer --workers need less memory"
+    )
+
+
+def _exit_text(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"

@@ -1,0 +1,56 @@
+"""One writer at a time: the lock of a folder, which ends with the process that holds it, however that ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dual_attention._extras import require
+from dual_attention._files import remove_leftovers
+
+LOCK = ".lock"
+"""File of a folder that is locked by its writer, and says who that is. It stays there, unlocked and empty."""
+
+
+class InUse(RuntimeError):
+    """Another process writes to the folder."""
+
+
+@contextmanager
+def locked(folder: Path, *cleaned: str) -> Iterator[None]:
+    """Context in which no other process writes to ``folder``; what dead ones left half-written there is removed.
+
+    The system keeps the lock and gives it up when the process ends, by ``kill -9`` as well.
+
+    Args:
+        cleaned: folders within ``folder`` from which leftovers are removed, too.
+
+    Raises:
+        InUse: if another process holds the lock; it is named.
+    """
+    filelock = require("filelock", extra="train")
+    path = folder / LOCK
+    lock = filelock.FileLock(str(path))
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        raise InUse(f"{folder}: in use by {_holder(path)}; wait until it ends, or stop it") from None
+    try:
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        for part in (folder, *(folder / name for name in cleaned)):
+            if part.is_dir():
+                remove_leftovers(part)
+        yield
+    finally:
+        with suppress(OSError):
+            path.write_text("")
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    """The process that a lock file names."""
+    return path.read_text(encoding="utf-8", errors="replace").strip() or "another process"

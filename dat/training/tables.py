@@ -1,0 +1,43 @@
+"""Numbers of a finished run as a table on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from dual_attention._extras import require
+from dual_attention._words import printable
+
+
+def numbers_table(
+    title: str,
+    set_title: str,
+    columns: Sequence[str],
+    numbers: Mapping[str, Mapping[str, Any]],
+    shares: Collection[str] = ("accuracy",),
+) -> Any:
+    """A rich table of the numbers of each evaluation set: a share in percent, a count, or a mean."""
+    escape = require("rich.markup", extra="train").escape
+    table = require("rich.table", extra="train").Table(title=escape(printable(title)), title_justify="left")
+    table.add_column(set_title)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, values in numbers.items():
+        table.add_row(name, *(_in_words(values[column], column in shares) for column in columns))
+    return table
+
+
+def _in_words(value: float | None, share: bool) -> str:
+    if value is None:  # in JSON, for a number that is not finite
+        return "not finite"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{100 * value:.1f} %" if share else f"{value:.3f}"
+
+
+def show(text: Any) -> None:
+    """Print a text, without what a terminal would obey, or a rich table, on standard output."""
+    if isinstance(text, str):
+        print(printable(text))
+    else:
+        require("rich.console", extra="train").Console().print(text)

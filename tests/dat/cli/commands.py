@@ -1,0 +1,18 @@
+"""Commands of ``dat`` in this process."""
+
+from __future__ import annotations
+
+from dat.cli import main as cli
+
+
+def dat(*arguments: str) -> int:
+    return cli.main(list(arguments))
+
+
+def fails(capsys, *arguments: str) -> str:
+    """The one line that a wrong command prints."""
+    assert dat(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dat: error: ") and err.count("\n") == 1
+    return err

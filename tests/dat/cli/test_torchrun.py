@@ -1,0 +1,209 @@
+"""`dat train` in several processes: the same command, the same results, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dat.checkpoints import open_checkpoint
+from dat.cli import train
+from dat.training import runs
+from dat.training.interrupt import StopOnSignal
+from dat.training.metrics import OF_THE_MACHINE, read_rows
+from dat.training.run_folder import RunFolder
+from tests.support.documents import ROOT
+from tests.support.processes import dat_together
+
+from .text_runs import RESUME, TEXT, losses, main_alone, one_line, words
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of one process without torchrun; not to be changed."""
+    place = tmp_path_factory.mktemp("alone")
+    (place / "text.txt").write_text(TEXT, encoding="utf-8")
+    command = [sys.executable, "-m", "dat", *words()]
+    subprocess.run(command, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    return place / "runs" / "run"
+
+
+@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+def test_the_same_command_under_torchrun(folder, alone, parallel):
+    """A complete run folder, written by the first process, with the numbers of one process."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*launcher, "-m", "dat", *words(machine__parallel=parallel)]
+    ran = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("run folder: runs/run") == 1 and "Traceback" not in ran.stderr
+    run = folder / "runs" / "run"
+    assert {path.name for path in run.iterdir()} == {path.name for path in alone.iterdir()}
+    assert losses(run) == pytest.approx(losses(alone), rel=2e-6)
+    result, expected = (json.loads((path / "result.json").read_text()) for path in (run, alone))
+    assert result["processes"] == 2 and "processes" not in expected
+    assert result["loss"]["val"] == pytest.approx(expected["loss"]["val"], rel=2e-6)
+    for name in ("steps", "tokens", "parameters", "val_tokens"):
+        assert result[name] == expected[name]
+    weights, wanted = (load_file(path / "model.safetensors") for path in (run, alone))
+    assert weights.keys() == wanted.keys()
+    assert all(torch.allclose(weights[name], wanted[name], atol=1e-4) for name in wanted)
+    assert open_checkpoint(str(run)).model.get_num_params() > 0
+
+
+def test_what_it_prints(folder):
+    command = words(optim__warmup_steps=50)
+    first, second = dat_together(command, command, folder=folder)
+    assert (first.status, second.status) == (0, 0)
+    assert first.out.count("run folder: runs/run") == 1 and first.err.count("dat: the warm-up") == 1
+    assert second.out == "" and "dat" not in second.err
+
+
+def stop_after(steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have processes that are started from now on be asked to stop after so many looks."""
+    looks = itertools.count()
+    monkeypatch.setattr(StopOnSignal, "__call__", lambda self: steps is not None and next(looks) >= steps)
+
+
+def test_a_run_goes_on_in_other_numbers_of_processes(folder, monkeypatch):
+    """Begun by two processes, continued by three, ended by one, which has no part but the whole model."""
+    sharded = words(loop__batch_size=12, machine__parallel="shard")
+    assert [ended.status for ended in dat_together(sharded, folder=folder)] == [0]
+    run = (folder / "runs" / "run").rename(folder / "runs" / "expected").with_name("run")
+    resume = RESUME
+    for size, command, steps, status in ((2, sharded, 2, 130), (3, resume, 3, 130), (1, resume, None, 0)):
+        stop_after(steps, monkeypatch)
+        ended = dat_together(*([command] * size), folder=folder)
+        assert {process.status for process in ended} == {status}
+        said = [process.err for process in ended if "interrupted" in process.err]
+        assert len(said) == (status == 130) and all("continue with: dat train language --resume" in err for err in said)
+    assert losses(run) == pytest.approx(losses(run.with_name("expected")), rel=2e-6)
+    stop_after(None, monkeypatch)
+    again = main_alone(["evaluate", "runs/run", "--json", "--machine.threads=1"], folder)
+    assert json.loads(again)["val"]["loss"] == pytest.approx(read_rows(run / "metrics.jsonl")[-1]["val_loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "size", "message"),
+    [
+        ({"loop__batch_size": 4}, 3, "loop.batch_size: expected a multiple of the 3 processes, got 4"),
+        ({"loop__steps": "many"}, 2, "loop.steps: expected an integer, got many"),
+        ({"data__path": "nowhere.txt"}, 2, "data.path: no such file or folder: nowhere.txt"),
+        ({"machine__shard_size": 2}, 2, "machine.shard_size: expected null with machine.parallel=replicate, got 2"),
+        ({"data__path": "short.txt"}, 4, "data: expected at least one example for each of the 4 processes, got 3"),
+    ],
+)
+def test_wrong_settings_are_said_once(folder, changes, size, message):
+    ended = dat_together(*([words(**changes)] * size), folder=folder)
+    assert f"dat: error: {message}" in one_line(ended)
+    assert not (folder / "runs" / "run").exists()
+
+
+def test_processes_with_different_settings(folder):
+    message = one_line(dat_together(words(), words(optim__lr=0.02), folder=folder))
+    assert "settings: expected the same in all 2 processes, got 'lr: 0.02' in process 1 on " in message
+    assert message.endswith("and 'lr: 0.01' in process 0")
+
+
+def test_a_folder_that_another_process_does_not_see(folder, tmp_path, monkeypatch):
+    """As on two machines without a common disk: the second process runs in a folder of its own."""
+    monkeypatch.setattr(runs, "SECONDS_UNTIL_SEEN", 0.3)
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for place in (here, elsewhere):
+        place.mkdir()
+        (place / "text.txt").write_text(TEXT, encoding="utf-8")
+    ended = dat_together(words(), words(), folder=[here, elsewhere])
+    message = one_line(ended)
+    assert "runs/run: expected a folder that all 2 processes see, but process 1 on " in message
+    assert "(output.folder)" in message
+
+
+def test_a_run_that_is_there_is_not_overwritten(folder, alone):
+    dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder)
+    message = one_line(dat_together(words(loop__steps=2), words(loop__steps=2), folder=folder))
+    assert "a finished run is never overwritten" in message
+    resume = RESUME
+    assert "the run is finished; there is nothing to resume" in one_line(dat_together(resume, resume, folder=folder))
+
+
+def test_processes_with_different_code(folder, monkeypatch):
+    """A file of the package that is another one on the machine of the second process."""
+    installed = train.installed
+
+    def changed() -> str:
+        own = "0" if os.environ["RANK"] == "0" else "1"
+        return "\n".join(
+            f"{line[:-1]}{own}" if line.startswith("attention.py") else line for line in installed().splitlines()
+        )
+
+    monkeypatch.setattr(train, "installed", changed)
+    message = one_line(dat_together(words(), words(), folder=folder))
+    assert "code: expected the same in all 2 processes, got 'attention.py " in message and "in process 1 on " in message
+    assert not (folder / "runs" / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("size", "parallel", "expected"),
+    [(1, "replicate", "state.pt: optimizer"), (2, "shard", "shards: the weights do not fit DualAttnTransformerLM")],
+)
+def test_a_checkpoint_of_another_model(folder, monkeypatch, size, parallel, expected):
+    stop_after(2, monkeypatch)
+    for name, width in (("run", 16), ("other", 32)):
+        command = words(output__name=name, model__d_model=width, machine__parallel=parallel)
+        dat_together(*[command] * size, folder=folder)
+    shutil.rmtree(folder / "runs" / "run" / "checkpoints")
+    shutil.copytree(folder / "runs" / "other" / "checkpoints", folder / "runs" / "run" / "checkpoints")
+    resume = RESUME
+    message = one_line(dat_together(resume, resume, folder=folder))
+    assert expected in message and "remove the folder" in message
+
+
+def test_one_writer_at_a_time(folder, monkeypatch):
+    stop_after(2, monkeypatch)
+    dat_together(words(), words(), folder=folder)
+    resume = RESUME
+    with RunFolder(folder / "runs" / "run").locked():
+        assert "run: in use by process" in one_line(dat_together(resume, resume, folder=folder))
+
+
+SMALL = {
+    "relational-games": [
+        *("--task=same", "--data.n_train=25", "--data.n_val=8", "--data.n_test=8", "--data.n_heldout=8"),
+        *(
+            "--model.d_model=16",
+            "--model.dff=16",
+            "--model.n_layers=1",
+            "--model.rel_proj_dim=4",
+            "--model.dropout_rate=0",
+        ),
+        *("--loop.epochs=3", "--loop.batch_size=8", "--loop.eval_every=1"),
+    ],
+    "length": [  # whose examples have different numbers of scored tokens
+        *("--task=argsort", "--data.longest=4", "--data.lengths=[4,5]", "--data.n_val=9", "--data.n_test=9"),
+        *("--model.d_model=16", "--model.n_layers=1", "--loop.steps=4", "--loop.batch_size=8", "--loop.report_every=1"),
+        *("--loop.eval_every=2", "--loop.micro_batch_size=3", "--optim.warmup_steps=1"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_other_experiments(folder, name):
+    common = ["train", name, *SMALL[name], "--machine.device=cpu", "--machine.threads=1", "--output.tensorboard=false"]
+    for size in (1, 2):
+        command = [*common, f"--output.name={size}"]
+        ended = dat_together(*[command] * size, folder=folder)
+        assert {process.status for process in ended} == {0}, ended
+    one, two = (read_rows(folder / "runs" / str(size) / "metrics.jsonl") for size in (1, 2))
+    for found, expected in zip(two, one, strict=True):
+        assert {k: v for k, v in found.items() if k not in OF_THE_MACHINE} == pytest.approx(
+            {k: v for k, v in expected.items() if k not in OF_THE_MACHINE}, rel=1e-5, abs=1e-6
+        )

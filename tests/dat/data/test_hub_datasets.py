@@ -1,0 +1,101 @@
+"""Data sets of the hub, by one that lies in a folder."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from dat.data.text import hub_datasets
+from dat.data.text.hub_datasets import open_dataset, read_dataset
+from dat.experiments.language.config import LanguageDataConfig
+from dat.experiments.language.data import load_data, make_tokenizer
+from dual_attention.generation.tokenizer import ByteTokenizer
+
+library = pytest.importorskip("datasets", reason="the extra datasets is large, and not installed")
+
+
+def refuse(*_, **__) -> None:
+    raise FileNotFoundError("no such data set\nand more")
+
+
+@pytest.fixture
+def dataset(tmp_path, monkeypatch):
+    """A data set named owner/name, as the hub would hold it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    library.disable_progress_bars()
+    folder = tmp_path / "owner" / "name"
+    folder.mkdir(parents=True)
+    for split, n in (("train", 60), ("validation", 9)):
+        rows = [{"body": f"{split} {number}" if number else " ", "n": number} for number in range(n)]
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def load(tmp_path, **more):
+    config = LanguageDataConfig(dataset="owner/name", field="body", **more)
+    common = {"context": 8, "vocab_size": 300, "seed": 0, "cache": tmp_path / "tokens"}
+    return load_data(config, make_tokenizer(config), **common)
+
+
+def test_splits_of_a_data_set(dataset, tmp_path):
+    texts = [piece.text for piece in read_dataset(open_dataset("owner/name")["train"], "owner/name", "body")]
+    assert texts == [f"train {number}" for number in range(1, 60)]
+    data = load(tmp_path)
+    assert data.origin["train"]["rows"] == 60 and data.origin["val"]["split"] == "validation"
+    whole = data.train.arrays[0].tolist()
+    assert ByteTokenizer().decode(whole) == "".join(texts) and whole[0] == 256
+    assert load(tmp_path).origin == data.origin  # from the cache
+    learned = load(tmp_path, tokenizer="bpe", bpe_vocab_size=270)
+    assert len(learned.train.arrays[0]) < len(whole)
+
+
+def test_a_data_set_without_validation_keeps_documents_apart(dataset, tmp_path):
+    (dataset / "validation.jsonl").unlink()
+    data = load(tmp_path, val_fraction=0.2)
+    assert data.origin["train"] == data.origin["val"] and data.origin["train"]["split"]["documents"] == 59
+    assert len(data.val.arrays[0]) < len(data.train.arrays[0])
+
+
+def test_a_streamed_data_set_gives_the_same_tokens(dataset, tmp_path):
+    streamed, kept = load(tmp_path, streamed=True), load(tmp_path)
+    assert streamed.train.arrays[0].tolist() == kept.train.arrays[0].tolist()
+    assert streamed.origin["train"]["streamed"] and "rows" in kept.origin["train"]
+    some = load(tmp_path, streamed=True, rows=11)
+    texts = [f"train {number}" for number in range(1, 11)]
+    assert ByteTokenizer().decode(some.train.arrays[0].tolist()) == "".join(texts)
+    assert some.origin["train"]["first rows"] == 11
+    with pytest.raises(ValueError, match=r"expected a column of owner/name \(body, n\), got 'text'"):
+        list(read_dataset(open_dataset("owner/name", streamed=True)["train"], "owner/name", "text"))
+
+
+def test_a_hub_that_is_silent_is_told_soon(dataset, monkeypatch):
+    monkeypatch.setattr(hub_datasets, "PATIENCE", 0.2)
+    monkeypatch.setattr(hub_datasets.urllib.request, "urlopen", lambda *_, **__: time.sleep(60))
+    started, before = time.monotonic(), library.config.HF_HUB_OFFLINE
+    for streamed, message in ((False, "owner/other is not kept here"), (True, "owner/other cannot be streamed")):
+        with pytest.raises(OSError, match=rf"data\.dataset: {message}.*the Hugging Face hub .* cannot be reached"):
+            open_dataset("owner/other", streamed=streamed)
+    assert time.monotonic() - started < 5 and before == library.config.HF_HUB_OFFLINE
+
+
+def test_what_is_no_data_set(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: True)
+    monkeypatch.setattr(library, "load_dataset", refuse)
+    with pytest.raises(OSError, match=r"data\.dataset: owner/other could not be loaded \(no such data set\)"):
+        open_dataset("owner/other")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    for field, message in (
+        ("text", r"expected a column of owner/name \(body, n\)"),
+        ("n", "texts, got int"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(read_dataset(open_dataset("owner/name")["train"], "owner/name", field))
+    for changes in ({"streamed": True}, {"rows": 3}):
+        with pytest.raises(ValueError, match=r"data\.\w+: expected its default without data\.dataset"):
+            LanguageDataConfig(**changes)
+    with pytest.raises(ValueError, match=r"data\.dataset: expected null with data\.path"):
+        LanguageDataConfig(dataset="owner/name", path="x.txt")

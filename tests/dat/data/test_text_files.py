@@ -1,0 +1,163 @@
+"""Files of text: folders, JSON Lines, byte-order marks, and what is not text."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import gc
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dat.data.text import files
+from dat.data.text.files import find_files, read_pieces
+from dat.data.text.formats import read_documents
+from dat.data.text.tokens import tokenize_files
+from dual_attention.generation.tokenizer import ByteTokenizer
+
+
+def texts(path, field="text") -> list[str]:
+    return [piece.text for piece in read_documents(path, "<|endoftext|>", field)]
+
+
+def test_a_folder_stands_for_its_text(tmp_path):
+    for name in ("b.md", "a.py", "sub/c", ".hidden/d.md", "sub/.e.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"text of {name}")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\x00")
+    (tmp_path / "zeros").write_bytes(b"abc\x00")
+    (tmp_path / "nothing.md").write_bytes(b"")
+    (tmp_path / "cut.md").write_bytes(b"a" * 8191 + "ü".encode())  # the part that is looked at ends within a character
+    found = [str(path.relative_to(tmp_path)) for path in find_files([str(tmp_path)], "data.path")]
+    assert found == ["a.py", "b.md", "cut.md", "sub/c"]
+    (tmp_path / "x.txt").write_text("x")
+    assert [path.name for path in find_files([str(tmp_path)], "data.path")] == ["x.txt"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no file of text"):
+        find_files([str(tmp_path / "empty")], "data.path")
+
+
+@pytest.mark.parametrize("path", [".", "closed", "closed/*.txt", "*/*.txt", "**/*.txt", "c?osed/**/*.txt"])
+def test_a_folder_that_cannot_be_read_is_not_empty(path, tmp_path, monkeypatch):
+    """Not even if others beside it hold text: training would go on with less than was named."""
+
+    def refusing(of):
+        def read(folder="."):
+            if Path(os.fsdecode(folder)).name == "closed":
+                raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+            return of(folder)
+
+        return read
+
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "open.txt").write_text("x")
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    with pytest.raises(PermissionError, match=r"Permission denied: .*closed"):
+        find_files([str(tmp_path / path)], "data.path")
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "t.jsonl"
+    lines = [{"text": "one\ntwo", "body": "x"}, {"text": "  ", "body": "y"}, {"text": "ü<|endoftext|>", "body": "z"}]
+    path.write_text("\ufeff" + "\n\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    assert texts(path) == ["one\ntwo", "ü<|endoftext|>"] and texts(path, "body") == ["x", "y", "z"]
+    source, other = (tokenize_files([path], "", ByteTokenizer(), tmp_path / "cache", field=f) for f in ("text", "body"))
+    assert other.arrays[0].tolist() == [256, 120, 256, 121, 256, 122] and source.origin["field"] == "text"
+    assert source.arrays[0].tolist()[:4] == [256, *b"one"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[1]", "line 2: expected a text under the key 'text', got list"),
+        ('{"body": "x"}', "line 2: expected a text under the key 'text', got the keys 'body'"),
+        ('{"text": 3}', "line 2: expected a text under the key 'text'"),
+        (b"\xff", "line 2: not JSON"),
+    ],
+)
+def test_wrong_lines_are_named(tmp_path, line, message):
+    path = tmp_path / "t.ndjson"
+    path.write_bytes(b'{"text": "a"}\n' + (line if isinstance(line, bytes) else line.encode()))
+    with pytest.raises(ValueError, match=rf"t\.ndjson, {message}"):
+        texts(path)
+
+
+def test_marks_and_zeros(tmp_path):
+    path = tmp_path / "t.rst"
+    path.write_bytes(b"\xef\xbb\xbfone")
+    assert texts(path) == ["one"]
+    path.write_bytes(b"\xef\xbb\xbfone\xff")
+    with pytest.raises(ValueError, match="byte 6"):
+        list(read_pieces(path, ""))
+    path.write_bytes(b"one\x00two")
+    with pytest.raises(ValueError, match=r"t\.rst: not text \(a zero at byte 3\)"):
+        texts(path)
+
+
+NESTED = '''
+"""of the module"""
+def f(x=lambda: 0):
+    """of f"""
+    if x:
+        class InIf:
+            "of InIf"
+            async def g(self):
+                """of g"""
+    else:
+        def in_else(): "of in_else"
+    try:
+        def in_try(): "of in_try"
+    except ValueError:
+        def in_handler(): "of in_handler"
+    finally:
+        def in_finally(): "of in_finally"
+    with f:
+        for _ in x:
+            while x:
+                def deep(): "of deep"
+    match x:
+        case 1:
+            def in_case(): "of in_case"
+def last():
+    """of last"""
+'''
+
+
+def test_docstrings_come_in_the_order_of_a_walk_through_the_whole_tree(tmp_path):
+    (tmp_path / "module.py").write_text(NESTED)
+    owners = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    walked = [node for node in ast.walk(ast.parse(NESTED)) if isinstance(node, owners)]
+    wanted = [f"{node.name}:\n{ast.get_docstring(node)}" for node in walked[1:]]
+    assert files._docstrings(tmp_path / "module.py") == ["of the module", *wanted]
+    assert len(wanted) == 10
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_documentation_of_a_library(collecting, tmp_path, monkeypatch):
+    """Folders of tests and of packages are not entered; files that do not parse or say nothing are left out."""
+    sources = {
+        "a.py": '"""of a"""',
+        "package/b.py": '"""of b"""',
+        "package/config-x/kept.py": '"""of kept"""',
+        "config-3/skipped.py": '"""no"""',
+        "site-packages/other.py": '"""no"""',
+        "package/tests/test_b.py": '"""no"""',
+        "silent.py": "x = 1",
+        "broken.py": "def (",
+        "text.txt": '"""no"""',
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    monkeypatch.setattr(files.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(files, "_topics", lambda: {"assert": "of assert"})
+    (gc.enable if collecting else gc.disable)()
+    try:
+        assert sorted(files.python_documentation()) == ["of a\n", "of assert\n", "of b\n", "of kept\n"]
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()

@@ -1,0 +1,12 @@
+"""Runs of experiments, most of them without the picture that takes longer to draw than they take to train."""
+
+from __future__ import annotations
+
+import pytest
+
+from dat.training import runs
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch) -> None:
+    monkeypatch.setattr(runs, "plot_run", lambda *args, **kwargs: None)

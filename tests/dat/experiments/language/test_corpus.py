@@ -1,0 +1,59 @@
+"""One clean file of text from folders."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from dat.cli.main import main
+from dat.data.text.corpus import clean_text
+
+
+def lines(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_text_is_tidied():
+    assert clean_text("\n a  \r\nb\r\n\n\n\nc\rd\n\n") == "a\nb\n\nc\nd"
+    assert clean_text("u\u0308") == "ü"
+
+
+def test_a_file_of_documents(tmp_path, capsys):
+    folder = tmp_path / "in" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "b.rst.txt").write_text("Ü " * 20)
+    (folder / "c.md.gz").write_bytes(gzip.compress(("c " * 20).encode()))
+    (tmp_path / "in" / "copy.txt").write_text("Ü " * 19 + "Ü\n\n")
+    (tmp_path / "in" / "short.txt").write_text("short")
+    (tmp_path / "in" / "a.html").write_text("<p>" * 20)
+    out = tmp_path / "out.jsonl"
+    command = ["data", "language", "--out", str(out), "--path", f"[{tmp_path / 'in'}]", "--shortest", "20"]
+    assert main(command) == 0
+    assert lines(out) == [
+        {"text": ("Ü " * 20).strip(), "source": "copy.txt"},
+        {"text": ("c " * 20).strip(), "source": "deep/c.md.gz"},
+    ]
+    said = capsys.readouterr().out
+    assert "2 documents, 78 characters; left out: 1 that are there already, 1 shorter than 20 characters" in said
+    assert main(command) == 2 and "exists already and is not overwritten" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"\xff" * 50, "not UTF-8 text"),
+        ("a.txt", b"a\0" * 50, "a zero byte"),
+        ("a.txt.gz", b"no gzip" * 50, "not UTF-8 text"),
+        ("a.txt", b"short", "there is no text of 1000 characters"),
+    ],
+    ids=["latin", "zero", "gzip", "short"],
+)
+def test_what_is_no_text(tmp_path, capsys, name, content, message):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(content)
+    assert main(["data", "language", "--out", str(tmp_path / "o.jsonl"), "--path", f"[{tmp_path / 'in'}]"]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "o.jsonl").exists()
+    assert main(["data", "language", "--out", str(tmp_path / "o.jsonl"), "--path", f"[{tmp_path / 'none'}]"]) == 2
+    assert "path: expected folders, got" in capsys.readouterr().err

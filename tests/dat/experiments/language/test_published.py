@@ -1,0 +1,111 @@
+"""Published numbers: consistent with each other, of models that are there, and beside measured ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dat.experiments.language.config import LanguageConfig
+from dat.experiments.language.experiment import LanguageModelling
+from dat.experiments.language.presets import PRESETS
+from dat.experiments.language.published import published_curve, published_rows
+from dat.experiments.language.shipped import GRIDS, SHIPPED, TABLE_5
+from dat.experiments.language.stories import STORIES
+from dat.sweeps.comparison import comparison_text
+from dat.sweeps.curves import draw_published
+from dat.sweeps.grid import cells
+from dat.training.config_io import build_parser, parse_config
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
+
+LANGUAGE = LanguageModelling()
+CONFIG = Path(__file__).parents[4] / "experiments" / "language" / "configs" / "T-353M.yaml"
+TABLE = {
+    "T-353M": 16.94,
+    "DAT-343M-nr64": 16.09,
+    "T-757M": 14.65,
+    "DAT-734M": 14.31,
+    "T-1.31B": 13.63,
+    "DAT-1.27B-nr128": 13.43,
+}
+LOSSES = {"T-stories": 1.775, "DAT-4+4-stories": 1.729, "RCA-4+4-stories": 1.759, "RCA-6+2-stories": 1.761}
+
+
+def rows_of(model: str, source: str) -> list:
+    return [row for row in published_rows() if (row["model"], row["source"]) == (model, source)]
+
+
+def test_table_5_and_figure_12():
+    assert {model: published_curve(model)[0].mean for model in TABLE} == TABLE
+    assert {model: published_curve(model)[0].mean for model in LOSSES} == {m: exp(x) for m, x in LOSSES.items()}
+    assert {published_curve(model)[0].point for model in TABLE} == {19_073}
+
+
+def test_every_published_model_is_a_preset_of_its_size():
+    sizes = {row["model"]: row["parameters"] for row in published_rows()}
+    assert sizes.keys() <= PRESETS.keys()
+    for name, text in sizes.items():
+        unit = {"M": 1e6, "B": 1e9}.get(text[-1], 1)
+        model = PRESETS[name].language_config(32_000).build("meta")
+        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        assert trained == pytest.approx(float(text.rstrip("MB")) * unit, rel=0 if unit == 1 else 0.005)
+
+
+@pytest.mark.parametrize("model", TABLE)
+def test_figures_agree_with_the_table_and_each_other(model):
+    """Figure 10 ends at the perplexity of Table 5, and passes those of Figure 4 where that says."""
+    tokens, losses = (np.array([row[key] for row in rows_of(model, "Figure 10")]) for key in ("tokens", "loss"))
+    assert len(losses) == 10 and all(np.diff(losses) < 0) and all(np.diff(tokens) > 0)
+    assert exp(losses[-1]) == pytest.approx(TABLE[model], rel=0.01)
+    passed = rows_of(model, "Figure 4")
+    assert len(passed) >= 5
+    for row in passed:
+        if row["tokens"] >= tokens[0]:  # between two points of a convex curve; validated each 0.131e9 tokens
+            assert np.log(row["perplexity"]) == pytest.approx(np.interp(row["tokens"], tokens, losses), abs=0.07)
+
+
+def test_grids_of_published_runs():
+    grid = GRIDS["table-5"]
+    assert (grid.models, {*GRIDS["stories"].models}) == (tuple(TABLE), {*STORIES})
+    for cell, name in zip(cells(LANGUAGE, grid), TABLE_5, strict=True):
+        shipped, config = SHIPPED[f"configs/{name}.yaml"], grid.config(cell)
+        alike = ("data", "model", "optim")
+        assert [getattr(config, key) for key in alike] == [getattr(shipped, key) for key in alike]
+        assert config.loop == replace(shipped.loop, eval_every=0, checkpoint_every=0)
+        assert (config.machine.precision, config.machine.device) == ("bfloat16", "cuda")
+
+
+def test_published_numbers_stand_beside_measured_ones():
+    columns = {"seed": 0, "bits_per_byte": 1.0}
+    rows = [
+        {"model": "T-353M", "steps": 19_073, "perplexity": 17.0, **columns},
+        {"model": "T-353M", "steps": 5000, "perplexity": 23.0, **columns},
+        {"model": "T-stories", "steps": 100_000, "perplexity": 6.0, **columns},
+    ]
+    text = comparison_text(LANGUAGE, rows)
+    assert text.startswith("# Measured beside published") and "another tokenizer, Llama 2's" in text
+    assert "| T-353M | 23.000 (–) | 17.000 (16.940) |" in text and "6.000 (5.900)" in text
+    assert "## Bits per byte" in text and "1.000 (–)" in text
+
+
+def test_a_published_point_is_a_cross_in_figures():
+    with house_style():
+        _, axis = matplotlib_figure(1, 1)
+        draw_published(axis, published_curve("T-353M"), color="black", linestyle="--")
+    (line,) = axis.lines
+    assert line.get_marker() == "x" and line.get_xydata().tolist() == [[19_073, 16.94]]
+
+
+def test_a_data_set_takes_the_place_of_the_files_of_a_configuration():
+    """The message says how, and the README's command does it."""
+    parser = build_parser(LanguageConfig, prog="", description="")
+    words = ["--config", str(CONFIG), "--data.dataset", "somebody/texts"]
+    with pytest.raises(ValueError, match=r"which --data.path null --data.val_path null take back"):
+        parse_config(parser, LanguageConfig, words)
+    config, _ = parse_config(parser, LanguageConfig, [*words, "--data.path", "null", "--data.val_path", "null"])
+    shipped = SHIPPED["configs/T-353M.yaml"]
+    data = replace(shipped.data, path=None, val_path=None, dataset="somebody/texts")
+    assert config == replace(shipped, data=data)

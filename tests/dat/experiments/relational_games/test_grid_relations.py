@@ -1,0 +1,82 @@
+"""Reading relations off a model, and how well they detect equal objects."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dat.data.relational_games import generate_images
+from dat.experiments.relational_games.grid_relations import (
+    Relation,
+    auc_of,
+    best_detector,
+    cell_relations,
+    detection,
+    draw_relation,
+    object_pairs,
+)
+from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.presets import PRESETS
+
+
+def test_object_pairs_of_occurs():
+    images, labels, _ = generate_images("occurs", 40, seed=0)
+    both, equal = object_pairs(images)
+    objects = [1, 6, 7, 8]
+    expected = torch.zeros(9, 9, dtype=torch.bool)
+    for i in objects:
+        for j in objects:
+            expected[i, j] = i != j
+    assert (both == expected).all()
+    assert torch.equal(equal[:, 1].sum(-1), labels)  # the top object recurs once, or not at all
+    assert torch.equal(equal, equal.transpose(1, 2))
+
+
+def test_relations_are_those_of_the_forward_pass():
+    model = build_model(PRESETS["dat-0+2-asym"], 2, seed=0)
+    images = generate_images("same", 5, seed=0).images
+    found = cell_relations(model, images)
+    assert model.training  # left as it was
+    model.eval()
+    inside = []
+    for block in model.encoder_blocks:
+        layer = block.dual_attn.relational_attention
+        forward = layer.forward
+
+        def with_weights(*args, forward=forward, **kwargs):
+            output = forward(*args, **{**kwargs, "need_weights": True})
+            inside.append(output[2])
+            return output
+
+        layer.forward = with_weights
+    with torch.no_grad():
+        model(images / 255.0)
+    assert len(found) == 2 and found[0].shape == (5, 9, 9, 2)
+    for ours, theirs in zip(found, inside, strict=True):
+        torch.testing.assert_close(ours, theirs[:, 1:, 1:], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(found[0], found[0].transpose(1, 2))
+
+
+def test_a_transformer_has_no_relations():
+    with pytest.raises(ValueError, match="relational attention"):
+        cell_relations(
+            build_model(PRESETS["transformer-128-h2"], 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
+        )
+
+
+def test_detection_and_picture(tmp_path):
+    """Even untrained, an inner product of equal projections is larger for equal patches."""
+    model = build_model(PRESETS["dat-0+2-sym"], 2, seed=0)
+    images = generate_images("occurs", 200, seed=1).images
+    found = detection(model, images, [1])
+    assert [(r.layer, r.index) for r in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert all(0.5 <= r.auc <= 1 for r in found)
+    best = best_detector(model, images, [1])
+    assert best.auc == max(r.auc for r in found)
+    assert auc_of(model, images, best, [1]) == pytest.approx(best.auc)
+    reversed_sign = Relation(best.layer, best.index, -best.sign, best.auc)
+    assert auc_of(model, images, reversed_sign, [1]) == pytest.approx(1 - best.auc)
+    with pytest.raises(ValueError, match="none of index 9"):
+        auc_of(model, images, Relation(0, 9, 1, 0.9), [1])
+    draw_relation(model, [("a", images[:2]), ("b", images[2:3])], best, tmp_path / "r.png", source=1, title="t")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,219 @@
+"""The models of the comparison: published sizes, and weights that depend on the seed alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args, get_type_hints
+
+import pytest
+import torch
+
+from dat.data.relational_games import make_splits
+from dat.experiments.relational_games.ablations import ABLATED, ALL_FEATURES, COMPOSED, FROZEN, RANKED
+from dat.experiments.relational_games.config import (
+    TASK_NAMES,
+    GamesDataConfig,
+    GamesModelConfig,
+    RelationalGamesConfig,
+)
+from dat.experiments.relational_games.experiment import RelationalGames
+from dat.experiments.relational_games.model import build_model, empty_model
+from dat.experiments.relational_games.presets import (
+    BASELINES,
+    LABELS,
+    ORDER,
+    PRESETS,
+)
+from dat.experiments.relational_games.problem import prepare_games
+from dat.experiments.relational_games.shipped import MODELS, names
+from dat.training.configs import OptimConfig
+from dat.training.experiment import count_parameters
+from dat.training.optim import build_optimizer
+from dat.training.problem import classification_loss
+
+PUBLISHED_PARAMETERS = {
+    "transformer-128-h2": 386_914,
+    "transformer-128-h8": 386_914,
+    "transformer-144-h2": 481_250,
+    "transformer-144-h8": 481_250,
+    "dat-0+2-sym": 421_474,
+    "dat-1+1-sym": 404_706,
+    "dat-0+2-asym": 454_242,
+    "dat-1+1-asym": 437_474,
+    "rca-0+2": 388_194,
+    "rca-1+1": 371_810,
+    "dat-0+4-sym": 421_986,
+    "dat-0+8-sym": 423_010,
+    "dat-2+2-sym": 404_834,
+    "dat-4+4-sym": 405_090,
+    "dat-0+2-sym-symbolic": 439_010,
+    "dat-0+2-sym-relative": 422_882,
+    "dat-0+2-nr8-sym-small-wr": 423_010,
+    "dat-0+2-nr8-asym-small-wr": 455_778,
+    "dat-0+2-nr8-sym-symbolic-small-wr": 440_546,
+    "dat-0+2-nr8-asym-symbolic-small-wr": 473_314,
+    "dat-0+8-nr16-sym-small-wr": 425_058,
+    "abstractor": 469_986,
+    "predinet": 376_690,
+    "corelnet": 215_522,
+    "corelnet-softmax": 215_522,
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), PUBLISHED_PARAMETERS.items())
+def test_parameter_counts_are_the_published_ones(name, expected):
+    assert count_parameters(empty_model(PRESETS[name], "same")) == expected
+
+
+def test_the_matched_transformer_is_exactly_as_large_as_the_dat():
+    sizes = {count_parameters(empty_model(PRESETS[n], "same")) for n in ("transformer-128-h2-matched", "dat-0+2-sym")}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_classifies(name):
+    model = build_model(PRESETS[name], 4, seed=0)
+    logits = model(torch.rand(2, 3, 36, 36))
+    assert logits.shape == (2, 4)
+    logits.sum().backward()
+    missing = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert missing == []
+    assert PRESETS[name].name == name
+
+
+def test_an_ablation_changes_nothing_but_what_it_is_about():
+    assert all(model.n_relations * model.rel_proj_dim == ALL_FEATURES for model in RANKED)
+    kept = {"n_relations": 2, "rel_proj_dim": 64, "symmetric_rels": True, "symbols": "positional_symbols"}
+    for model in COMPOSED:
+        assert model.n_heads_sa + model.n_heads_ra == 8 and kept.items() <= vars(model).items()
+    about = {"name", "n_heads_sa", "n_heads_ra", "n_relations", "rel_proj_dim", "symmetric_rels"}
+    about |= {"ra_type", "rel_activation", "symbols", "trainable_symbols"}
+    for model in ABLATED:
+        assert {key for key, value in vars(model).items() if value != vars(PRESETS["dat-0+2-sym"])[key]} <= about
+
+
+def test_a_frozen_library_stays_as_it_is_drawn():
+    model = build_model(PRESETS["dat-0+2-sym-symbolic-frozen"], 2, seed=0)
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["symbol_retriever.symbol_library"]
+
+
+def test_weights_depend_on_the_seed_alone():
+    first, again, other = (build_model(PRESETS["dat-0+2-sym"], 2, seed=seed) for seed in (0, 0, 1))
+    torch.rand(5)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert not torch.equal(first.final_out.weight, other.final_out.weight)
+
+
+def test_weights_of_a_seed_are_others_for_each_task():
+    seeds = {RelationalGamesConfig(task=task, seed=seed).weight_seed for task in TASK_NAMES for seed in range(10)}
+    assert len(seeds) == 50
+    weights = []
+    for task in ("same", "occurs"):
+        sizes = {"n_train": 4, "n_val": 1, "n_test": 1, "n_heldout": 1}
+        model = prepare_games(RelationalGamesConfig(task=task, data=GamesDataConfig(**sizes))).problem.model
+        weights.append(model.final_out.weight)
+    assert not torch.equal(*weights)
+
+
+def test_large_initialisation_of_wr_is_eight_times_larger():
+    large, small = (
+        build_model(replace(PRESETS["dat-0+2-sym"], wr_init=kind), 2, seed=0).encoder_blocks[0].dual_attn
+        for kind in ("large", "published")
+    )
+    largest = [layer.relational_attention.wr.abs().max().item() for layer in (large, small)]
+    assert largest[0] == pytest.approx(2**-0.5, rel=0.05)
+    assert largest[1] == pytest.approx(128**-0.5, rel=0.05)
+
+
+def test_comparison_and_labels_name_presets():
+    assert len(set(ORDER)) == len(ORDER) == len({*MODELS, *names(FROZEN)})
+    assert set(ORDER) <= set(LABELS) <= set(PRESETS)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_learn_a_small_task(name):
+    """The loss on 12 images of `same` falls well below chance, log 2, in thirty steps of the model at full size."""
+    torch.manual_seed(0)
+    model, images = build_model(PRESETS[name], 2, seed=0), make_splits("same", 12, n_val=1, n_test=1, seed=0)["train"]
+    batch = images.images.float() / 255, images.labels
+    optimizer = build_optimizer(model, OptimConfig())
+    losses = []
+    for _ in range(30):
+        loss, _ = classification_loss(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > 0.6 and losses[-1] < 0.3
+
+
+def test_what_baselines_say_of_an_image_does_not_change_with_the_batch():
+    images = torch.rand(3, 3, 36, 36)
+    for name in BASELINES:
+        model = build_model(PRESETS[name], 2, seed=0).eval()
+        torch.testing.assert_close(model(images)[1:2], model(images[1:2]), atol=1e-5, rtol=1e-4)
+
+
+def test_published_baselines_are_as_they_were_run():
+    corelnet, predinet, abstractor = (
+        build_model(PRESETS[n], 2, seed=0) for n in ("corelnet", "predinet", "abstractor")
+    )
+    assert corelnet.corelnet.activation == "identity" and corelnet.corelnet.symmetric_rels
+    assert (predinet.predinet.n_heads, predinet.predinet.n_relations, predinet.predinet.key_dim) == (16, 8, 8)
+    assert predinet.predinet.position_dim == 1
+    assert abstractor.abstractor.residual == "objects" and len(abstractor.abstractor.blocks) == 2
+    assert build_model(PRESETS["corelnet-softmax"], 2, seed=0).corelnet.activation == "softmax"
+    assert build_model(PRESETS["abstractor-symbol-stream"], 2, seed=0).abstractor.residual == "symbols"
+
+
+def test_the_esbn_is_about_as_large_as_the_dat():
+    sizes = [count_parameters(empty_model(PRESETS[name], "same")) for name in ("esbn", "dat-0+2-sym")]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
+
+
+@pytest.mark.parametrize("ra_type", get_args(get_type_hints(GamesModelConfig)["ra_type"]))
+@pytest.mark.parametrize("symbols", get_args(get_type_hints(GamesModelConfig)["symbols"]))
+def test_every_symbol_mechanism_classifies(symbols, ra_type):
+    config = replace(PRESETS["dat-1+1-sym"], symbols=symbols, ra_type=ra_type)
+    if symbols.startswith("position_relative") and ra_type != "relational_attention":
+        with pytest.raises(ValueError, match=f"{symbols} needs ra_type relational_attention"):
+            build_model(config, 2, seed=0)
+        return
+    model = build_model(config, 2, seed=0)
+    logits = model(torch.rand(3, 3, 36, 36))
+    assert logits.shape == (3, 2)
+    logits.sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_neighbours_of_relational_symbolic_attention():
+    config = replace(PRESETS["dat-0+2-sym"], symbols="rel_sym_attn", symbol_neighbours=3, symbol_heads=2, n_symbols=5)
+    retriever = build_model(config, 2, seed=0).symbol_retriever
+    assert retriever.offsets() == [-3, -2, -1, 1, 2, 3]
+    assert retriever.rel_n_heads == retriever.symbolic_attention.n_heads == 2
+    assert retriever.symbolic_attention.n_symbols == 5
+
+
+@pytest.mark.parametrize("symbols", ["positional_symbols", "symbolic_attention", "rel_sym_attn"])
+def test_symbols_of_abstractors(symbols):
+    config = replace(PRESETS["abstractor"], symbols=symbols, n_symbols=5)
+    model = build_model(config, 2, seed=0)
+    retriever = model.abstractor.symbol_retriever
+    if symbols == "positional_symbols":
+        assert retriever.symbol_library.weight.shape[0] == 9
+    else:
+        assert getattr(retriever, "symbolic_attention", retriever).n_symbols == 5
+    assert model(torch.rand(3, 3, 36, 36)).shape == (3, 2)
+
+
+def test_unknown_preset():
+    with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
+        RelationalGames().preset("resnet")
+
+
+def test_relative_symbols_need_relational_attention():
+    config = GamesModelConfig(ra_type="rca", symbols="position_relative")
+    with pytest.raises(
+        ValueError, match=r"model\.symbols: position_relative.* needs ra_type relational_attention, not rca"
+    ):
+        build_model(config, 2, seed=0)

@@ -1,0 +1,91 @@
+"""Models that relate objects otherwise than a DAT are shown, too, as far as they attend or compare."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+import torch
+
+from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.presets import PRESETS
+from dat.explorer.exporting import Exporter
+from dat.explorer.images import ImageSession
+from dat.explorer.packing import LARGEST_ERROR, pack
+from dat.explorer.view_state import View
+from dual_attention.model_analysis.capture import capture
+
+pytest.importorskip("PIL.Image")
+
+ATTENDING = ("abstractor", "abstractor-symbol-stream", "predinet", "esbn", "identities", "gated-objects")
+COMPARING = ("corelnet", "corelnet-softmax-objects")
+BOTH = ("hadamard", "cosine", "squared-distance", "detached-shuffled", "dat-0+2-sym-standardised")
+
+
+def session_of(preset: str) -> ImageSession:
+    return ImageSession(build_model(PRESETS[preset], 2, seed=0).eval(), preset)
+
+
+def rows_of(session, view, folder):
+    file = folder / "view.csv"
+    Exporter(session, session.default, View.of(view)).write(file)
+    with open(file, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("preset", [*ATTENDING, *COMPARING, *BOTH])
+def test_maps_are_those_of_the_model(preset):
+    session = session_of(preset)
+    torch.manual_seed(1)  # of a sender that is drawn at random
+    recording, shown = session.record(session.pixels("game occurs")[0])
+    torch.manual_seed(1)
+    with torch.no_grad(), capture(session.model) as maps:
+        session.model(shown.pixels[None] / 255.0)
+    assert len(recording.heads) == len(maps.heads())
+    for heads, expected in zip(recording.heads, maps.heads(), strict=True):
+        n, seen = heads.visible.receivers, expected.get("visible")[0]
+        assert (heads.weights is not None) == (preset not in COMPARING)
+        assert (heads.relations is not None) == (preset in (*COMPARING, *BOTH))
+        assert heads.n_heads == (0 if heads.weights is None else expected.weights.shape[1])
+        if heads.weights is not None:
+            found = heads.weights.values(0, n, heads.visible)
+            torch.testing.assert_close(found, expected.weights[0] * seen, rtol=1e-4, atol=1e-6)
+        if heads.relations is not None:
+            found, wanted = heads.relations.values(0, n, heads.visible), expected.relations[0].permute(2, 0, 1) * seen
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert pack(recording).error <= LARGEST_ERROR
+
+
+def test_patches_without_a_class_token():
+    recording, shown = (session := session_of("esbn")).record(session.pixels("game same")[0])
+    assert shown.first == 0 and recording.sequences == {
+        "patches": [f"row {row} col {column}" for row in (1, 2, 3) for column in (1, 2, 3)]
+    }
+
+
+def test_the_two_objects_of_predinet(tmp_path):
+    """They are no patches: each has a map of its own, whichever patch is chosen."""
+    session = session_of("predinet")
+    with torch.no_grad(), capture(session.model) as maps:
+        session.model(session.pixels("game same")[0][None] / 255.0)
+    weights = maps.heads()[0].weights[0]
+    rows = rows_of(session, "page=vision&i=2", tmp_path)
+    assert len(rows) == weights.numel() and {row["receiver"] for row in rows} == {"first object", "second object"}
+    assert [float(row["value"]) for row in rows] == pytest.approx(weights.flatten().tolist(), abs=1e-6)
+    pairs = rows_of(session, "page=attention&head=5", tmp_path)
+    assert [float(row["value"]) for row in pairs] == pytest.approx(weights[5].flatten().tolist(), abs=1e-6)
+    Exporter(session, session.default, View.of("page=vision")).write(tmp_path / "view.png")
+    assert (tmp_path / "view.png").stat().st_size > 10_000
+
+
+def test_what_a_model_does_not_compute(tmp_path):
+    corelnet, esbn = session_of("corelnet-softmax"), session_of("esbn")
+    with pytest.raises(ValueError, match="computes no attention; see its page relations"):
+        rows_of(corelnet, "page=attention", tmp_path)
+    with pytest.raises(ValueError, match="corelnet attends to nothing; expected raw"):
+        rows_of(corelnet, "page=relations&view=attended", tmp_path)
+    with pytest.raises(ValueError, match="computes no relations; see its page attention"):
+        rows_of(esbn, "page=relations", tmp_path)
+    assert len(rows_of(corelnet, "page=relations", tmp_path)) == 81
+    assert len(rows_of(corelnet, "page=vision&maps=attention", tmp_path)) == 9
+    assert len(rows_of(esbn, "page=attention", tmp_path)) == 36

@@ -1,0 +1,139 @@
+"""What is packed is what is seen: errors are below a step of the colour scale, and sizes grow with the length."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from dat.explorer.html import page_html
+from dat.explorer.packing import (
+    LARGEST_ERROR,
+    STEPS,
+    PackedRows,
+    pack,
+    packed_factors,
+    ranges_of,
+)
+from dat.explorer.recording import record
+from dual_attention import DualAttnTransformerLM
+
+
+def model(**options):
+    lm = DualAttnTransformerLM(
+        vocab_size=50,
+        d_model=32,
+        n_layers=1,
+        n_heads_sa=2,
+        n_heads_ra=2,
+        symbol_retrieval_kwargs={"d_model": 32, "n_heads": 2, "n_symbols": 12},
+        dff=32,
+        dropout_rate=0.0,
+        activation="gelu",
+        norm_first=True,
+        max_block_size=2048,
+        pos_enc_type="RoPE",
+        **options,
+    ).eval()
+    with torch.no_grad():
+        for parameter in lm.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return lm
+
+
+def recording(n, **options):
+    lm = model(**options)
+    tokens = torch.randint(50, (1, n))
+    return record(lm, lambda: lm(tokens), {"tokens": [str(int(token)) for token in tokens[0]]})
+
+
+def as_array(packed):
+    types = {"i1": "<i1", "i2": "<i2", "i4": "<i4", "f4": "<f4"}
+    return np.frombuffer(base64.b64decode(packed["data"]), types[packed["type"]]).reshape(packed["shape"])
+
+
+def as_rows(packed):
+    values = as_array(packed["values"]).astype(np.float64)
+    return values if "scales" not in packed else values * as_array(packed["scales"])[..., None].astype(np.float64)
+
+
+@pytest.mark.parametrize("bits", [None, 16, 32])
+def test_no_colour_changes_by_more_than_a_step(bits):
+    """Maps computed from the JSON by numpy, in double precision, against the factors that were recorded."""
+    found = recording(40)
+    packed = pack(found, bits)
+    assert packed.error <= LARGEST_ERROR
+    for heads, stored in zip(found.heads, packed.json["heads"], strict=True):
+        n = heads.weights.receivers
+        q, k = as_rows(stored["weights"]["queries"]), as_rows(stored["weights"]["keys"])
+        k = k.repeat(len(q) // len(k), axis=0)
+        z = as_array(stored["weights"]["normalisers"])
+        visible = heads.visible.rows(0, n).numpy()
+        alpha = np.where(visible, np.exp(q @ k.swapaxes(-1, -2) - z[..., None]), 0.0)
+        drawn = np.round(STEPS * alpha / as_array(stored["ranges"]["weights"])[:, None, None])
+        exact = heads.weights.values(0, n, heads.visible).numpy()
+        right = np.round(STEPS * exact / exact.max((-1, -2), keepdims=True))
+        assert np.abs(drawn - right).max() <= 1
+
+
+def test_eight_bits_where_they_do_and_sixteen_where_not():
+    found = recording(40)
+    sizes = {bits: pack(found, bits) for bits in (8, 16, 32)}
+    assert sizes[8].error > LARGEST_ERROR > sizes[16].error > sizes[32].error
+    chosen = pack(found)
+    kinds = {heads["weights"]["bits"] for heads in chosen.json["heads"]}
+    assert kinds <= {8, 16} and chosen.error <= LARGEST_ERROR
+    lengths = [len(json.dumps(packed.json)) for packed in sizes.values()]
+    assert lengths == sorted(lengths) and lengths[0] < 0.7 * lengths[2]
+    with pytest.raises(ValueError, match="bits: expected one of 8, 16, 32, or None, got 4"):
+        pack(found, 4)
+
+
+def test_the_error_is_that_of_every_map():
+    """The stated error is the largest over all maps, found here by another way, for all receivers."""
+    found = recording(24)
+    worst = 0.0
+    for heads in found.heads:
+        weights, _ = packed_factors(heads.weights, 8)
+        ranges, n = ranges_of(heads), heads.weights.receivers
+        alpha, other = (factors.values(0, n, heads.visible) for factors in (heads.weights, weights))
+        pairs = [(alpha, other, ranges.weights)]
+        norms = heads.sender_norms[:, None]
+        pairs.append((alpha * norms, other * norms, ranges.senders))
+        if heads.relations is not None:
+            relations, _ = packed_factors(heads.relations, 8)
+            r, s = (factors.values(0, n, heads.visible) for factors in (heads.relations, relations))
+            pairs.append((r, s, ranges.relations))
+            pairs.append((alpha[:, None] * r, other[:, None] * s, ranges.attended))
+        for exact, drawn, most in pairs:
+            torch.testing.assert_close(most, exact.abs().amax((-1, -2)))
+            worst = max(worst, float(((exact - drawn).abs() / most[..., None, None]).max()) * STEPS)
+    assert pack(found, 8).error == pytest.approx(worst, rel=1e-4)
+
+
+@pytest.mark.parametrize(("bits", "relative"), [(8, 1 / 127), (16, 1 / 32767), (32, 0)])
+def test_rows(bits, relative):
+    x = torch.randn(2, 5, 7) * torch.tensor([1e-6, 1e-2, 1, 100, 0])[:, None]
+    found = PackedRows.of(x, bits).unpacked
+    most = x.abs().amax(-1, keepdim=True)
+    assert bool(((found - x).abs() <= 0.51 * relative * most + 1e-30).all())
+
+
+def test_the_page_grows_with_the_length_only():
+    lm = model()
+    lengths = (256, 512, 1024)
+    sizes = []
+    for n in lengths:
+        tokens = torch.zeros(1, n, dtype=torch.long)
+        sizes.append(len(page_html(pack(record(lm, lambda t=tokens: lm(t), {"tokens": ["x"] * n}), 16).json)))
+    first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
+    assert second == pytest.approx(2 * first, rel=0.02)  # twice the tokens more, twice the bytes more
+
+
+def test_empty_and_short_texts():
+    for n in (1, 2):
+        packed = pack(recording(n))
+        assert packed.json["heads"][0]["first"]["shape"] == [n]

@@ -1,0 +1,25 @@
+"""Grids whose cells are run in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from dat.sweeps import reproduce
+from dat.sweeps.workers import cell_options, run_cell
+
+
+@pytest.fixture
+def in_process(monkeypatch) -> list[str]:
+    """Cells are run here, one after another; returns their names as they are run."""
+    names = []
+
+    def run_cells(waiting, grid, folder, workers, stop):
+        for cell in waiting:
+            names.append(cell.name)
+            options = cell_options(folder, grid, cell)
+            seconds = run_cell(folder.experiment, grid.config(cell), folder.path_of(cell), **options)
+            folder.record(cell)
+            yield cell, seconds
+
+    monkeypatch.setattr(reproduce, "run_cells", run_cells)
+    return names

