@@ -47,8 +47,8 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 DRY = {"batch": 2, "groups": 1, "rep": 2, "n": 9, "key_dim": 4, "width": 4, "n_relations": 3, "p": 2}
 DRY_PROBLEMS = ("causal", "relative symbols", "padding")
 KERNEL_TESTS = (
-    "tests/dual_attention/functional/test_triton.py",
-    "tests/dual_attention/functional/test_triton_tiles.py",
+    "tests/library/functional/test_triton.py",
+    "tests/library/functional/test_triton_tiles.py",
 )
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SMALL = Size(256, 512, 4, 2, 64, 4, 101, 192, (32, 4))
@@ -79,7 +79,7 @@ def problem_named(name: str, dry_run: bool) -> Any:
     """A problem of the kernels' own tests, which know the reference."""
     if importlib.util.find_spec("pytest") is None or importlib.util.find_spec("triton") is None:
         raise LeftOut("needs the packages pytest and triton")
-    from tests.dual_attention.functional.fused_problems import Problem
+    from tests.library.functional.fused_problems import Problem
 
     if not dry_run:
         return Problem(**{**LAYER, **PROBLEMS[name]})
@@ -184,7 +184,7 @@ def sanitised(tool: str) -> Result:
 def small_cases() -> None:
     """Every kernel once in bfloat16."""
     for symbols in ("shared", "offsets"):
-        from tests.dual_attention.functional.fused_problems import Problem
+        from tests.library.functional.fused_problems import Problem
 
         Problem(batch=2, groups=1, rep=2, n=40, causal=True, symbols=symbols).results("triton", torch.bfloat16)
 

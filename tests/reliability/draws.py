@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..dual_attention.test_wrong_calls import objects, wrong
+from ..library.test_wrong_calls import objects, wrong
 from .kills import SIZES, training
 from .trials import Trial, broken, dat, shortened
 

@@ -1,0 +1,74 @@
+"""Presets and the shipped configurations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dat.cli.reproduce import expand_scales
+from dat.cli.train import expand_presets
+from dat.experiments import EXPERIMENTS
+from dat.experiments.relational_games.config import RelationalGamesConfig
+from dat.experiments.relational_games.experiment import RelationalGames
+from dat.experiments.relational_games.presets import PRESETS
+from dat.sweeps.experiment import swept
+from dat.training.config_io import build_parser, parse_config
+from tests.lab.cli.commands import dat
+
+pytestmark = pytest.mark.usefixtures("here")
+
+GAMES = RelationalGames()
+
+CONFIGS = sorted((Path(__file__).parents[3] / "experiments" / "relational_games" / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_trains(path):
+    """A step of each model at its full size."""
+    small = ["--data.n_train=8", "--data.n_val=4", "--data.n_test=4", "--data.n_heldout=4", "--loop.epochs=1"]
+    quiet = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1", "--output.name=run"]
+    assert dat("train", "relational-games", "--config", str(path), *small, *quiet) == 0
+    assert json.loads(Path("runs/run/result.json").read_text())["model"] == path.stem
+
+
+def test_there_is_a_config_for_every_model_of_the_comparison():
+    from dat.experiments.relational_games.presets import ORDER
+
+    assert {path.stem for path in CONFIGS} >= set(ORDER)
+
+
+def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
+    words = expand_presets(GAMES, ["--model.d_model=1", "--preset=transformer-144-h8", "--seed", "3"])
+    assert words[0] == "--model.d_model=1" and words[-2:] == ["--seed", "3"]
+    assert "--model.d_model=144" in words and "--model.n_heads_ra=0" in words
+    assert len(words) == 3 + len(vars(PRESETS["transformer-144-h8"]))
+
+
+def test_a_preset_replaces_the_architecture_of_another():
+    """Also what it says in groups of keys; what follows may change a part of them."""
+    config = next(path for path in CONFIGS if path.stem == "corelnet")
+    words = ["--config", str(config), "--preset=predinet", "--preset=abstractor", "--model.abstractor.n_heads=8"]
+    parser = build_parser(RelationalGamesConfig, prog="dat", description="")
+    parser.add_argument("--preset")
+    model = parse_config(parser, RelationalGamesConfig, expand_presets(GAMES, words))[0].model
+    wanted = replace(PRESETS["abstractor"], abstractor=replace(PRESETS["abstractor"].abstractor, n_heads=8))
+    assert model == wanted
+
+
+def test_print_config_shows_the_preset(capsys):
+    with pytest.raises(SystemExit):
+        dat("train", "relational-games", "--preset", "rca-1+1", "--model.dff=7", "--print_config")
+    out = capsys.readouterr().out
+    assert "ra_type: rca" in out and "dff: 7" in out
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_scale_is_its_grid(name):
+    """The options that a scale stands for give the grid again."""
+    experiment = swept(EXPERIMENTS[name].load())
+    for scale, grid in experiment.grids.items():
+        parser = build_parser(experiment.Grid, prog="dat", description="")
+        assert parse_config(parser, experiment.Grid, expand_scales(experiment, ["--scale", scale]))[0] == grid

@@ -1,0 +1,152 @@
+"""``dat train``, and what is done with its runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cli.commands import dat, fails
+
+pytestmark = pytest.mark.usefixtures("here")
+
+TINY = [
+    "--task=same",
+    "--data.n_train=24",
+    "--data.n_val=8",
+    "--data.n_test=8",
+    "--data.n_heldout=8",
+    "--model.d_model=16",
+    "--model.dff=16",
+    "--model.n_layers=1",
+    "--model.rel_proj_dim=4",
+    "--loop.epochs=2",
+    "--loop.batch_size=16",
+    "--machine.threads=1",
+    "--output.tensorboard=false",
+]
+
+
+def test_a_second_attempt_has_a_folder_of_its_own(capsys):
+    words = ["train", "relational-games", *TINY, "--output.progress=false"]
+    name = "same-dat-0+2-sym-n24-seed0"
+    assert dat(*words) == 0
+    assert f"{name}: a finished run is never overwritten" in fails(capsys, *words)
+    assert dat(*words, "--optim.lr=0.01") == 0
+    assert dat(*words, "--optim.lr=0.02") == 0
+    assert f"{name}-2: a finished run is never overwritten" in fails(capsys, *words, "--optim.lr=0.01")
+    assert sorted(path.name for path in Path("runs").iterdir()) == [name, f"{name}-2", f"{name}-3"]
+    assert "lr: 0.01" in Path(f"runs/{name}-2/config.yaml").read_text()
+
+
+def test_after_a_diverged_run_the_advice_leads_somewhere(capsys):
+    words = ["train", "relational-games", *TINY, "--output.progress=false"]
+    error = fails(capsys, *words, "--optim.lr=1e30")
+    assert "try a smaller optim.lr" in error and "the same command with others trains in a new folder" in error
+    assert dat(*words, "--optim.lr=0.001") == 0
+
+
+def test_a_warm_up_longer_than_training_is_said(capsys, tmp_path):
+    (tmp_path / "text.txt").write_text("one two three\n" * 40)
+    words = ["--data.path=text.txt", "--model.context=8", "--output.progress=false", "--output.tensorboard=false"]
+    assert dat("train", "language", *words, "--loop.steps=2", "--machine.threads=1") == 0
+    err = capsys.readouterr().err
+    assert "the warm-up of 50 steps (optim.warmup_steps) is not shorter than the training of 2 (loop.steps)" in err
+
+
+def test_a_context_longer_than_the_text_is_refused_before_the_model_is_built(capsys, tmp_path, monkeypatch):
+    from dat.experiments.language import problem
+
+    (tmp_path / "text.txt").write_text("one two three\n")
+    monkeypatch.setattr(problem, "build_language_model", None)
+    error = fails(capsys, "train", "language", "--data.path=text.txt", "--model.context=100000")
+    assert "data: expected a text of at least 200002 tokens to keep some apart, got 15" in error
+
+
+def test_train_evaluate_and_refuse_to_overwrite(capsys):
+    assert dat("train", "relational-games", *TINY, "--output.name=one") == 0
+    out = capsys.readouterr().out
+    assert "stripes, never trained on" in out and "run folder: runs/one" in out
+    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
+    numbers = json.loads(capsys.readouterr().out)
+    expected = json.loads(Path("runs/one/result.json").read_text())["accuracy"]
+    assert {name: value["accuracy"] for name, value in numbers.items()} == expected
+    assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
+    assert f"{100 * expected['test']:.1f} %" in capsys.readouterr().out
+    assert "runs/one: a finished run is never overwritten" in fails(
+        capsys, "train", "relational-games", *TINY, "--output.name=one"
+    )
+    assert "the run is finished" in fails(capsys, "train", "relational-games", "--resume", "runs/one")
+
+
+def test_resume_by_command(capsys, monkeypatch):
+    from dat.training import loop
+
+    step = loop.Trainer.train_step
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "train_step", lambda self, *a: step(self, *a) if self.step < 3 else 1 / 0)
+        assert dat("train", "relational-games", *TINY, "--loop.checkpoint_every=1", "--output.name=one") == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "unfinished run" in fails(capsys, "train", "relational-games", *TINY, "--output.name=one")
+    assert dat("train", "relational-games", "--resume", "runs/one") == 0
+    assert dat("train", "relational-games", *TINY, "--output.name=two") == 0
+    results = [json.loads(Path(f"runs/{name}/result.json").read_text()) for name in ("one", "two")]
+    assert results[0]["loss"] == results[1]["loss"]
+
+
+def test_interruption_says_how_to_continue(capsys, monkeypatch):
+    from dat.training import interrupt
+
+    monkeypatch.setattr(interrupt.StopOnSignal, "__call__", lambda self: True)
+    assert dat("train", "relational-games", *TINY, "--output.name=one") == 130
+    assert "continue with: dat train relational-games --resume runs/one" in capsys.readouterr().err
+
+
+def test_quiet_training_prints_nothing(capsys):
+    assert dat("train", "relational-games", *TINY, "--output.progress=false") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_architecture_by_its_keys(capsys):
+    words = ["--model.architecture=corelnet", "--model.corelnet.activation=tanh", "--model.name=mine"]
+    assert dat("train", "relational-games", *TINY, *words, "--output.name=one") == 0
+    capsys.readouterr()
+    assert "activation: tanh" in Path("runs/one/config.yaml").read_text()
+    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
+    numbers = json.loads(capsys.readouterr().out)
+    result = json.loads(Path("runs/one/result.json").read_text())
+    assert {name: value["accuracy"] for name, value in numbers.items()} == result["accuracy"]
+    message = "model.corelnet: expected null with model.architecture=dat"
+    assert message in fails(capsys, "train", "relational-games", "--model.corelnet.activation=tanh")
+
+
+def test_train_a_language_model_and_let_it_write(capsys, tmp_path):
+    (tmp_path / "text.txt").write_text("one two three\n" * 40)
+    words = ["--data.path=text.txt", "--preset=T-tiny", "--model.d_model=16", "--model.context=8", "--loop.steps=3"]
+    quick = ["--loop.batch_size=2", "--machine.threads=1", "--output.tensorboard=false", "--output.name=one"]
+    assert dat("train", "language", *words, *quick) == 0
+    out = capsys.readouterr().out
+    assert "T-tiny, 48 tokens: validation loss " in out and "bits per byte" in out
+    assert 'dat generate runs/one "..."' in out
+    assert dat("evaluate", "runs/one", "--json", "--machine.threads=1") == 0
+    numbers = json.loads(capsys.readouterr().out)["val"]
+    assert numbers["loss"] == json.loads(Path("runs/one/result.json").read_text())["loss"]["val"]
+    assert dat("evaluate", "runs/one", "--machine.threads=1") == 0
+    assert f"perplexity {numbers['perplexity']:.2f}" in capsys.readouterr().out
+    assert "a finished run is never overwritten" in fails(capsys, "train", "language", *words, *quick)
+    assert "the run is finished" in fails(capsys, "train", "language", "--resume", "runs/one")
+    assert dat("generate", "runs/one", "one", "--max_new_tokens=5", "--seed=0", "--threads=1") == 0
+    assert capsys.readouterr().out.startswith("one")
+    assert dat("info", "runs/one") == 0
+    assert "TransformerLM, language run (finished)" in capsys.readouterr().out
+
+
+def test_an_interrupted_language_model_says_how_to_continue(capsys, monkeypatch, tmp_path):
+    from dat.training import interrupt
+
+    (tmp_path / "text.txt").write_text("one two three\n" * 40)
+    monkeypatch.setattr(interrupt.StopOnSignal, "__call__", lambda self: True)
+    words = ["--data.path=text.txt", "--model.context=8", "--output.name=one", "--output.tensorboard=false"]
+    assert dat("train", "language", *words, "--machine.threads=1") == 130
+    assert "continue with: dat train language --resume runs/one" in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""Runs of Relational Games: a complete folder, the same numbers again, and nothing overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+
+import numpy
+import pytest
+import torch
+
+from dat.data.relational_games import generate_images
+from dat.data.relational_games.official import official_path
+from dat.experiments.relational_games.experiment import RelationalGames
+from dat.experiments.relational_games.presets import PRESETS
+from dat.experiments.relational_games.problem import prepare_games
+from dat.training import runs
+from dat.training.interrupt import Interrupted
+from dat.training.loop import Diverged
+from dat.training.metrics import read_rows
+from dat.training.progress import Progress
+from dat.training.run_folder import RunFolder
+from dat.training.runs import evaluate_run, resume_run, start_run
+from tests.lab.training.conftest import tiny_config
+
+GAMES = RelationalGames()
+FINAL = ("accuracy", "loss", "parameters", "steps")
+
+
+def final(folder):
+    return {key: folder.read_result()[key] for key in FINAL}
+
+
+class Signals(Progress):
+    """Sends this process a real SIGINT at one step."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def step(self, **_):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> RunFolder:
+    """A run that was not stopped; not to be changed."""
+    config = tiny_config(tmp_path_factory.mktemp("whole"), "run")
+    return start_run(GAMES, replace(config, output=replace(config.output, tensorboard=True)))
+
+
+def test_a_run_leaves_everything_in_its_folder(whole):
+    folder = whole
+    assert {path.name for path in folder.path.iterdir()} == {
+        ".lock",
+        "checksums.json",
+        "config.yaml",
+        "metrics.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "model.safetensors",
+        "result.json",
+        "curves.png",
+    }
+    assert list(folder.tensorboard.iterdir())
+    assert folder.curves.read_bytes().startswith(b"\x89PNG")
+    result = json.loads(folder.result.read_text())
+    assert set(result["accuracy"]) == {"val", "test", "hexominoes", "stripes"}
+    assert result["steps"] == 9 and result["threads"] == 1 and result["versions"]["torch"] == torch.__version__
+    rows = read_rows(folder.metrics)
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert rows[-1]["val_accuracy"] == result["accuracy"]["val"]
+
+
+def test_evaluate_gives_the_numbers_of_the_run(whole):
+    results = evaluate_run(GAMES, whole.path)
+    assert {name: numbers["accuracy"] for name, numbers in results.items()} == final(whole)["accuracy"]
+    assert {name: numbers["images"] for name, numbers in results.items()} == {
+        "val": 24,
+        "test": 32,
+        "hexominoes": 16,
+        "stripes": 16,
+    }
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(tmp_path, whole):
+    same, other = (start_run(GAMES, tiny_config(tmp_path, str(seed), seed=seed)) for seed in (0, 1))
+    assert final(same)["loss"] == final(whole)["loss"] != final(other)["loss"]
+
+
+def test_models_of_one_seed_see_the_same_images(tmp_path):
+    splits = [
+        prepare_games(tiny_config(tmp_path, "x", model=PRESETS[name])).problem.train.tensors[0]
+        for name in ("dat-0+2-sym", "transformer-128-h2")
+    ]
+    assert torch.equal(*splits)
+
+
+def test_sigint_saves_and_resume_reaches_the_same_numbers(tmp_path, monkeypatch, whole):
+    config = tiny_config(tmp_path, "parts")
+    for number, at in enumerate((4, 3)):  # in the middle of the second epoch, then at the end of it
+        before = signal.getsignal(signal.SIGINT)
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(runs, "choose_progress", lambda _, at=at: Signals(at))
+            start_run(GAMES, config) if number == 0 else resume_run(GAMES, tmp_path / "parts")
+        assert signal.getsignal(signal.SIGINT) is before
+        assert not (tmp_path / "parts" / "result.json").exists()
+    torch.manual_seed(123)
+    assert final(resume_run(GAMES, tmp_path / "parts")) == final(whole)
+    rows = [read_rows(path / "metrics.jsonl") for path in (whole.path, tmp_path / "parts")]
+    assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
+
+
+def test_a_keyboard_interrupt_inside_a_step_resumes_from_the_checkpoint(tmp_path, monkeypatch, whole):
+    class Raises(Progress):
+        left = 5
+
+        def step(self, **_):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(runs, "choose_progress", lambda _: Raises())
+        start_run(GAMES, tiny_config(tmp_path, "parts"))
+    assert final(resume_run(GAMES, tmp_path / "parts")) == final(whole)
+
+
+def test_nothing_is_overwritten(tmp_path, whole):
+    config = tiny_config(tmp_path, "run")
+    folder = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(FileExistsError, match=r"run: a finished run is never overwritten; .*--output\.name"):
+        start_run(GAMES, config)
+    with pytest.raises(FileExistsError, match="the run is finished"):
+        resume_run(GAMES, folder.path)
+    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
+
+    folder.result.unlink()
+    with pytest.raises(FileExistsError, match=r"unfinished run; continue it with --resume .*run"):
+        start_run(GAMES, config)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(FileExistsError, match="other: exists and is no run folder"):
+        start_run(GAMES, tiny_config(tmp_path, "other"))
+
+
+def test_an_impossible_run_leaves_no_folder(tmp_path):
+    config = tiny_config(tmp_path, "run")
+    config = replace(config, data=replace(config.data, official_folder=str(tmp_path / "nowhere")))
+    with pytest.raises((ValueError, OSError), match="nowhere"):
+        start_run(GAMES, config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_official_files_are_all_there_and_of_the_task(tmp_path):
+    def write(objects, of):
+        games = generate_images(of, 200, objects=objects, seed=0)
+        images, labels = games.images.permute(0, 2, 3, 1).numpy(), games.labels.numpy()
+        numpy.savez(official_path(tmp_path, "same", objects), images=images, labels=labels)
+
+    config = tiny_config(tmp_path, "run")
+    data = replace(config.data, n_train=16, n_val=8, n_test=8, official_folder=str(tmp_path))
+    config = replace(config, task="same", data=data)
+    for objects in ("pentominoes", "hexominoes"):
+        write(objects, "same")
+    with pytest.raises(
+        FileNotFoundError, match=r"data\.official_folder: .* lacks same_stripes\.npz and holds same_hexos"
+    ):
+        prepare_games(config)
+    write("stripes", "occurs")
+    with pytest.raises(ValueError, match=r"same_stripes\.npz: expected images of task 'same', .* another task's file"):
+        prepare_games(config)
+    write("stripes", "same")
+    assert set(prepare_games(config).problem.evaluation) == {"val", "test", "hexominoes", "stripes"}
+    assert GAMES.identity(config)["generator"] == 0
+
+
+def test_divergence_is_an_error(tmp_path):
+    config = tiny_config(tmp_path, "run")
+    config = replace(config, optim=replace(config.optim, lr=1e30))
+    with pytest.raises(Diverged, match=r"optim\.lr"):
+        start_run(GAMES, config)
+
+
+@pytest.mark.parametrize("path", ["nothing", "."])
+def test_no_run_folder(tmp_path, path):
+    for act in (resume_run, evaluate_run):
+        with pytest.raises(FileNotFoundError, match="not a run folder"):
+            act(GAMES, tmp_path / path)
+
+
+def test_an_unfinished_run_is_not_evaluated(tmp_path, whole):
+    folder = RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
+    folder.result.unlink()
+    with pytest.raises(FileNotFoundError, match="not finished; continue it with --resume"):
+        evaluate_run(GAMES, folder.path)

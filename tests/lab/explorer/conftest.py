@@ -1,0 +1,118 @@
+"""A browser, and models to explore."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from dat.explorer.html import page_html
+from dat.explorer.images import ImageSession
+from dat.explorer.packing import pack
+from dat.explorer.server import ExplorerServer
+from dat.explorer.session import Session
+from dual_attention import DualAttnTransformerLM, TransformerLM, VisionDualAttnTransformer, VisionTransformer
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.vision_models import VisionModel
+from tests.lab.explorer.browser import Visit, launched
+
+TEXT = "the cat sat on the mat"
+COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
+COMMON |= {"norm_first": True, "pos_enc_type": "RoPE"}
+
+
+def dat(seed: int = 0, context: int = 64, **options: Any) -> DualAttnTransformerLM:
+    torch.manual_seed(seed)
+    symbols = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
+    heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 4}}
+    arguments = {**COMMON, **heads, "symbol_retrieval_kwargs": symbols, **options}
+    model = DualAttnTransformerLM(**arguments, n_layers=2, max_block_size=context).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return model
+
+
+def transformer(context: int = 64) -> TransformerLM:
+    torch.manual_seed(0)
+    return TransformerLM(**COMMON, n_layers=1, n_heads=2, max_block_size=context).eval()
+
+
+def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
+    torch.manual_seed(0)
+    common: dict[str, Any] = {**COMMON, "image_shape": (3, 36, 36), "patch_size": (12, 12), "num_classes": 2}
+    common = {name: common[name] for name in common if name not in ("vocab_size", "pos_enc_type")}
+    if not dual:
+        return VisionTransformer(**common, n_layers=1, n_heads=2).eval()
+    symbols: dict[str, Any] = {"d_model": 32, "n_heads": 2, "n_symbols": 12}
+    heads = {"n_heads_sa": 2, "n_heads_ra": 2, "ra_kwargs": {"n_relations": 3}}
+    retrieval = {"symbol_retrieval": "symbolic_attention", "symbol_retrieval_kwargs": symbols}
+    model = VisionDualAttnTransformer(**common, **heads, **retrieval, n_layers=2).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
+    """A function that sends a visitor; at the end nobody may have complained."""
+    visitors: list[Visit] = []
+
+    def send(scheme: str = "light") -> Visit:
+        visitors.append(Visit(browser, scheme))
+        return visitors[-1]
+
+    yield send
+    complaints = [complaint for visitor in visitors for complaint in visitor.complaints]
+    for visitor in visitors:
+        visitor.close()
+    assert not complaints
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ExplorerServer]]:
+    """A function that starts a server of a model on a free port."""
+    servers: list[ExplorerServer] = []
+
+    def start(
+        model: Any = None, text: str = "the cat sat", title: str = "a model", session: Any = None, **options: Any
+    ) -> ExplorerServer:
+        if session is not None:
+            pass
+        elif isinstance(model, VisionModel):
+            session, text = ImageSession(model, title), "game same"
+        else:
+            session = Session(dat() if model is None else model, ByteTokenizer(), title)
+        server = ExplorerServer(session, text, **options)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """A function that writes a page of a model into a file; returns its address."""
+
+    def write(model=None, text=TEXT, recording=None):
+        if recording is None:
+            recording = Session(dat() if model is None else model, ByteTokenizer(), "a model").record(text)
+        file = tmp_path / f"page-{len(list(tmp_path.iterdir()))}.html"
+        file.write_text(page_html(pack(recording).json), encoding="utf-8")
+        return file.as_uri()
+
+    return write

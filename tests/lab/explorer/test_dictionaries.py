@@ -1,0 +1,138 @@
+"""Dictionaries for a page: those of files, and those made of a text while the page waits."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from dat.explorer import dictionaries
+from dat.explorer.dictionaries import (
+    find_dictionary,
+    made_dictionary,
+    read_dictionary,
+    windows,
+)
+from dat.explorer.server import ExplorerServer
+from dat.explorer.session import Session
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.dictionaries import DictionarySettings, build_dictionary
+from tests.lab.explorer.conftest import dat, transformer
+from tests.lab.explorer.test_server import ask, works
+
+TEXT = "the cat sat on the mat; the dog sat on the log. " * 8
+SETTINGS = DictionarySettings(top=3, ends=("high", "low"), counterexamples=2, context=6)
+
+
+@pytest.fixture(scope="module")
+def session():
+    return Session(dat(), ByteTokenizer(), "a model")
+
+
+def built(session):
+    return build_dictionary(session.model, windows(session.tokenizer.encode(TEXT), 64), SETTINGS, batch_size=4)
+
+
+def test_a_dictionary_of_a_text_is_that_of_the_library(session):
+    *progress, last = made_dictionary(session, {"text": TEXT, "pairs": 3})
+    found, expected = last["dictionary"], built(session)
+    assert [part["done"] for part in progress] == [0, 4, 6] and progress[0]["of"] == 6
+    assert found["documents"] == 6 and found["tokens"] == len(TEXT)
+    assert len(found["entries"]) == len(expected.entries) == 2 * 4 * 2 * 3
+    for ours, theirs in zip(found["entries"], expected.entries, strict=True):
+        assert (ours["layer"], ours["relation"], ours["end"], ours["rank"]) == (
+            theirs.layer,
+            theirs.relation,
+            theirs.end,
+            theirs.rank,
+        )
+        assert ours["example"]["value"] == theirs.example.value
+        receiver = ours["example"]["receiver"]
+        assert receiver["labels"][receiver["at"]] == chr(theirs.example.receiver_token).replace(" ", "␣")
+        assert receiver["place"] == theirs.example.receiver
+        assert len(ours["counterexamples"]) == len(theirs.counterexamples)
+
+
+def test_a_dictionary_of_a_file(session, tmp_path):
+    expected = built(session)
+    expected.save(tmp_path / "relations.jsonl")
+    for name in (tmp_path, tmp_path / "relations.jsonl"):
+        found = read_dictionary(session, str(name))
+        assert found["note"] == "" and len(found["entries"]) == len(expected.entries)
+    other = Session(dat(1), ByteTokenizer(), "another")
+    assert read_dictionary(other, str(tmp_path))["note"] == "It was made with other weights than these."
+    (tmp_path / "other.parquet").touch()
+    with pytest.raises(
+        ValueError, match=r"one file \.jsonl or \.parquet in the folder .*got other\.parquet, relations"
+    ):
+        find_dictionary(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="there is no file or folder none"):
+        find_dictionary("none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="got none"):
+        find_dictionary(str(tmp_path / "empty"))
+
+
+def test_tokens_of_another_tokenizer(session, tmp_path):
+    expected = built(session)
+    example = replace(expected.entries[0].example, sender_token=9999)
+    replace(expected, entries=(replace(expected.entries[0], example=example),)).save(tmp_path / "a.jsonl")
+    with pytest.raises(ValueError, match="has the token 9999, but the tokenizer only 257"):
+        read_dictionary(session, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "message"),
+    [
+        ({"text": "x"}, 422, "text: expected 2 to 200,000 tokens, got 1"),
+        ({"text": "x" * 200_001}, 422, "got 200,001"),
+        ({"text": "\ud800"}, 422, "text: expected UTF-8"),
+        ({"pairs": 0}, 422, "pairs: expected a number from 1 to 50"),
+        ({"text": None}, 400, "needs a text"),
+    ],
+)
+def test_bad_requests(serve, request_, status, message):
+    server = serve()
+    found, body, _ = ask(server, json.dumps({"text": TEXT, **request_}), path="/make-dictionary")
+    assert found == status and message in json.loads(body)["error"]
+    assert works(server)
+
+
+def test_a_model_without_relations(serve):
+    _, body, _ = ask(serve(transformer()), json.dumps({"text": TEXT}), path="/make-dictionary")
+    assert "relational" in json.loads(body.splitlines()[-1])["error"]
+
+
+def test_the_dictionary_of_a_session(session):
+    with pytest.raises(KeyError):
+        ExplorerServer(session, "x").answers["/dictionary"]
+    server = ExplorerServer(replace(session, dictionary={"source": "a file", "entries": []}), "x")
+    server.server_close()
+    assert server.answers["/dictionary"].answer({})["dictionary"]["source"] == "a file"
+
+
+def test_who_goes_away_ends_the_work(session, monkeypatch):
+    calls = []
+    twin = Session.twin
+
+    def slow(self):
+        def slowly(*_):
+            calls.append(1)
+            time.sleep(0.05)
+
+        model = twin(self)
+        model.register_forward_pre_hook(slowly)
+        return model
+
+    monkeypatch.setattr(Session, "twin", slow)
+    monkeypatch.setattr(dictionaries, "_BATCH", 1)
+    parts = made_dictionary(session, {"text": TEXT * 20})
+    assert next(parts)["done"] == 0 and next(parts)["done"] == 1
+    parts.close()
+    count = len(calls)
+    assert not any("work" in thread.name for thread in threading.enumerate())
+    time.sleep(0.4)
+    assert len(calls) == count < 20

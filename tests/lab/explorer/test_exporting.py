@@ -1,0 +1,231 @@
+"""Views written without a browser: the numbers of the model, pictures, and pages that show the view at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from dat.explorer.dictionaries import made_dictionary
+from dat.explorer.exporting import Exporter
+from dat.explorer.figures import ending_of
+from dat.explorer.images import ImageSession
+from dat.explorer.memory import recording_bytes
+from dat.explorer.session import Session
+from dat.explorer.streaming import generated
+from dat.explorer.switches import switch_effects
+from dat.explorer.view_state import View
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.sites import find_sites
+from tests.lab.explorer.conftest import dat, transformer, vision
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def session():
+    return Session(dat(), ByteTokenizer(), "a model")
+
+
+@pytest.fixture(scope="module")
+def maps(session):
+    with torch.no_grad(), capture(session.model) as found:
+        session.model(session.tensor(ByteTokenizer().encode(TEXT)))
+    return found
+
+
+def table(session, view, path, source=TEXT):
+    Exporter(session, source, View.of(view)).write(path / "file.csv")
+    with open(path / "file.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        ("relations", lambda m: m["blocks.0"].relational.relations[0, ..., 0]),
+        ("page=relations&heads=3&relation=2", lambda m: m["blocks.1"].relational.relations[0, ..., 2]),
+        (
+            "http://127.0.0.1:1/?token=x#heads=3&relation=2&head=1&view=attended&theme=dark&i=3",
+            lambda m: m["blocks.1"].relational.relations[0, ..., 2] * m["blocks.1"].relational.weights[0, 1],
+        ),
+        ("page=attention&heads=2&head=1", lambda m: m["blocks.1"].sensory.weights[0, 1]),
+    ],
+)
+def test_numbers_of_maps(session, maps, tmp_path, view, expected):
+    rows = table(session, view, tmp_path)
+    values = expected(maps)
+    assert len(rows) == 22 * 23 // 2 and rows[5]["receiver_token"] == "e"
+    for row in rows:
+        assert float(row["value"]) == pytest.approx(float(values[int(row["receiver"]), int(row["sender"])]), abs=1e-4)
+
+
+def test_contributions(session, maps, tmp_path):
+    """Of a sender, and of a relation."""
+    rows = table(session, "page=attention&heads=0&head=1&view=contribution", tmp_path)
+    first = float(maps["blocks.0"].sensory.contribution[0, 1, 0].norm())  # which attends itself only
+    assert float(rows[0]["value"]) == pytest.approx(first, rel=1e-4)
+    raw = table(session, "relation=1&head=1&view=attended", tmp_path)
+    rows = table(session, "relation=1&head=1&view=contribution", tmp_path)
+    site = session.model.layers.blocks[0].dual_attn.relational_attention
+    length = float((site.wo.weight[:, site.head_dim :] @ site.wr[1][:, 1]).detach().norm())
+    assert float(rows[9]["value"]) == pytest.approx(length * float(raw[9]["value"]), rel=1e-3)
+
+
+def test_other_pages(session, maps, tmp_path):
+    rows = table(session, "page=symbols&layer=1&part=1", tmp_path)
+    assert len(rows) == 22 * 8
+    assignment = maps["blocks.0"].relational.assignment[0, 1]
+    assert int(rows[8]["symbol"]) == int(assignment[1].argmax())
+    found = switch_effects(
+        session,
+        {"text": TEXT, "switches": [{"mediator": "relation", "layer": "blocks.0", "kind": "relational", "number": 2}]},
+    )
+    rows = table(session, "page=interventions&off=r1.2", tmp_path)
+    assert [float(row["loss_switched"]) for row in rows] == pytest.approx(found["losses"]["after"])
+    _, *steps, _ = generated(session, {"text": TEXT, "tokens": 3, "seed": 1})
+    rows = table(session, "page=generate&tokens=3&seed=1&map=2", tmp_path)
+    assert len(rows) == 22 + 23 + 24
+    assert float(rows[0]["probability"]) == steps[0]["probability"]
+    weights = maps["blocks.0"].sensory.weights[0, 0, -1]  # map 2 is the first relation of the relational heads
+    relation = maps["blocks.0"].relational.relations[0, -1, :, 0]
+    shown = torch.tensor([float(row["value"]) for row in rows[:22]])
+    assert float((shown - relation).abs().max() / relation.abs().max()) < 0.51 / 127
+    assert not torch.allclose(shown, weights, atol=1e-2)
+    *_, last = made_dictionary(session, {"text": TEXT * 20})
+    named = replace(session, dictionary=last["dictionary"])
+    rows = table(named, "page=dictionary&heads=3&relation=1&end=low", tmp_path)
+    assert {row["kind"] for row in rows} == {"pair", "like it"} and rows[0]["rank"] == "1"
+
+
+@pytest.mark.parametrize(
+    "view", ["relations", "page=attention", "page=symbols", "page=interventions&off=h0.0", "page=generate&tokens=3"]
+)
+def test_pictures(session, tmp_path, view):
+    exporter = Exporter(session, TEXT, View.of(view))
+    exporter.write(tmp_path / "a.png")
+    exporter.write(tmp_path / "a.SVG")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert len(list(ElementTree.parse(tmp_path / "a.SVG").iter())) > 30
+
+
+def test_images(tmp_path):
+    session = ImageSession(vision(), "a model")
+    rows = table(session, "page=vision&i=3&heads=3", tmp_path, source="game same")
+    with torch.no_grad(), capture(session.model) as maps:
+        session.model(session.pixels("game same")[0][None] / 255.0)
+    expected = maps["blocks.1"].relational.relations[0, 3, 1:].T.flatten()
+    assert [float(row["value"]) for row in rows] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert rows[0]["receiver"] == "row 1 col 3"
+    Exporter(session, "game same", View.of("page=vision&i=3&maps=attention")).write(tmp_path / "a.pdf")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(ValueError, match="a picture is of a patch"):
+        Exporter(session, "game same", View.of("page=vision&i=0")).write(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="page generate is of language models"):
+        Exporter(session, "game same", View.of("generate"))
+
+
+@pytest.mark.parametrize(
+    ("view", "kept"),
+    [
+        ("page=relations&i=3", set()),
+        ("page=interventions&off=h0.0", {"interventions"}),
+        ("page=generate&tokens=2", {"generation"}),
+        ("page=dictionary", {"dictionary"}),
+    ],
+)
+def test_pages_hold_what_the_view_needs(session, tmp_path, view, kept):
+    Exporter(session, TEXT, View.of(view)).write(tmp_path / "a.html")
+    html = (tmp_path / "a.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.DOTALL)[1])
+    assert set(data["kept"]) == kept and data["server"] is None
+    assert View.of(data["state"]) == View.of(view)
+
+
+@pytest.mark.slow
+def test_a_browser_shows_the_same(visit, session, tmp_path):
+    """What was computed here is what a page with the same answers shows."""
+    views = {"interventions": "off=r1.2", "generate": "tokens=5&step=2&map=1", "symbols": "layer=3&part=1"}
+    for page, rest in views.items():
+        exporter = Exporter(session, TEXT, View.of(f"page={page}&{rest}"))
+        exporter.write(tmp_path / f"{page}.html")
+        visitor = visit()
+        shown = visitor.open((tmp_path / f"{page}.html").as_uri())
+        assert shown.get_attribute(f"#tab-{page}", "aria-selected") == "true"
+        with shown.expect_download() as waiting:
+            shown.click("#csv")
+        with open(waiting.value.path(), encoding="utf-8", newline="") as file:
+            theirs = list(csv.reader(file))
+        ours = [[str(cell) for cell in row] for row in exporter.seen.rows]
+        assert theirs[0] == list(exporter.seen.headings) and len(theirs) == len(ours) + 1
+        for mine, other in zip(ours, theirs[1:], strict=True):
+            assert mine[1] == other[1] and float(mine[-1]) == pytest.approx(float(other[-1]), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        ("page=nothing", "view: expected a page of relations, .* got 'nothing'"),
+        ("relatons=3", "view: there is no 'relatons' in a view; did you mean relation"),
+        ("heads=x", "view: expected a number as heads, got 'x'"),
+        ("relation=-1", "view: expected a number of 0 or more as relation"),
+        ("heads=9", "view: expected heads of 1, 3, got 9"),
+        ("heads=0", "view: expected heads of 1, 3, got 0"),
+        ("relation=4", "view: expected relation from 0 to 3, got 4"),
+        ("page=attention&head=2", "view: expected head from 0 to 1, got 2"),
+        ("view=other", "view: expected raw, attended or contribution, got 'other'"),
+        ("page=symbols&layer=0", "view: expected a layer of 1, 3, got 0"),
+        ("page=symbols&part=2", "view: expected part from 0 to 1, got 2"),
+        ("page=interventions", "switches: expected at least one"),
+        ("page=interventions&off=x1.2", "view: expected switches such as h0.1_r1.3, got 'x1.2'"),
+        ("page=interventions&off=h7.0", "view: expected heads of a switch from 0 to 3, got 7"),
+        ("page=generate&tokens=3&map=99", "view: expected map from 0 to 15, got 99"),
+        ("page=model", "checkpoint: this model was not opened from one"),
+        ("page=vision", "page vision is of images"),
+    ],
+)
+def test_wrong_views(session, tmp_path, view, message):
+    with pytest.raises(ValueError, match=message):
+        Exporter(session, TEXT, View.of(view)).write(tmp_path / "a.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_transformer_has_no_relations(tmp_path):
+    baseline = Session(transformer(), ByteTokenizer(), "a baseline")
+    with pytest.raises(ValueError, match="computes no relations; see its page attention"):
+        table(baseline, "relations", tmp_path)
+    with pytest.raises(ValueError, match="assigns no symbols from a library"):
+        table(baseline, "symbols", tmp_path)
+    assert len(table(baseline, "attention", tmp_path)) == 22 * 23 // 2
+
+
+def test_kinds_of_files(session, tmp_path):
+    with pytest.raises(ValueError, match=r"ends in \.html, \.csv, \.png, \.svg, \.pdf, got 'a\.txt'"):
+        ending_of(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"the dictionary of .* has no picture"):
+        Exporter(session, TEXT, View.of("dictionary")).write(tmp_path / "a.png")
+
+
+def test_chosen_layers_only(session):
+    some = Session(session.model, session.tokenizer, "a model", layers=[1])
+    assert [heads.layer for heads in some.record(TEXT).heads] == ["blocks.1"] * 2
+    *_, step, _ = generated(some, {"text": TEXT, "tokens": 1})
+    assert len(step["maps"]) == 2
+
+
+def test_texts_that_memory_does_not_hold(session, monkeypatch):
+    monkeypatch.setattr("dat.explorer.memory.free_bytes", lambda: 1000)
+    expected = r"text: to record 22 tokens in 2 layers takes about .* of memory, and 1000 B are free; .*--layers"
+    with pytest.raises(ValueError, match=expected):
+        session.record(TEXT)
+    monkeypatch.setattr("dat.explorer.memory.free_bytes", lambda: None)
+    session.record(TEXT)
+    sites = find_sites(session.model)
+    assert recording_bytes(sites, 44) > 2 * recording_bytes(sites, 22)
+    assert recording_bytes(sites[:2], 22) < recording_bytes(sites, 22)

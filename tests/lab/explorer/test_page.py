@@ -1,0 +1,372 @@
+"""The page in a real browser: what it shows, how it is used, and that it asks nothing of any other place."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from dat.explorer.recording import record
+from dual_attention.generation.tokenizer import ByteTokenizer
+from dual_attention.model_analysis.capture import capture
+from tests.lab.explorer.browser import pixels
+from tests.lab.explorer.conftest import TEXT, dat, transformer
+from tests.support import seq2seq
+
+pytestmark = pytest.mark.slow
+
+
+def maps_of(model, text=TEXT):
+    tokens = torch.tensor([ByteTokenizer().encode(text)])
+    with torch.no_grad(), capture(model) as maps:
+        model(tokens)
+    return maps
+
+
+def numbers(visitor):
+    """The numbers that the button CSV saves, by receiver and sender."""
+    with visitor.page.expect_download() as waiting:
+        visitor.page.click("#csv")
+    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
+        return {(int(row["receiver"]), int(row["sender"])): float(row["value"]) for row in csv.DictReader(file)}
+
+
+def test_numbers_of_every_view_are_those_of_the_model(visit, exported):
+    model = dat()
+    maps = maps_of(model)
+    found = maps["blocks.1"].relational
+    alpha, r = found.weights[0], found.relations[0].permute(2, 0, 1)
+    site = model.layers.blocks[1].dual_attn.relational_attention
+    length = (site.wo.weight[:, site.head_dim :] @ site.wr[1][:, 2]).detach().norm()
+    visible = found.visible[0, 0]
+    visitor = visit()
+    address = exported(model)
+    views = {
+        "page=relations&heads=3&relation=2": r[2],
+        "page=relations&heads=3&relation=2&head=1&view=attended": alpha[1] * r[2],
+        "page=relations&heads=3&relation=2&head=1&view=contribution": alpha[1] * r[2] * length,
+        "page=attention&heads=3&head=1&view=attention": alpha[1],
+        "page=attention&heads=0&head=0&view=attention": maps["blocks.0"].sensory.weights[0, 0],
+    }
+    for fragment, expected in views.items():
+        visitor.open(f"{address}#{fragment}")
+        visitor.page.reload()
+        visitor.settle()
+        shown = numbers(visitor)
+        assert set(shown) == {(i, j) for i, j in visible.nonzero().tolist()}
+        most = float(expected[visible].abs().max())
+        for (i, j), value in shown.items():
+            assert value == pytest.approx(float(expected[i, j]), abs=most / 255)
+    assert visitor.inside(address)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "relu", "sigmoid", "tanh", "gelu", "silu"])
+def test_numbers_of_activated_relations(visit, exported, activation):
+    """Relations under every activation, and sensory heads with the relative positions of Shaw et al."""
+    shaw = {"shaw_max_rel_pos": 2}
+    model = dat(ra_kwargs={"n_relations": 3, "n_kv_heads": 1, "rel_activation": activation}, sa_kwargs=shaw)
+    maps = maps_of(model)["blocks.1"]
+    visible = maps.relational.visible[0, 0]
+    address = exported(model)
+    for fragment, expected in {
+        "page=relations&heads=3&relation=1": maps.relational.relations[0, :, :, 1],
+        "page=attention&heads=2&head=1": maps.sensory.weights[0, 1],
+    }.items():
+        visitor = visit()
+        visitor.open(f"{address}#{fragment}")
+        shown = numbers(visitor)
+        most = float(expected[visible].abs().max())
+        assert len(shown) == int(visible.sum())
+        assert all(value == pytest.approx(float(expected[pair]), abs=most / 255) for pair, value in shown.items())
+
+
+def test_an_exported_page_asks_for_nothing(visit, exported):
+    visitor = visit()
+    address = exported()
+    page = visitor.open(address)
+    for tab in ("attention", "symbols", "relations"):
+        page.click(f"#tab-{tab}")
+        visitor.settle()
+    for button in ("#larger", "#smaller", "#whole", "#pin", "#theme", "#png"):
+        page.click(button)
+        visitor.settle()
+    assert visitor.requests[0] == address and visitor.inside(address)
+    # The policy would have stopped it, too.
+    refused = page.evaluate("() => fetch('http://127.0.0.1:9/').then(() => 'fetched', error => error.name)")
+    assert refused == "TypeError"
+    assert page.evaluate("() => document.querySelectorAll('[src], link:not([href^=\"data:\"])').length") == 0
+    visitor.complaints = [complaint for complaint in visitor.complaints if "127.0.0.1:9" not in complaint]
+
+
+def test_pictures(visit, exported):
+    """A PNG as it is on the screen; an SVG of as many squares as there are pairs, that another program reads."""
+    visitor = visit()
+    page = visitor.open(exported() + "#relation=1")
+    files = {}
+    for kind in ("png", "svg"):
+        with page.expect_download() as waiting:
+            page.click(f"#{kind}")
+        files[kind] = Path(waiting.value.path()).read_bytes()
+        assert waiting.value.suggested_filename == f"blocks.0-relational-relation-1.{kind}"
+    assert files["png"].startswith(b"\x89PNG")
+    drawing = ElementTree.fromstring(files["svg"])
+    space = "{http://www.w3.org/2000/svg}"
+    squares = [square for square in drawing.iter(f"{space}rect") if square.get("fill").startswith("rgb(")]
+    n = len(TEXT)
+    assert len(squares) == n * (n + 1) // 2
+    assert [text.text for text in drawing.findall(f".//{space}text")][:n] == [*TEXT.replace(" ", "␣")]
+    drawn = pixels(visitor)
+    assert all(square.get("fill").removeprefix("rgb(").removesuffix(")") in drawn for square in squares)
+
+
+HOSTILE = "<script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
+
+
+def test_text_is_never_markup(visit, exported):
+    visitor = visit()
+    model = dat(context=128)
+    tokens = torch.tensor([[1, 2, 3, 4]])
+    labels = [HOSTILE, "</script>", "<!--", "\u2028&amp;'\""]
+    recording = record(model, lambda: model(tokens), {"tokens": labels}, title=HOSTILE, facts={HOSTILE: HOSTILE})
+    page = visitor.open(exported(recording=recording) + "#i=3&j=0")
+    assert page.title() == HOSTILE
+    assert page.locator("#links bdi").all_text_contents() == labels
+    assert page.locator("img").count() == 0
+    assert HOSTILE in page.locator("#readout").inner_text()
+    page.click("#tab-symbols")
+    assert page.locator("#symbol-text bdi").first.text_content() == HOSTILE
+
+
+def test_text_in_any_script(visit, exported):
+    text = "naïve 猫 says سلام دنيا and 👍"
+    visitor = visit()
+    page = visitor.open(exported(text=text))
+    shown = page.locator("#links bdi").all_text_contents()
+    assert "猫¹⁄₃猫²⁄₃猫³⁄₃" in "".join(shown) and "س¹⁄₂س²⁄₂" in "".join(shown)
+    runs = page.locator("#links span[dir=rtl]")
+    assert runs.count() == 1 and runs.first.text_content().startswith("س¹⁄₂")
+    places = page.locator("#links span[dir=rtl] bdi").evaluate_all("all => all.map(one => one.offsetLeft)")
+    rows = page.locator("#links span[dir=rtl] bdi").evaluate_all("all => all.map(one => one.offsetTop)")
+    same_row = [left for left, top in zip(places, rows, strict=True) if top == rows[0]]
+    assert len(same_row) > 2 and same_row == sorted(same_row, reverse=True)
+
+
+def test_keys(visit, exported):
+    visitor = visit()
+    page = visitor.open(exported())
+    page.focus("#main-map canvas")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "v", "]"):
+        page.keyboard.press(key)
+    visitor.settle()
+    # The first press only chooses the first pair.
+    assert re.match(r"receiver 2 e ← sender 1 h: ", page.inner_text("#readout"))
+    assert page.inner_text("#main-map figcaption").startswith(
+        "blocks.0 · relational relation 1 under attention of head 0"
+    )
+    page.keyboard.press("End")
+    visitor.settle()
+    assert "sender 2 e" in page.inner_text("#readout")
+    page.keyboard.press("Escape")
+    visitor.settle()
+    assert page.inner_text("#readout") == ""
+    page.keyboard.press("3")
+    assert page.get_attribute("#tab-symbols", "aria-selected") == "true"
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    page.focus("#gallery")
+    page.keyboard.press("ArrowRight")
+    visitor.settle()
+    chosen = page.get_attribute("#gallery", "aria-activedescendant")
+    assert page.get_attribute(f"#{chosen}", "aria-label") == "blocks.0 · relational relation 2"
+
+
+def test_a_view_is_in_its_address(visit, exported):
+    visitor = visit()
+    address = exported()
+    page = visitor.open(address)
+    page.click("#gallery .thumb >> nth=5")
+    page.check("input[value=contribution]", force=True)
+    page.select_option("#head", "1")
+    page.select_option("#scale", "log")
+    page.click("#larger")
+    page.focus("#main-map canvas")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(300)
+    visitor.settle()
+    cited, seen = page.url, page.inner_text("#work")
+    assert "view=contribution" in cited and "relation=1" in cited and "scale=log" in cited
+    again = visit().open(cited)
+    assert again.inner_text("#work") == seen
+    strange = visit().open(
+        f"{address}#page=none&heads=99&relation=-3&i=1e9&j=x&cell=NaN&view=&unknown=1&contrast=1e999"
+    )
+    assert strange.inner_text("#main-map figcaption").startswith("blocks.0")
+
+
+def test_a_row_of_the_table_for_readers_of_the_screen(visit, exported):
+    model = dat()
+    r = maps_of(model)["blocks.0"].relational.relations[0, :, :, 3]
+    visitor = visit()
+    page = visitor.open(exported(model) + "#relation=3&i=9&j=2")
+    caption = page.inner_text("#row-table caption")
+    assert caption == "Senders of which receiver 9 “a” gets most, blocks.0 · relational relation 3"
+    best = int(r[9, :10].abs().argmax())
+    cells = page.locator("#row-table tbody tr").first.locator("th, td").all_inner_texts()
+    assert int(cells[0]) == best
+    assert float(cells[2]) == pytest.approx(float(r[9, best]), abs=float(r.abs().max()) / 100)
+    label = page.get_attribute("#main-map canvas", "aria-label")
+    assert "22 receivers" in label and "receiver 9, sender 2" in label
+    assert page.locator("#row-table th[scope=col]").count() == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_colour_schemes(visit, exported, scheme):
+    visitor = visit(scheme)
+    page = visitor.open(exported())
+    assert page.get_attribute("html", "data-theme") == scheme
+    ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    light = sum(map(int, re.findall(r"\d+", ground)[:3])) > 384
+    assert light == (scheme == "light")
+    assert len(pixels(visitor)) > 50  # a map, not a ground
+    page.click("#theme")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_comparison(visit, exported):
+    visitor = visit()
+    page = visitor.open(exported() + "#i=6&j=2")
+    page.click("#pin")
+    page.click("#gallery .thumb >> nth=2")
+    visitor.settle()
+    assert page.inner_text("#main-map figcaption").startswith("blocks.0 · relational relation 2")
+    assert page.inner_text("#pinned-map figcaption").startswith("blocks.0 · relational relation 0")
+    assert "beside it" in page.inner_text("#readout")
+    assert pixels(visitor, "#main-map canvas") != pixels(visitor, "#pinned-map canvas")
+    page.click("#pin")
+    visitor.settle()
+    assert page.locator("#pinned-map").is_hidden()
+
+
+def test_symbols(visit, exported):
+    model = dat()
+    assignment = maps_of(model)["blocks.1"].relational.assignment[0, 1]  # (L, K)
+    visitor = visit()
+    page = visitor.open(exported(model) + "#page=symbols&layer=3&part=1&symbol=5")
+    cells = page.locator("#symbol-tokens tbody tr").first.locator("th, td").all_inner_texts()
+    kept = assignment.topk(8).indices.eq(5).any(-1)
+    best = assignment[:, 5].where(kept, 0.0)
+    assert int(cells[0]) == int(best.argmax()) and float(cells[2]) == pytest.approx(float(best.max()), rel=1e-3)
+    page.click("#symbol-text bdi >> nth=3")
+    rows = page.locator("#token-symbols tbody th").all_inner_texts()
+    assert [int(row) for row in rows] == assignment[3].topk(8).indices.tolist()
+    page.select_option("#symbol-layer", "1")
+    page.focus("#usage canvas")
+    before = page.input_value("#symbol")
+    page.keyboard.press("ArrowRight")
+    assert int(page.input_value("#symbol")) == (int(before) + 1) % 12
+
+
+def test_a_transformer_shows_attention(visit, exported):
+    visitor = visit()
+    page = visitor.open(exported(transformer()))
+    assert "This model computes no relations" in page.inner_text("#readout")
+    page.click("#tab-attention")
+    visitor.settle()
+    assert len(pixels(visitor)) > 50
+    page.click("#tab-symbols")
+    assert "no relational heads" in page.inner_text("#symbol-note")
+
+
+def test_cross_attention(visit, exported):
+    model = seq2seq.build("symbolic_attention")
+    source, target = (words[:1] for words in seq2seq.words())
+    labels = {"source": [f"s{j}" for j in range(source.shape[1])], "target": [f"t{i}" for i in range(target.shape[1])]}
+    recording = record(model, lambda: model(source, target, target), labels)
+    place = next(number for number, heads in enumerate(recording.heads) if heads.layer == "decoder.0.cross")
+    visitor = visit()
+    page = visitor.open(exported(recording=recording) + f"#page=attention&heads={place}&i=1&j=2")
+    assert page.inner_text("#readout").startswith("receiver 1 t1 ← sender 2 s2: ")
+    assert page.locator("#links bdi").all_text_contents() == labels["source"]
+    assert len(numbers(visitor)) == source.shape[1] * target.shape[1]
+
+
+def test_two_people_with_different_models(visit, serve):
+    servers = [serve(dat(seed), title=f"model {seed}") for seed in (0, 1)]
+    visitors = [visit() for _ in servers]
+    for visitor, server in zip(visitors, servers, strict=True):
+        visitor.open(server.address)
+    for visitor, words in zip(visitors, ("first words", "second: سلام"), strict=True):
+        visitor.page.fill("#prompt", words)
+        visitor.page.click("#ask button")
+    for visitor, server, words in zip(visitors, servers, ("first words", "second: سلام"), strict=True):
+        expected = server.session.packed(words)["sequences"]["tokens"]
+        visitor.page.wait_for_function("n => document.querySelectorAll('#links bdi').length === n", arg=len(expected))
+        assert [text.replace(" ", "␣") for text in visitor.page.locator("#links bdi").all_text_contents()] == expected
+        assert visitor.page.title() == server.session.title
+        assert visitor.inside(server.address.partition("?")[0])
+    values = [numbers(visitor)[3, 1] for visitor in visitors]
+    assert values[0] != values[1]
+
+
+def test_a_wrong_text_gets_a_message(visit, serve):
+    visitor = visit()
+    server = serve()
+    page = visitor.open(server.address)
+    for words, message in (("", "at least one character"), ("x" * 80, "80 tokens, but the model reads at most 64")):
+        page.fill("#prompt", words)
+        page.click("#ask button")
+        page.wait_for_function("part => document.getElementById('message').innerText.includes(part)", arg=message)
+    page.fill("#prompt", "right again")
+    page.press("#prompt", "Control+Enter")
+    page.wait_for_function("() => document.querySelector('#links .text').textContent === 'right again'")
+    assert page.locator("#message").is_hidden()
+    # Chromium notes on its console that an answer was an error; nothing else may be there.
+    assert all("422" in complaint for complaint in visitor.complaints)
+    visitor.complaints.clear()
+    visitor.context.set_offline(True)
+    page.click("#ask button")
+    page.wait_for_function("() => document.getElementById('message').innerText.includes('does not answer')")
+    visitor.complaints.clear()
+
+
+def test_two_thousand_tokens_stay_fluid(visit, exported):
+    """Frames follow each other at the pace of a screen, whatever is done to a map of 4 million pairs."""
+    model = dat(context=2048)
+    visitor = visit()
+    page = visitor.open(exported(model, text=(TEXT + " ") * 89))
+    page.evaluate("""() => {
+        window.gaps = [];
+        let last = performance.now();
+        const frame = () => {
+            const now = performance.now();
+            gaps.push(now - last);
+            last = now;
+            requestAnimationFrame(frame);
+        };
+        requestAnimationFrame(frame);
+    }""")
+    box = page.locator("#main-map canvas").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    for step in range(15):
+        page.mouse.move(x + 5 * step, y - 3 * step)
+        page.mouse.wheel(0, -150)
+    page.mouse.down()
+    for step in range(15):
+        page.mouse.move(x - 12 * step, y - 9 * step)
+    page.mouse.up()
+    page.keyboard.press("]")
+    page.keyboard.press("v")
+    page.wait_for_timeout(500)
+    gaps = sorted(page.evaluate("() => gaps"))
+    # Half of the frames within two sixtieths of a second; the limits leave room for a machine with other work.
+    assert gaps[len(gaps) // 2] < 100 and gaps[-1] < 1500, gaps[-10:]
+    assert json.loads(page.locator("#data").text_content())["recording"]["sequences"]["tokens"][4] == "c"

@@ -1,0 +1,274 @@
+"""Folders of grids: one writer, damaged cells named, a killed worker named with its cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+
+import pytest
+
+from dat.cli.main import main
+from dat.experiments import EXPERIMENTS, Entry
+from dat.sweeps.experiment import AnySwept
+from dat.sweeps.grid import GridFolder, cells
+from dat.sweeps.reproduce import list_cells, remove_plan, reproduce
+from dat.sweeps.results import load_results
+from dat.sweeps.workers import CellsFailed, NotPrepared, WorkerDied, run_cell
+from dat.training.configs import LoopConfig, OptimConfig
+from dat.training.lock import LOCK, InUse
+from dat.training.loop import Diverged
+
+from .doomed import Alike, Delayed, Doomed, Failing, Lacking
+from .toy import Toy, ToyGrid
+
+TOY = Toy()
+
+
+@pytest.fixture
+def grid(tmp_path) -> ToyGrid:
+    """A grid of which one cell is done."""
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    folder = GridFolder(TOY, grid.out)
+    with folder.locked():
+        folder.open(grid)
+        cell = cells(TOY, grid)[0]
+        run_cell(TOY, grid.config(cell), folder.path_of(cell), cache=folder.path)
+    return grid
+
+
+def test_two_writers_of_one_grid(grid):
+    with GridFolder(TOY, grid.out).locked(), pytest.raises(InUse, match=f"grid: in use by process {os.getpid()} "):
+        reproduce(TOY, grid, quiet=True)
+
+
+def test_other_folders_are_left_alone(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="there already and no folder of a grid"):
+        reproduce(TOY, ToyGrid(out=str(tmp_path)), quiet=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / LOCK).touch()  # of one that was killed before it wrote anything
+    with GridFolder(TOY, tmp_path / "empty").locked():
+        GridFolder(TOY, tmp_path / "empty").open(ToyGrid(out=str(tmp_path / "empty")))
+
+
+def test_a_grid_that_ran_nothing_is_given_anew(tmp_path):
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    wrong = replace(grid, device="cuda")
+    folder = GridFolder(TOY, grid.out)
+    folder.open(wrong)
+    folder.open(grid)
+    assert "device: cpu\n" in folder.config.read_text()
+    (folder.cells / "one.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"grid holds cells run with cpu, got cuda"):
+        folder.open(wrong)
+
+
+@pytest.mark.parametrize("contents", [b"", b"\xff", b"[]", b"{}", b'{"kind": 3}', b"null", b"[" * 100_000])
+def test_a_damaged_cell_is_named(grid, contents):
+    folder = GridFolder(TOY, grid.out)
+    (file,) = folder.cells.iterdir()
+    file.write_bytes(contents)
+    for use in (lambda: load_results(TOY, grid.out), lambda: list_cells(cells(TOY, grid), grid, folder)):
+        with pytest.raises(ValueError, match=rf"{file.name}: "):
+            use()
+
+
+TABLE = "kind,n_train,seed,parameters,val,steps,seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("contents", "named"),
+    [
+        (b"\x89PNG\r\n", "damaged, or no table of results .*utf-8"),
+        (b"to be or\nnot to be\n", "line 2, to be or: expected a number, got not to be"),
+        (TABLE + "linear,8,1,10,5", r"line 2: expected 7 entries, got 5"),
+        (TABLE + "linear,8,1,10,5,6,7,8", r"line 2: expected 7 entries, got 8"),
+        (TABLE + "linear,8,1,10,5,6,7\nlinear,16,x,10,5,6,7", "line 3, seed: expected a number, got x"),
+        (TABLE + "linear,8,nan,10,5,6,7", "line 2, seed: expected a number, got nan"),
+        (TABLE + "linear,8,1,10,inf,6,7", "line 2, val: expected a number, got inf"),
+        (TABLE + "lin\0ear,8,1,10,5,6,7", r"line 2, kind: expected a text to print, got lin\\x00ear"),
+        (TABLE + "linear,8,1.5,10,5,6,7", "seed: expected an integer, got 1.5"),
+        (TABLE + "linear,8,1,10,5,6,7\nlinear,16,,10,5,6,7", "expected kind, n_train, seed in every line"),
+        (TABLE + "linear,8,1,10,5,6," + "7" * 200_000, "field larger than field limit"),
+        ("kind," + TABLE, "a column is there twice"),
+        (TABLE, "expected results, found none"),
+        ("", "expected results, found none"),
+    ],
+)
+def test_a_damaged_table_is_named(contents, named, tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+    with pytest.raises((ValueError, FileNotFoundError), match=rf"results\.csv: .*{named}"):
+        load_results(TOY, path)
+
+
+def test_a_table_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text(TABLE + "linear,8,1,10,5.5,6,7\n\n", encoding="utf-8-sig")
+    (row,) = load_results(TOY, path)
+    assert row == {"kind": "linear", "n_train": 8, "seed": 1, "parameters": 10, "val": 5.5, "steps": 6, "seconds": 7}
+
+
+def change(path) -> None:
+    """Another digit in a result."""
+    text = path.read_text()
+    digit = next(character for character in text if character.isdigit())
+    path.write_text(text.replace(digit, str((int(digit) + 1) % 10)))
+
+
+@pytest.mark.parametrize("damage", [change, lambda path: path.unlink(), lambda path: path.write_bytes(b"null")])
+def test_a_recorded_cell_that_was_changed_or_lost(grid, damage, monkeypatch, capsys):
+    """It is refused by name where it is read, and computed again by the command that runs the grid."""
+    grid = replace(grid, seeds=2)
+
+    def run_here(waiting, grid, folder, workers, stop):
+        for cell in waiting:
+            seconds = run_cell(TOY, grid.config(cell), folder.path_of(cell), cache=folder.path)
+            folder.record(cell)
+            yield cell, seconds
+
+    monkeypatch.setattr("dat.sweeps.reproduce.run_cells", run_here)
+    monkeypatch.setattr("dat.sweeps.reproduce.draw_figures", lambda *_: None)
+    folder, timeless = reproduce(TOY, grid, quiet=True), ("seconds", "parameters")
+    rows = load_results(TOY, grid.out)
+    assert len(rows) == 8 and not folder.left(cells(TOY, grid)) and not capsys.readouterr().err
+    cell = cells(TOY, grid)[-1]
+    damage(folder.path_of(cell))
+    with pytest.raises((ValueError, FileNotFoundError), match=rf"{cell.name}.json: (damaged or changed|missing)"):
+        load_results(TOY, grid.out)
+    assert folder.left(cells(TOY, grid)) == [cell]
+    with pytest.raises((ValueError, FileNotFoundError), match=f"{cell.name}.json"):  # it is in no smaller grid
+        reproduce(TOY, replace(grid, seeds=1), quiet=True)
+    reproduce(TOY, grid, quiet=True)
+    assert f"{cell.name}.json: damaged or lost; computed again" in capsys.readouterr().err
+    again = load_results(TOY, grid.out)
+    assert [[row[key] for key in row if key not in timeless] for row in again] == [
+        [row[key] for key in row if key not in timeless] for row in rows
+    ]
+
+
+def test_weights_of_a_cell_are_recorded(grid):
+    folder, cell = GridFolder(TOY, grid.out), cells(TOY, grid)[0]
+    folder.weights_of(cell).write_bytes(b"weights")
+    folder.record(cell)
+    assert len(json.loads((folder.path / "checksums.json").read_text())) == 2
+    folder.weights_of(cell).write_bytes(b"other")
+    assert cell in folder.left([cell])
+    assert folder.forget([cell]) == [folder.path_of(cell), folder.weights_of(cell)]
+    assert not list(folder.cells.iterdir()) and json.loads((folder.path / "checksums.json").read_text()) == {}
+
+
+def test_cells_that_were_not_run_are_named(grid, monkeypatch, tmp_path, capsys):
+    entry = Entry("tests.lab.sweeps.toy:Toy", "of sums on new numbers", {"plot": "a toy"})
+    monkeypatch.setitem(EXPERIMENTS, "toy", entry)
+    monkeypatch.setattr("dat.sweeps.report.draw_figures", lambda *_: None)
+    assert main(["plot", "toy", grid.out, "--out", str(tmp_path / "figures")]) == 0
+    assert (
+        f"dat: {grid.out}: cells not run: deep__8__seed0, linear__16__seed0, deep__16__seed0" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_named_with_its_cell(grid):
+    doomed: AnySwept = Doomed()
+    words = r"grid: the process of a cell was killed.*: deep__\w+__seed0 \(signal 9\); the same"
+    with pytest.raises(WorkerDied, match=words):
+        reproduce(doomed, grid, quiet=True)
+    (done,) = [json.loads(path.read_text()) for path in GridFolder(TOY, grid.out).cells.iterdir()]
+    assert done["seconds_in_all"] > 0
+
+
+@pytest.mark.slow
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, capsys):
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    failing: AnySwept = Failing()
+    reason = "no network of 8 examples (RuntimeError; DAT_DEBUG=1 shows where)"
+    words = f"grid: 2 cells failed: linear__8__seed0, linear__16__seed0 (first: {reason}); the"
+    with pytest.raises(CellsFailed, match=re.escape(words)):
+        reproduce(failing, grid, quiet=True)
+    folder = GridFolder(failing, grid.out)
+    assert [path.stem for path in sorted(folder.cells.iterdir())] == ["deep__16__seed0", "deep__8__seed0"]
+    assert folder.comparison.is_file() and len(load_results(failing, folder.path)) == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"dat: linear__8__seed0 failed: {reason}"
+
+
+@pytest.mark.slow
+def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
+    alike: AnySwept = Alike()
+    with pytest.raises(
+        CellsFailed, match=r"grid: 4 cells failed: linear__8__seed0, .* \(all: no network \(RuntimeError"
+    ):
+        reproduce(alike, ToyGrid(out=str(tmp_path / "grid"), workers=1), quiet=True)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dat: linear__8__seed0 failed: no network")
+
+
+@pytest.mark.slow
+def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path):
+    delayed: AnySwept = Delayed()
+    with pytest.raises(CellsFailed, match="4 cells failed: linear__8__seed0, "):
+        reproduce(delayed, ToyGrid(out=str(tmp_path / "grid"), workers=2), quiet=True)
+
+
+@pytest.mark.slow
+def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
+    """The command says so once and leaves no folder of its own; another folder, and what is in one, it leaves alone."""
+    monkeypatch.setenv("LACKING", "linear")
+    lacking: AnySwept = Lacking()
+    grid, folder = ToyGrid(out=str(tmp_path / "grid"), workers=1), tmp_path / "grid"
+    with pytest.raises(NotPrepared, match=r"^data.folder: expected numbers.txt, found nothing$"):
+        reproduce(lacking, grid, quiet=True)
+    assert not folder.exists() and not capsys.readouterr().err
+    folder.mkdir()
+    with pytest.raises(NotPrepared):
+        reproduce(lacking, grid, quiet=True)
+    assert (folder / "grid.yaml").is_file()
+
+
+@pytest.mark.slow
+def test_a_later_cell_without_its_data_stops_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("LACKING", "deep")
+    lacking: AnySwept = Lacking()
+    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    words = r"2 cells failed: deep__8__seed0, deep__16__seed0 \(all: data.folder: expected numbers.txt, found nothing\)"
+    with pytest.raises(CellsFailed, match=words):
+        reproduce(lacking, grid, quiet=True)
+    assert len(load_results(lacking, grid.out)) == 2
+
+
+@pytest.mark.parametrize(("kept", "there"), [("tokens/text.npy", True), ("cells/one.json", True), ("tokens", False)])
+def test_a_plan_is_removed_and_nothing_that_was_computed(tmp_path, kept, there):
+    folder = GridFolder(TOY, tmp_path / "grid")
+    with folder.locked():
+        folder.open(ToyGrid(out=str(folder.path)))
+        (folder.path / kept).parent.mkdir(exist_ok=True)
+        (folder.path / kept).touch() if there else (folder.path / kept).mkdir()
+        remove_plan(folder)
+    assert folder.config.exists() is there is (folder.path / kept).exists()
+
+
+@pytest.mark.parametrize("lr", [1e30, float("inf")])
+def test_nothing_of_a_cell_that_diverged_is_written(grid, lr):
+    """Neither one whose last update spoilt the weights, nor one whose weights are too large for a finite loss."""
+    folder, cell = GridFolder(TOY, grid.out), cells(TOY, grid)[1]
+    config = replace(grid.config(cell), loop=LoopConfig(epochs=1, batch_size=8), optim=optimizer(lr))
+    with pytest.raises(Diverged, match=r"(weights became|the loss on val became) .* in epoch 1 \(step 1\): try"):
+        run_cell(TOY, config, folder.path_of(cell), cache=folder.path)
+    assert not folder.done(cell)
+
+
+def optimizer(lr: float) -> OptimConfig:
+    """One with any rate."""
+    config = OptimConfig(schedule="constant")
+    object.__setattr__(config, "lr", lr)
+    return config
+
+
+def test_what_is_listed_twice_is_one_cell(monkeypatch):
+    once = cells(TOY, ToyGrid(seeds=2))
+    points = ToyGrid.points
+    monkeypatch.setattr(ToyGrid, "points", lambda grid: 2 * points(grid))
+    assert cells(TOY, ToyGrid(seeds=2)) == once

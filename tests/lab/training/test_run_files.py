@@ -1,0 +1,361 @@
+"""Files of a run: locked while they are written, on the disk in time, checked before they are used."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import nn
+
+from dat.checkpoints import open_checkpoint
+from dat.experiments import EXPERIMENTS, Entry
+from dat.training.configs import LoopConfig, MachineConfig, OutputConfig
+from dat.training.interrupt import Interrupted, StopOnSignal
+from dat.training.lock import InUse
+from dat.training.metrics import OF_THE_MACHINE, read_rows
+from dat.training.run_folder import RunFolder
+from dat.training.runs import evaluate_run, resume_run, start_run
+from dat.training.weights_file import load_weights, save_weights
+from dual_attention import _files as files
+from tests.lab.sweeps.toy import Toy, ToyConfig
+
+TOY = Toy()
+
+
+def config(folder: Path, name: str = "run") -> ToyConfig:
+    loop = LoopConfig(epochs=4, batch_size=8, eval_every=2, checkpoint_every=1)
+    output = OutputConfig(folder=str(folder), name=name, tensorboard=False, progress=False)
+    return ToyConfig(loop=loop, output=output, machine=MachineConfig(device="cpu", threads=1))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> RunFolder:
+    """A finished run; not to be changed."""
+    return start_run(TOY, config(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture
+def finished(whole, tmp_path) -> RunFolder:
+    return RunFolder(shutil.copytree(whole.path, tmp_path / "run"))
+
+
+@pytest.fixture
+def stopped(tmp_path, monkeypatch) -> RunFolder:
+    """A run stopped in its third epoch."""
+    looks = itertools.count()
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(StopOnSignal, "__call__", lambda self: next(looks) >= 6)
+        start_run(TOY, config(tmp_path))
+    return RunFolder(tmp_path / "run")
+
+
+def without_time(run: Path) -> list[dict]:
+    """Rows of metrics, without what differs between equal runs."""
+    rows = read_rows(run / "metrics.jsonl")
+    return [{key: value for key, value in row.items() if key not in OF_THE_MACHINE} for row in rows]
+
+
+def flip(path: Path, place: int = -5) -> None:
+    contents = bytearray(path.read_bytes())
+    contents[place] ^= 1
+    path.write_bytes(contents)
+
+
+# ---- two writers
+
+
+def test_two_writers_of_one_run(stopped):
+    with stopped.locked(), pytest.raises(InUse, match=f"run: in use by process {os.getpid()} "):
+        resume_run(TOY, stopped.path)
+    assert resume_run(TOY, stopped.path).finished
+
+
+def test_a_run_that_another_process_has_just_begun(tmp_path):
+    def begin(_):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "config.yaml").write_text("seed: 2\n")
+
+    with pytest.raises(FileExistsError, match="there is an unfinished run; continue it with --resume"):
+        RunFolder.create(tmp_path / "run", "seed: 1\n", begin)
+    assert (tmp_path / "run" / "config.yaml").read_text() == "seed: 2\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+# ---- leftovers of dead processes, a process id used again, a full disk
+
+
+def test_leftovers_are_removed_and_the_same_process_id_is_no_obstacle(tmp_path, stopped):
+    shutil.move(stopped.path, tmp_path / "old")
+    (tmp_path / f".run.{os.getpid()}.tmp").mkdir()
+    (tmp_path / f".run.{2**22 + 1}.tmp").mkdir()
+    (tmp_path / f".else.{2**22 + 1}.tmp").mkdir()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(StopOnSignal, "__call__", lambda self: True)
+        start_run(TOY, config(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "old", f".else.{2**22 + 1}.tmp"}
+    run = tmp_path / "run"
+    (run / ".metrics.jsonl.9999999.tmp").mkdir()
+    (run / "checkpoints" / f".epoch-00001-step-00000002.{os.getpid()}.tmp").mkdir()
+    resume_run(TOY, run)
+    assert not [path for path in run.rglob(".*") if path.name != ".lock"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_said_with_the_name_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "temporary_path", lambda path: Path("/dev/full"))
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    big = nn.Linear(300, 300)
+    with pytest.raises(OSError, match=r"No space left on device: .*w\.safetensors") as caught:
+        save_weights(big, tmp_path / "w.safetensors")
+    assert caught.value.errno == errno.ENOSPC
+    with (
+        pytest.raises(OSError, match=r"No space left on device: .*state\.pt"),
+        files.replaced_atomically(tmp_path / "state.pt") as file,
+    ):
+        torch.save({"x": torch.zeros(10_000)}, file)
+    with pytest.raises(OSError, match=r"No space left on device: .*small\.json"):
+        files.write_json(tmp_path / "small.json", {})
+
+
+# ---- files that are damaged
+
+
+NAMES = ("config.yaml", "metrics.jsonl", "model.safetensors", "result.json")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_flipped_bit_or_a_lost_file_of_a_finished_run_is_found(finished, name):
+    assert evaluate_run(TOY, finished.path)
+    path = finished.path / name
+    assert json.loads((finished.path / "checksums.json").read_text()).keys() == {*NAMES}
+    whole = path.read_bytes()
+    flip(path, len(whole) // 2)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: (damaged or changed since|not a configuration)"):
+        evaluate_run(TOY, finished.path)
+    path.write_bytes(whole)
+    lines = json.loads((finished.path / "checksums.json").read_text())
+    del lines[name]  # the way out
+    files.write_json(finished.path / "checksums.json", lines)
+    assert evaluate_run(TOY, finished.path)
+    path.unlink()
+    if name != "metrics.jsonl":
+        with pytest.raises(FileNotFoundError):
+            evaluate_run(TOY, finished.path)
+
+
+def test_an_older_run_has_no_checksums(finished):
+    (finished.path / "checksums.json").unlink()
+    assert evaluate_run(TOY, finished.path)
+    state = load_file(finished.weights)
+    name = next(iter(state))
+    for wrong, message in (
+        ({name: state[name].double()}, "expected torch.float32, got torch.float64"),
+        ({name: torch.full_like(state[name], float("nan"))}, "expected finite numbers"),
+        ({name: state[name][:1]}, "expected shape"),
+        ({"more": torch.zeros(1)}, "more is unexpected"),
+    ):
+        from safetensors.torch import save_file
+
+        save_file({**state, **wrong}, finished.weights)
+        with pytest.raises(ValueError, match=rf"model\.safetensors: the weights do not fit Linear: .*{message}"):
+            evaluate_run(TOY, finished.path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.pt"])
+def test_a_damaged_checkpoint_names_the_way_out_and_the_one_before_it_works(stopped, whole, name):
+    older, newest = sorted((stopped.path / "checkpoints").iterdir())
+    flip(newest / name)
+    words = rf"{name}: damaged or changed .*; remove the folder .*{newest.name} to continue from {older.name}"
+    with pytest.raises(ValueError, match=words):
+        resume_run(TOY, stopped.path)
+    shutil.rmtree(newest)
+    assert older.exists() and resume_run(TOY, stopped.path).finished
+    assert stopped.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_a_truncated_checkpoint_without_another(stopped):
+    older, newest = sorted((stopped.path / "checkpoints").iterdir())
+    shutil.rmtree(older)
+    (newest / "state.pt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"state\.pt: missing, .* to train from the start"):
+        resume_run(TOY, stopped.path)
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed", "cut", "garbage"])
+def test_rows_lost_or_damaged_before_the_checkpoint_are_found(stopped, damage):
+    lines = stopped.metrics.read_text().splitlines(keepends=True)
+    assert len(lines) == 2
+    changed = {
+        "lost": lines[1:],
+        "changed": [lines[0].replace("0.", "1.", 1), *lines[1:]],
+        "cut": [lines[0], lines[1][:-3]],
+        "garbage": ["{\n", *lines[1:]],
+    }
+    stopped.metrics.write_text("".join(changed[damage]))
+    with pytest.raises(ValueError, match=r"metrics\.jsonl: damaged, a row before the checkpoint is lost or changed"):
+        resume_run(TOY, stopped.path)
+
+
+def test_a_configuration_changed_on_purpose(stopped):
+    text = stopped.config.read_text()
+    stopped.config.write_text(text.replace("tensorboard: false", "tensorboard: true"))
+    words = r"config\.yaml: damaged or changed since .*remove its line from .*checksums\.json"
+    with pytest.raises(ValueError, match=words):
+        resume_run(TOY, stopped.path)
+
+
+def test_a_run_that_lost_its_configuration_is_no_model_of_another_kind(finished):
+    finished.config.unlink()
+    (finished.path / "config.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"config\.yaml: no such file"):
+        open_checkpoint(finished.path)
+
+
+def test_checksums_that_cannot_be_read_are_not_none(finished):
+    path = finished.path / "checksums.json"
+    for contents in (b"", b"[]", b'{"config.yaml": 3}', b"\xff"):
+        path.write_bytes(contents)
+        with pytest.raises(ValueError, match=r"checksums\.json: (is not JSON|expected a)"):
+            evaluate_run(TOY, finished.path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(OSError, match=r"checksums\.json"):
+        evaluate_run(TOY, finished.path)
+
+
+@pytest.mark.parametrize("kind", ["finished", "stopped"])
+def test_any_model_is_opened_only_from_undamaged_files(request, kind, monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "toy", Entry("tests.lab.sweeps.toy:Toy", "", {}))
+    folder = request.getfixturevalue(kind)
+    checkpoint = open_checkpoint(folder.path)
+    assert checkpoint.run is not None
+    flip(checkpoint.files[0])
+    with pytest.raises(ValueError, match=r"model\.safetensors: damaged or changed"):
+        open_checkpoint(folder.path)
+
+
+# ---- weights
+
+
+def tied() -> nn.Module:
+    model = nn.ModuleDict({name: nn.Linear(3, 3) for name in "dcba"})
+    model["b"].weight = model["d"].weight = model["c"].weight
+    model.register_buffer("empty", torch.zeros(0, 4))
+    model.register_buffer("flag", torch.tensor(True))
+    model.register_buffer("turned", torch.arange(6, dtype=torch.bfloat16).view(2, 3).T)
+    return model
+
+
+def test_weights_are_bytes_that_the_library_reads(tmp_path):
+    model = tied()
+    digest = save_weights(model, tmp_path / "w.safetensors")
+    contents = (tmp_path / "w.safetensors").read_bytes()
+    assert save_weights(model, tmp_path / "again.safetensors") == digest
+    assert (tmp_path / "again.safetensors").read_bytes() == contents
+    with safe_open(tmp_path / "w.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt", "c.weight": "b.weight", "d.weight": "b.weight"}
+        names = set(file.keys())
+    state = model.state_dict()
+    assert names == state.keys() - {"c.weight", "d.weight"}
+    assert all(torch.equal(tensor, state[name]) for name, tensor in load_file(tmp_path / "w.safetensors").items())
+    other = tied()
+    load_weights(other, tmp_path / "w.safetensors")
+    assert all(torch.equal(tensor, state[name]) for name, tensor in other.state_dict().items())
+    assert other["b"].weight is other["c"].weight
+
+
+def test_all_files_have_the_same_permissions(whole):
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in whole.path.rglob("*") if path.is_file()}
+    (new := whole.path.parent / "new").touch()
+    assert modes == {stat.S_IMODE(new.stat().st_mode)}
+
+
+def test_equal_runs_have_equal_bytes(whole, tmp_path):
+    other = start_run(TOY, config(tmp_path))
+    assert other.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_numbers_that_json_lacks_are_null(tmp_path):
+    files.write_json(tmp_path / "x.json", {"a": [float("nan"), (float("inf"), 1.5)], "b": 2})
+    assert files.read_json(tmp_path / "x.json") == {"a": [None, [None, 1.5]], "b": 2}
+
+
+# ---- reading only
+
+
+def test_evaluation_writes_nothing(finished):
+    before = {path: path.stat().st_mtime_ns for path in finished.path.parent.rglob("*")}
+    evaluate_run(TOY, finished.path)
+    assert {path: path.stat().st_mtime_ns for path in finished.path.parent.rglob("*")} == before
+
+
+def test_checkpoints_that_cannot_be_listed_are_not_none(stopped, monkeypatch):
+    def refuse(self):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(PermissionError, match="checkpoints"):
+        stopped.checkpoints.latest()
+
+
+# ---- power
+
+SCRIPT = """
+import sys
+from tests.lab.training.test_run_files import TOY, config
+from dat.training.runs import start_run
+start_run(TOY, config(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_what_a_run_relies_on_is_on_the_disk_before(tmp_path):
+    """The order of calls of the system: contents and names are synced before old checkpoints go, and before the end."""
+    trace = tmp_path / "trace"
+    calls = "trace=fsync,rename,renameat,renameat2,unlink,unlinkat,rmdir"
+    root = str(Path(__file__).parents[3])
+    strace = ["strace", "-f", "--seccomp-bpf", "-y", "-s", "400", "-e", calls, "-o", str(trace)]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    done = subprocess.run(
+        [*strace, *command], cwd=root, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": root}
+    )
+    if not trace.exists() or "ptrace" in done.stderr.lower():
+        pytest.skip(f"strace cannot run here: {done.stderr.strip()[:200]}")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in trace.read_text().splitlines() if str(tmp_path) in line]
+
+    def first(*words: str) -> int:
+        return next(number for number, line in enumerate(lines) if all(word in line for word in words))
+
+    def synced(path: str, begin: int, end: int) -> bool:
+        return any(re.search(rf"fsync\(\d+<[^>]*{path}>\)", line) for line in lines[begin:end])
+
+    new = "epoch-00003-step-00000006"
+    moved = first("rename", new + '"')
+    for name in ("model.safetensors", "state.pt", "checksums.json"):
+        renamed = first("rename", new, f'/{name}"')
+        assert first("fsync", new, f".{name}.") < renamed < moved
+        assert synced(rf"/\.{new}\.\d+\.tmp", renamed, moved)
+    leaves = re.compile(r'(rename|unlink|rmdir)\w*\([^"]*"[^"]*/epoch-00001-step-00000002"')
+    gone = next(number for number, line in enumerate(lines) if leaves.search(line))
+    assert synced("/checkpoints", moved, gone)
+    end = first("rename", '/result.json"')
+    for name in ("model.safetensors", "checksums.json", "curves.png"):
+        renamed = first("rename", f'run/{name}"')
+        assert first("fsync", f"run/.{name}.") < renamed < end
+        assert synced("/run", renamed, end)
+    assert first("fsync", "metrics.jsonl>") < end and first("fsync", ".result.json.") < end
+    assert synced("/run", end, len(lines))

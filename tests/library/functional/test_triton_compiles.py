@@ -1,0 +1,60 @@
+"""The fused kernels compile for GPUs, which need not be present, and fit into their shared memory.
+
+Triton chooses between its interpreter, which the other tests use, and its compiler when it is first imported: hence
+:mod:`.compile_kernels` runs in a process of its own. It is one test, not one for each case, so that workers that share
+the tests do not each compile everything.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+ROOT = Path(__file__).parents[3]
+
+
+def missing_compiler() -> str | None:
+    """Why Triton cannot compile for CUDA here; None if it can."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+
+    try:
+        make_backend(GPUTarget("cuda", 90, 32)).hash()  # of the backend and the version of its ptxas
+    except RuntimeError as error:
+        return f"triton cannot compile for CUDA: {error}"
+    return None
+
+
+def complaint_about(
+    case: str, kernel: str, limit: int, shared: int | None = None, error: str | None = None
+) -> str | None:
+    if error is not None:
+        return f"{case}: {kernel} does not compile: {error}"
+    if shared is None or shared > limit:
+        return f"{case}: {kernel} needs {shared} bytes of shared memory, and may have {limit}"
+    return None
+
+
+@pytest.mark.slow
+def test_kernels_compile_and_fit_into_shared_memory(tmp_path):
+    if reason := missing_compiler():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(dir=tmp_path) as scratch:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": scratch, "TMPDIR": scratch}
+        environment.pop("TRITON_INTERPRET", None)
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.library.functional.compile_kernels"]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False
+        )
+    printed = done.stdout.splitlines()
+    assert done.returncode == 0, "\n".join([*printed[-3:], done.stderr])
+    kernels, *launches = map(json.loads, printed)
+    assert {launch["kernel"] for launch in launches} == set(kernels) != set()
+    problems = [complaint for launch in launches if (complaint := complaint_about(**launch))]
+    assert not problems, "\n".join(problems)

@@ -1,0 +1,176 @@
+"""The base of each model as clients of transformers call it, and what is built on it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers.loss.loss_utils import ForSequenceClassificationLoss
+from transformers.utils import logging
+
+from dual_attention.hf import (
+    DualAttnEncoderModel,
+    DualAttnForCausalLM,
+    DualAttnLMForSequenceClassification,
+    DualAttnModel,
+    language,
+)
+from tests.library.hf.models import KINDS, causal, classifier, config, masked, matters, tokens
+from tests.support.language import LAYERS, WIDTH
+
+PADDED = torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])
+
+
+def base(model):
+    """As trainers find it."""
+    return getattr(model, model.base_model_prefix)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_base_of_a_language_model(kind: str):
+    model = causal(kind)
+    x = tokens(2, 6)
+    found = base(model)(input_ids=x, attention_mask=PADDED, use_cache=False, output_hidden_states=True)
+    assert isinstance(base(model), DualAttnModel) and found.past_key_values is None
+    torch.testing.assert_close(model.lm_head(found.last_hidden_state), model(x, PADDED).logits)
+    assert len(found.hidden_states) == LAYERS + 1
+    assert torch.equal(found.hidden_states[-1], found.last_hidden_state)
+    assert base(model)(x, return_dict=False)[0].shape == (2, 6, WIDTH)
+    with torch.no_grad():
+        past = base(model)(x[:, :4]).past_key_values
+        rest = base(model)(x[:, 4:], past_key_values=past).last_hidden_state
+        torch.testing.assert_close(rest, base(model)(x).last_hidden_state[:, 4:])
+    assert model.get_decoder() is model.base_model is base(model)
+
+
+def test_the_base_is_the_model_itself():
+    """It shares every parameter, adds no name, follows the mode, and goes along with a copy."""
+    model = causal()
+    names = list(model.state_dict())
+    found = base(model)
+    assert found is base(model) and found.model is model.model and found.config is model.config
+    assert list(model.state_dict()) == names and len(list(model.modules())) == len(set(model.modules()))
+    assert not found.training and base(model.train()).training
+    twin = copy.deepcopy(model)
+    assert base(twin).model is twin.model and twin.model is not model.model
+    found(tokens(1, 4)).last_hidden_state.sum().backward()
+    assert model.model.layers.token_embedder.weight.grad is not None
+    model.resize_token_embeddings(20)
+    assert base(model).get_input_embeddings() is model.get_input_embeddings()
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_auto_model(kind: str, tied: bool, tmp_path: Path):
+    """The base loads from a model with a head, without a word, and a model with a head from the base."""
+    model = causal(kind, tie_weights=tied)
+    model.save_pretrained(tmp_path / "head")
+    found, info = AutoModel.from_pretrained(tmp_path / "head", output_loading_info=True)
+    assert type(found) is DualAttnModel and not any(info.values())
+    x = tokens(2, 5)
+    torch.testing.assert_close(found(x).last_hidden_state, base(model)(x).last_hidden_state)
+    found.save_pretrained(tmp_path / "base")
+    again, info = AutoModelForCausalLM.from_pretrained(tmp_path / "base", output_loading_info=True)
+    assert info["missing_keys"] == (set() if tied else {"model.layers.final_out.weight"})
+    torch.testing.assert_close(base(again)(x).last_hidden_state, found(x).last_hidden_state)
+    fresh = AutoModel.from_config(config(kind, tie_weights=tied))
+    assert fresh.num_parameters() == model.num_parameters() - (0 if tied else model.lm_head.weight.numel())
+
+
+@pytest.mark.parametrize("make", [masked, classifier])
+def test_the_base_of_an_encoder(make, tmp_path: Path):
+    model = make()
+    x = tokens(2, 6)
+    found = base(model)(input_ids=x, attention_mask=PADDED, output_hidden_states=True)
+    torch.testing.assert_close(found.last_hidden_state, model.model.encoder(x, padding_mask=PADDED.bool()))
+    model.save_pretrained(tmp_path)
+    loaded, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is DualAttnEncoderModel and not any(info.values())
+    torch.testing.assert_close(loaded(x, PADDED).last_hidden_state, found.last_hidden_state)
+    embedded = model.get_input_embeddings()(x)
+    torch.testing.assert_close(model(inputs_embeds=embedded).logits, model(x).logits)
+    assert model.base_model is base(model) and loaded.base_model is loaded
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
+def test_classifiers_on_language_models(kind: str, tmp_path: Path):
+    model = matters(DualAttnLMForSequenceClassification(config(kind, num_labels=3, pad_token_id=0)))
+    x, labels = tokens(2, 6), torch.tensor([2, 0])
+    x[0, 4:] = 0
+    output = model(x, torch.tensor([[1] * 4 + [0] * 2, [1] * 6]), labels=labels, use_cache=False)
+    torch.testing.assert_close(output.logits, model(x).logits)  # padding is told by its token, or by the mask
+    torch.testing.assert_close(output.logits[:1], model(x[:1, :4]).logits)
+    torch.testing.assert_close(output.logits[1], model.score(base(model)(x[1:]).last_hidden_state[0, -1]))
+    torch.testing.assert_close(output.loss, ForSequenceClassificationLoss(labels, output.logits, model.config))
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert type(again) is DualAttnLMForSequenceClassification
+    torch.testing.assert_close(again(x).logits, model(x).logits)
+
+
+def test_a_reward_model_from_a_language_model(tmp_path: Path):
+    causal(tie_weights=False).save_pretrained(tmp_path)
+    model, info = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=1, output_loading_info=True)
+    assert info["missing_keys"] == {"score.weight"} and not info["unexpected_keys"]
+    assert 0.01 < model.score.weight.std() < 0.04
+    assert model(tokens(2, 3)).logits.shape == (2, 1)
+
+
+# ---- embeddings instead of tokens, labels that are shifted already
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("more", [{"pos_enc_type": "RoPE"}, {"pos_enc_type": "pos_emb"}])
+def test_embeddings_as_input(kind: str, more: dict):
+    model = causal(kind, **more)
+    x = tokens(2, 6)
+    embedded = model.get_input_embeddings()(x)
+    whole = model(x, PADDED, labels=x, output_attentions=True)
+    output = model(inputs_embeds=embedded, attention_mask=PADDED, labels=x, output_attentions=True)
+    torch.testing.assert_close(output.logits, whole.logits)
+    torch.testing.assert_close(output.loss, whole.loss)
+    torch.testing.assert_close(output.attentions, whole.attentions)
+    with torch.no_grad():
+        past = model(inputs_embeds=embedded[:, :4]).past_key_values
+        rest = model(inputs_embeds=embedded[:, 4:], past_key_values=past).logits
+        torch.testing.assert_close(rest, model(x).logits[:, 4:])
+    greedy = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    generated = model.generate(inputs_embeds=embedded, attention_mask=PADDED, **greedy)
+    assert torch.equal(generated, model.generate(x, attention_mask=PADDED, **greedy)[:, 6:])
+
+
+def test_labels_that_are_shifted():
+    model = causal()
+    x, labels = tokens(2, 6), tokens(2, 6)
+    labels[0, 2:4] = -100
+    shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+    expected = model(x, labels=labels).loss
+    torch.testing.assert_close(model(x, shift_labels=shifted).loss, expected)
+    torch.testing.assert_close(model(x, labels=x, shift_labels=shifted).loss, expected)  # as transformers has it
+
+
+# ---- caches that are asked for
+
+
+def test_a_cache_with_gradients_is_none_and_said_once(monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+    logging.warning_once.cache_clear()
+    monkeypatch.setattr(language.logger, "warning", lambda message, *rest, **more: said.append(message))
+    model = causal().train()
+    x = tokens(2, 5)
+    expected = model(x, labels=x).loss
+    output = model(x, labels=x, use_cache=True)
+    assert output.past_key_values is None
+    torch.testing.assert_close(output.loss, expected)
+    output.loss.backward()
+    assert model(x, use_cache=True).past_key_values is None
+    assert said == ["use_cache=True: caches keep no graph, so none is returned while gradients are wanted."]
+    with torch.no_grad():
+        assert model(x, use_cache=True).past_key_values.get_seq_length() == 5
+    assert model.requires_grad_(False)(x, use_cache=True).past_key_values.get_seq_length() == 5
+    frozen = DualAttnForCausalLM(config()).requires_grad_(False)
+    embedded = frozen.get_input_embeddings()(x).requires_grad_()
+    assert frozen(inputs_embeds=embedded, use_cache=True).past_key_values is None

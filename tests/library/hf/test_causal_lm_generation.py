@@ -1,0 +1,155 @@
+"""Generation by transformers' own methods: as by this library, with and without a cache, and compiled."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import GenerationConfig, StaticCache
+
+from tests.library.hf.models import GREEDY, KINDS, causal, tokens
+from tests.support.language import CONTEXT, WIDTH
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
+def test_generated_with_and_without_cache(kind: str, options: dict):
+    model = causal(kind)
+    x = tokens(2, 4)
+    cached = model.generate(x, max_new_tokens=8, **options, **GREEDY)
+    assert torch.equal(cached, model.generate(x, max_new_tokens=8, use_cache=False, **options, **GREEDY))
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])
+def test_generated_as_by_this_library(kind: str):
+    model = causal(kind).double()
+    x = tokens(3, 4)
+    ours = model.model.generate(x, 9, temperature=0)
+    assert torch.equal(model.generate(x, max_new_tokens=9, **GREEDY), ours)
+    ours = model.model.beam_search(x, 5, num_beams=3, length_penalty=1.0).tokens[:, 0]
+    assert torch.equal(model.generate(x, max_new_tokens=5, num_beams=3, **GREEDY), ours)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_beams_that_end_are_those_of_this_library(seed: int, penalty: float):
+    """``early_stopping="never"`` gives up no text that may still win, as our search does."""
+    torch.manual_seed(seed)
+    model = causal("transformer" if seed % 2 else "symbolic_attention").double()
+    x, stop = tokens(2, 3), seed + 3
+    common = {"num_beams": 3, "length_penalty": penalty}
+    ours = model.model.beam_search(x, 6, stop_tokens=stop, **common).tokens[:, 0]
+    options = {**GREEDY, "eos_token_id": stop, "pad_token_id": stop, "early_stopping": "never", **common}
+    theirs = model.generate(x, max_new_tokens=6, attention_mask=torch.ones_like(x), **options)
+    length = max(ours.shape[1], theirs.shape[1])
+    ours, theirs = (nn.functional.pad(text, (0, length - text.shape[1]), value=stop) for text in (ours, theirs))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}])
+def test_left_padding(kind: str, options: dict):
+    model = causal(kind).double()
+    long, short = tokens(1, 6), tokens(1, 3)
+    batch = torch.cat([long, torch.cat([torch.zeros_like(short), short], dim=1)])
+    mask = torch.tensor([[1] * 6, [0] * 3 + [1] * 3])
+    together = model.generate(batch, attention_mask=mask, max_new_tokens=6, **options, **GREEDY)
+    for row, prompt in zip(together, (long, short), strict=True):
+        alone = model.generate(prompt, max_new_tokens=6, **options, **GREEDY)
+        assert torch.equal(row[-6:], alone[0, -6:])
+
+
+def test_samples():
+    model = causal()
+    x = tokens(2, 4)
+    runs = []
+    for use_cache in (True, False, True):
+        torch.manual_seed(len(runs) // 2)  # 0, 0, 1
+        runs.append(model.generate(x, max_new_tokens=10, do_sample=True, top_k=0, use_cache=use_cache, pad_token_id=0))
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
+def test_generate_stops():
+    model = causal()
+    x = tokens(1, 4)
+    free = model.generate(x, max_new_tokens=6, **GREEDY)
+    stop = int(free[0, 6])
+    stopped = model.generate(x, max_new_tokens=6, eos_token_id=stop, **GREEDY)[0]
+    first = 4 + free[0, 4:].tolist().index(stop)
+    assert torch.equal(stopped, free[0, : first + 1])
+
+
+def test_scores_and_maps_of_generation():
+    model = causal()
+    output = model.generate(
+        tokens(2, 4),
+        max_new_tokens=3,
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_attentions=True,
+        output_hidden_states=True,
+        **GREEDY,
+    )
+    assert [step[0].shape for step in output.attentions] == [(2, 4, 4, 4), (2, 4, 1, 5), (2, 4, 1, 6)]
+    assert [step[0].shape for step in output.hidden_states] == [(2, 4, WIDTH), (2, 1, WIDTH), (2, 1, WIDTH)]
+    assert output.past_key_values.get_seq_length() == 6
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_continued_and_assisted_generation(window: int | None):
+    windows = {} if window is None else {"sa_kwargs": {"window": window}, "ra_kwargs": {"window": window}}
+    model = causal(**windows)
+    x = tokens(1, 4)
+    whole = model.generate(x, max_new_tokens=8, **GREEDY)
+    first = model.generate(x, max_new_tokens=3, return_dict_in_generate=True, **GREEDY)
+    rest = model.generate(first.sequences, past_key_values=first.past_key_values, max_new_tokens=5, **GREEDY)
+    assert torch.equal(rest, whole)
+    assisted = model.generate(x, max_new_tokens=8, assistant_model=causal("transformer"), **GREEDY)
+    assert torch.equal(assisted, whole)
+    assert torch.equal(model.generate(x, max_new_tokens=8, prompt_lookup_num_tokens=2, **GREEDY), whole)
+    other = causal("transformer")
+    alone = other.generate(x, max_new_tokens=8, **GREEDY)
+    assert torch.equal(other.generate(x, max_new_tokens=8, assistant_model=model, **GREEDY), alone)
+
+
+def test_bad_generation():
+    model = causal()
+    x = tokens(1, 3)
+    with pytest.raises(ValueError, match="longer than the context"):
+        model.generate(x, max_new_tokens=CONTEXT, **GREEDY)
+    with pytest.raises(ValueError, match="cache_implementation: this model has a cache of its own"):
+        model.generate(x, generation_config=GenerationConfig(max_new_tokens=2, cache_implementation="static"))
+    with pytest.raises(ValueError, match="assistant_early_exit: expected None, since this model predicts nothing"):
+        model.generate(x, assistant_early_exit=1, max_new_tokens=2, **GREEDY)
+    with pytest.raises(ValueError, match="generate_batch: expected a model whose cache is pages"):
+        model.generate_batch([[1, 2, 3]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))
+    with pytest.raises(TypeError, match="past_key_values: expected a DualAttnCache"):
+        model.generate(x, past_key_values=StaticCache(config=model.config, max_cache_len=8), max_new_tokens=2)
+
+
+def compiled(model) -> list[int]:
+    """Let the model compile its forward pass, traced but not turned into machine code; returns what counts graphs."""
+    graphs: list[int] = []
+
+    def count(graph, inputs):
+        graphs.append(len(inputs))
+        return graph.forward
+
+    torch._dynamo.reset()
+    model.forward = torch.compile(model.forward, backend=count)
+    return graphs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["position_relative", "symbolic_attention", "transformer"])
+def test_compiled_generation_compiles_few_times(kind: str):
+    """The prompt, a first token, and all others: not once for each token, nor for each length of a later prompt."""
+    model = causal(kind, pos_enc_type="RoPE", n_layers=1)
+    prompts = [tokens(2, length) for length in (4, 7, 5)]
+    wanted = [model.generate(x, max_new_tokens=14, **GREEDY) for x in prompts]
+    graphs = compiled(model)
+    counts = []
+    for x, expected in zip(prompts, wanted, strict=True):
+        assert torch.equal(model.generate(x, max_new_tokens=14, **GREEDY), expected)
+        counts.append(len(graphs))
+    assert counts[0] <= 4 and counts[-1] <= 6, counts

@@ -1,0 +1,71 @@
+"""What the room imports, and what it says when something is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dual_attention.hf
+from tests.library.hf.models import causal
+
+WITHOUT = """
+import sys
+import dual_attention.hf
+loaded = {"huggingface_hub", "safetensors", "transformers"} & sys.modules.keys()
+assert not loaded, loaded
+from dual_attention.hf import DualAttnTransformerLM_HFHub, load_language_model, to_hub
+assert "transformers" not in sys.modules
+"""
+
+REGISTERED = """
+import sys
+{}
+from transformers import AutoModel, AutoModelForCausalLM
+assert type(AutoModelForCausalLM.from_pretrained(sys.argv[1])).__name__ == "DualAttnForCausalLM"
+assert type(AutoModel.from_pretrained(sys.argv[1])).__name__ == "DualAttnModel"
+"""
+
+
+def test_imported_when_needed():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from dual_attention.hf import load_language_model",
+        pytest.param("import dual_attention.hf", marks=pytest.mark.slow),
+        pytest.param("import dual_attention.hf.configuration", marks=pytest.mark.slow),
+        pytest.param("import transformers.modeling_utils, dual_attention.hf", marks=pytest.mark.slow),
+        pytest.param("import dual_attention.hf.causal_lm", marks=pytest.mark.slow),
+        pytest.param("from transformers import AutoConfig; import dual_attention.hf", marks=pytest.mark.slow),
+        pytest.param("import dual_attention.hf, transformers.trainer", marks=pytest.mark.slow),
+    ],
+)
+def test_the_auto_classes_know_the_models(imports: str, tmp_path: Path):
+    """Whatever is imported first, and whichever name is taken."""
+    causal("transformer").save_pretrained(tmp_path)
+    command = [sys.executable, "-c", REGISTERED.format(imports), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("DualAttnTransformerLM_HFHub", "huggingface_hub"), ("DualAttnForCausalLM", "transformers")],
+)
+def test_what_to_install(name: str, missing: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(vars(dual_attention.hf), name, raising=False)
+    with pytest.raises(ImportError, match=rf"'{missing}' could not be imported .*pip install \"dual-attention\[hf\]\""):
+        getattr(dual_attention.hf, name)
+
+
+def test_names():
+    assert set(dual_attention.hf.__all__) <= set(dir(dual_attention.hf))
+    with pytest.raises(AttributeError, match="has no attribute 'DualAttnForNothing'"):
+        _ = dual_attention.hf.DualAttnForNothing

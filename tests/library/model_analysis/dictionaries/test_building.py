@@ -1,0 +1,170 @@
+"""Dictionaries of models: what capturing everything at once gives, in any batches, and after any interruption."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.dictionaries import DictionarySettings, build_dictionary
+from dual_attention.model_analysis.dictionaries.pairs import rounded
+from tests.library.model_analysis.models import FAMILIES
+from tests.support import language
+
+SETTINGS = DictionarySettings(top=5, counterexamples=2, context=2)
+
+
+class Corpus(list):
+    """Documents that cannot be read beyond one, after which the power fails."""
+
+    failing = None
+
+    def __getitem__(self, number):
+        if number == self.failing:
+            raise KeyboardInterrupt
+        return super().__getitem__(number)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return language.lm("symbolic_attention")
+
+
+@pytest.fixture(scope="module")
+def documents() -> Corpus:
+    generator = torch.Generator().manual_seed(1)
+    lengths = [6] * 9 + [4] * 5 + [1] + [6] * 8
+    return Corpus(torch.randint(0, 9, (length,), generator=generator) for length in lengths)
+
+
+def by_hand(model, documents, layer, relation, sign, size):
+    """Pairs (value, document, receiver, sender) by a sort of all, one of each two tokens."""
+    found = []
+    for number, document in enumerate(documents):
+        with capture(model, "relations") as maps, torch.no_grad():
+            model(document[None])
+        values = rounded(maps[layer].relational.relations[0, ..., relation])
+        for i, j in itertools.product(range(len(document)), repeat=2):
+            if j < i:
+                found.append((sign * values[i, j].item(), number, i, j, (int(document[i]), int(document[j]))))
+    kept, seen = [], set()
+    for value, *place, kind in sorted(found, key=lambda row: (-row[0], *row[1:4])):
+        if kind not in seen:
+            seen.add(kind)
+            kept.append((sign * value, *place))
+    return kept[:size]
+
+
+def test_entries_are_those_of_a_sort_of_all_pairs(model, documents):
+    settings = DictionarySettings(top=5, ends=("high", "low"), context=2)
+    found = build_dictionary(model, documents, settings, batch_size=4)
+    assert found.relations == [(f"blocks.{layer}", r) for layer in range(2) for r in range(2)]
+    for (layer, relation), (end, sign) in itertools.product(found.relations, (("high", 1), ("low", -1))):
+        entries = found.of(layer, relation, end)
+        got = [(e.example.value, e.example.document, e.example.receiver, e.example.sender) for e in entries]
+        assert got == by_hand(model, documents, layer, relation, sign, 5)
+        assert [entry.rank for entry in entries] == [1, 2, 3, 4, 5]
+    for entry in found.entries:
+        example, document = entry.example, documents[entry.example.document].tolist()
+        assert (document[example.receiver], document[example.sender]) == (example.receiver_token, example.sender_token)
+        start = example.sender_context.start
+        assert list(example.sender_context.tokens) == document[start : example.sender + 3]
+        assert start == max(0, example.sender - 2)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_batches_change_nothing(model, documents, batch_size):
+    assert build_dictionary(model, documents, SETTINGS, batch_size=batch_size) == build_dictionary(
+        model, documents, SETTINGS, batch_size=5
+    )
+
+
+@pytest.mark.parametrize("failing", [0, 3, 11, 20])
+def test_an_interruption_changes_nothing(model, documents, failing, tmp_path):
+    options = {"folder": tmp_path, "batch_size": 2, "save_every": 3}
+    whole = build_dictionary(model, documents, SETTINGS)
+    interrupted = Corpus(documents)
+    interrupted.failing = failing
+    with pytest.raises(KeyboardInterrupt):
+        build_dictionary(model, interrupted, SETTINGS, **options)
+    calls = []
+
+    def call(tokens):
+        calls.append(tokens)
+        return model(tokens)
+
+    assert build_dictionary(model, documents, SETTINGS, call=call, **options) == whole
+    assert sum(map(len, calls)) <= len(documents) - 1 - max(0, failing - 5)  # what was saved is not computed again
+    calls.clear()
+    assert build_dictionary(model, documents, SETTINGS, call=call, **options) == whole and not calls
+
+
+def test_counterexamples_are_matched(model, documents):
+    settings = DictionarySettings(top=3, counterexamples=3)
+    found = build_dictionary(model, documents, settings)
+    counts = torch.bincount(torch.cat(list(documents)), minlength=9)
+    octave = (counts + 1.0).log2().floor().long().tolist()
+    compared = 0
+    for entry in found.entries:
+        one = entry.example
+        for other in entry.counterexamples:
+            compared += 1
+            assert other.document != one.document
+            assert (other.receiver_token, other.sender_token) != (one.receiver_token, one.sender_token)
+            assert octave[other.receiver_token] == octave[one.receiver_token]
+            assert octave[other.sender_token] == octave[one.sender_token]
+            distances = [abs(pair.receiver - pair.sender).bit_length() for pair in (one, other)]
+            assert distances[0] == distances[1]
+            with capture(model, "relations", layers=entry.layer) as maps, torch.no_grad():
+                model(documents[other.document][None])
+            value = maps[entry.layer].relational.relations[0, other.receiver, other.sender, entry.relation]
+            assert other.value == pytest.approx(value.item(), rel=2**-11)
+    assert compared >= len(found.entries)
+    other = build_dictionary(model, documents, DictionarySettings(top=3, counterexamples=3, seed=1))
+    assert [entry.example for entry in other.entries] == [entry.example for entry in found.entries]
+    assert other.entries != found.entries
+
+
+def test_chosen_relations_and_a_model_left_alone(model, documents):
+    model.train()
+    found = build_dictionary(model, documents, SETTINGS, layers=1, relations=[1])
+    assert found.relations == [("blocks.1", 1)] and model.training
+    whole = build_dictionary(model, documents, SETTINGS)
+    model.eval()
+    assert found.entries == tuple(whole.of("blocks.1", 1))
+
+
+def test_a_folder_of_something_else_is_refused(model, documents, tmp_path):
+    build_dictionary(model, documents, SETTINGS, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"folder: .*state\.json was begun with top=5, got 6"):
+        build_dictionary(model, documents, DictionarySettings(top=6, counterexamples=2, context=2), folder=tmp_path)
+    with pytest.raises(ValueError, match="was begun with corpus="):
+        build_dictionary(model, [*documents[:-1], documents[-1] + 1], SETTINGS, folder=tmp_path)
+    torch.manual_seed(1)
+    with pytest.raises(ValueError, match="was begun with model="):
+        build_dictionary(language.lm("symbolic_attention"), documents, SETTINGS, folder=tmp_path)
+    (tmp_path / "state.json").write_text("{}")
+    with pytest.raises(ValueError, match="not the state of a relation dictionary"):
+        build_dictionary(model, documents, SETTINGS, folder=tmp_path)
+
+
+def test_bad_input(model, documents):
+    with pytest.raises(ValueError, match="documents: expected at least one"):
+        build_dictionary(model, [])
+    with pytest.raises(ValueError, match="documents: expected one with tokens, got 2 empty ones"):
+        build_dictionary(model, [torch.zeros(0, dtype=torch.long)] * 2)
+    with pytest.raises(ValueError, match=r"documents: expected ids of shape \(N,\), got torch.float32 \(3,\)"):
+        build_dictionary(model, [torch.zeros(3)])
+    with pytest.raises(ValueError, match="batch_size: expected at least 1, got 0"):
+        build_dictionary(model, documents, batch_size=0)
+    with pytest.raises(ValueError, match="kinds"):
+        build_dictionary(FAMILIES["encoder transformer"](), documents)
+    with pytest.raises(ValueError, match="top: expected at least 1, got 0"):
+        DictionarySettings(top=0)
+    with pytest.raises(ValueError, match=r"ends: expected some of high, low, got \['middle'\]"):
+        DictionarySettings(ends=["middle"])
+    with pytest.raises(ValueError, match="context: expected at least 0, got -1"):
+        DictionarySettings(context=-1)

@@ -1,0 +1,323 @@
+"""Kinds of interventions, against computations of another kind."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dual_attention.baselines import ESBN, CoRelNet, PrediNet
+from dual_attention.model_analysis.capture import capture
+from dual_attention.model_analysis.interventions import (
+    Ablate,
+    Patch,
+    Scale,
+    Steer,
+    Target,
+    intervene,
+)
+from tests.library.model_analysis.interventions.support import MEDIATORS, captured, every, logits
+from tests.library.model_analysis.models import FAMILIES, call, hooks
+from tests.support.language import close, lm, tokens
+
+
+@pytest.mark.parametrize("mediator", MEDIATORS)
+def test_strength_zero_changes_nothing_and_strength_is_linear(mediator):
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    before = model(x).logits
+    with capture(model) as source:
+        model(x.flip(1))
+    with capture(model, layers=0) as unchanged:
+        model(x)
+    for nothing, half, whole in zip(*(every(mediator, s) for s in (0.0, 0.5, 1.0)), strict=True):
+        with intervene(model, nothing, source=source), capture(model, layers=0) as maps:
+            close(model(x).logits, before, 1e-12)
+        for one, other in zip(maps.heads(), unchanged.heads(), strict=True):
+            for name, values in one.kept.items():
+                assert torch.equal(values, other.get(name))
+        tap = {"head": "head_output", "relation": "relations", "symbol": "symbol_values", "selection": "weights"}[
+            mediator
+        ]
+        found = []
+        for intervention in (half, whole):
+            with intervene(model, intervention, source=source), capture(model, tap, layers=0) as maps:
+                assert (model(x).logits - before).abs().max() > 1e-4
+            found.append(maps[0].relational.get(tap))
+        close(2 * found[0], found[1] + unchanged[0].relational.get(tap))
+    assert not hooks(model)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("mediator", MEDIATORS)
+def test_every_family(name, mediator):
+    """Zero strength leaves the output, and ablation changes it, wherever there is such a mediator."""
+    model = FAMILIES[name]()
+    run = call(name, model)
+    before = run()
+    lacks = ("transformer" in name and mediator in ("relation", "symbol")) or (name, mediator) == (
+        "language rca",
+        "relation",
+    )
+    if lacks:
+        message = f"target: expected layers with relational heads that have a {mediator}"
+        with pytest.raises(ValueError, match=message), intervene(model, Ablate(Target(mediator))):
+            pass
+        return
+    for how in ("zero", "mean", "resample"):
+        with intervene(model, Ablate(Target(mediator), how, strength=0.0)):
+            close(run(), before, 1e-12)
+        with intervene(model, Ablate(Target(mediator), how)):
+            same_for_all = (
+                mediator == "symbol" and how == "resample" and name in ("language position_relative", "vision")
+            )
+            assert bool((run() - before).abs().max() > 1e-6) != same_for_all
+    assert torch.equal(run(), before)
+    assert not hooks(model)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ablating_a_head_equals_zeroing_its_columns_of_the_output_projection(name):
+    model = FAMILIES[name]()
+    run = call(name, model)
+    layer = "decoder.1" if name.startswith("seq2seq") else "blocks.1"
+    kinds = ["sensory"] if "transformer" in name else ["sensory", "relational"]
+    head = 0 if name == "seq2seq" else 1
+    for kind in kinds:
+        with intervene(model, Ablate(Target("head", layers=layer, heads={kind: head}))):
+            ablated = run()
+        with capture(model, "weights", layers=layer, heads=kind) as maps:
+            run()
+        assert maps.layers == (layer,)
+        paths = {"sensory": ("self_attn", "self_attention"), "relational": ("relational_attention",)}[kind]
+        stack = "decoder_blocks.1." if name.startswith("seq2seq") else "blocks.1."
+        (heads,) = (m for path, m in model.named_modules() if stack in path and path.endswith(paths))
+        weight, width = heads.wo.weight, heads.head_dim
+        kept = weight.detach().clone()
+        with torch.no_grad():
+            weight[:, head * width : (head + 1) * width] = 0
+        close(run(), ablated, 1e-12)
+        with torch.no_grad():
+            weight.copy_(kept)
+
+
+def test_ablating_a_relation_equals_zeroing_its_column_of_w_r():
+    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9)
+    found = logits(model, x, Ablate(Target("relation", layers=1, relations=2)))
+    with torch.no_grad():
+        model.layers.blocks[1].dual_attn.relational_attention.wr[..., 2] = 0
+    close(model(x).logits, found)
+
+
+def test_baselines_that_compare_objects():
+    x = torch.randn(3, 5, 6).double()
+    with torch.no_grad():
+        corelnet = CoRelNet(6, 5).double()
+        with intervene(corelnet, Scale(Target("relation", pairs=[(1, 2)]), 3.0)):
+            changed = corelnet(x).view(3, 5, 5)
+        wanted = corelnet.relations(x)
+        wanted[:, 1, 2] *= 3
+        close(changed, wanted)
+        predinet = PrediNet(6, 5, 3, 2, 5).double()
+        with intervene(predinet, Ablate(Target("head", heads=1))):
+            changed = predinet(x).view(3, 3, -1)
+        close(changed[:, [0, 2]], predinet(x).view(3, 3, -1)[:, [0, 2]])
+        assert not changed[:, 1].any()
+        esbn = ESBN(6, 4, 7).double()
+        with intervene(esbn, Ablate(Target("selection"))):  # nothing retrieved, whatever the objects
+            changed = esbn(x)
+        close(changed, changed[:1].expand(3, -1))
+        assert (esbn(x) - changed).abs().max() > 1e-4
+
+
+def test_scaling_equals_scaled_weights():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    relations = logits(model, x, Scale(Target("relation", layers=0), 1.7))
+    symbols = logits(model, x, Scale(Target("symbol", layers=0, heads=1), 1.7))
+    heads = model.layers.blocks[0].dual_attn.relational_attention
+    with torch.no_grad():
+        heads.wq_rel.weight.mul_(1.7)
+        close(model(x).logits, relations)
+        heads.wq_rel.weight.div_(1.7)
+        heads.wv.weight.unflatten(0, (2, -1))[1] *= 1.7
+        close(model(x).logits, symbols)
+
+
+def test_symbols_of_grouped_heads_are_changed_by_head():
+    """Though heads of a group share symbols."""
+    model, x = lm("symbolic_attention", ra_kwargs={"n_kv_heads": 1}), tokens(3, 9)
+    with intervene(model, Ablate(Target("symbol", layers=0, heads=1))), capture(model, layers=0) as maps:
+        model(x)
+    message = maps[0].relational.symbol_message
+    assert not message[:, 1].any() and message[:, 0].all()
+
+
+def test_uniform_attention():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[0, :2] = False
+    with intervene(model, Ablate(Target("selection"), "mean")), capture(model, ["weights", "visible"]) as maps:
+        model(x, padding_mask=mask)
+    for heads in maps.heads():
+        visible = heads.get("visible").double().expand(heads.get("weights").shape)
+        close(heads.get("weights"), visible / visible.sum(-1, keepdim=True).clamp_min(1))
+
+
+@pytest.mark.parametrize("padded", [slice(0, 4), slice(5, 9)], ids=["left", "right"])
+def test_mean_ablation_leaves_the_mean_of_real_places(padded: slice):
+    """Of heads over tokens, of relations over visible pairs; what padding holds does not matter."""
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[0, padded] = False
+    with capture(model, layers=0) as before:
+        model(x, padding_mask=mask)
+    for mediator, tap in (("head", "head_output"), ("relation", "relations"), ("symbol", "symbol_values")):
+        with intervene(model, Ablate(Target(mediator, layers=0), "mean")), capture(model, tap, layers=0) as maps:
+            model(x, padding_mask=mask)
+        values, found = before[0].relational.get(tap), maps[0].relational.get(tap)
+        if mediator == "relation":
+            wanted = values[before[0].relational.visible[:, 0] & mask[..., None]].mean(0)
+            close(found, wanted.expand(found.shape))
+        else:
+            wanted = values.transpose(1, 2)[mask].mean(0)
+            close(found, wanted[None, :, None].expand(found.shape))
+
+
+def test_means_and_samples_of_other_inputs():
+    """Means may come from inputs of any length; samples are those of the same places."""
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    with capture(model, layers=0) as source:
+        model(tokens(5, 7))
+    maps = captured(model, x, Ablate(Target("head", layers=0), "mean"), "head_output", layers=0, source=source)
+    wanted = source[0].relational.head_output.mean((0, 2), keepdim=True)
+    close(maps[0].relational.head_output, wanted.expand(3, -1, 9, -1))
+    with capture(model, layers=0) as source:
+        model(tokens(2, 9))
+    for mediator, tap in (("relation", "relations"), ("selection", "weights"), ("symbol", "symbol_values")):
+        intervention = Ablate(Target(mediator, layers=0), "resample", seed=1)
+        with intervene(model, intervention, source=source), capture(model, tap, layers=0) as maps:
+            model(x)
+        assert torch.equal(maps[0].relational.get(tap), source[0].relational.get(tap)[[1, 0, 1]])
+
+
+def test_means_of_other_inputs_need_their_visible_pairs():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    with capture(model, "head_output") as source:
+        model(x)
+    with (
+        pytest.raises(ValueError, match=r'source: a mean over its real places needs .*; capture "visible", too'),
+        intervene(model, Ablate(Target("head"), "mean"), source=source),
+    ):
+        model(x)
+
+
+def test_samples_of_the_batch_are_of_another_example():
+    model, x = lm("symbolic_attention"), tokens(4, 9)
+    with capture(model, "relations", layers=0) as before:
+        model(x)
+    for seed in range(6):
+        maps = captured(model, x, Ablate(Target("relation", layers=0), "resample", seed=seed), "relations", layers=0)
+        wanted = [(example + 1 + seed % 3) % 4 for example in range(4)]
+        assert torch.equal(maps[0].relational.relations, before[0].relational.relations[wanted])
+        assert all(other != example for example, other in enumerate(wanted))
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "positional_symbols", "position_relative"])
+def test_patching_everything_of_a_layer_gives_its_output_in_the_other_inputs(kind):
+    """Selection, relations and symbols are all that a relational head does."""
+    model, clean, corrupt = lm(kind), tokens(3, 9), tokens(3, 9)
+    with capture(model) as source:
+        model(clean)
+    three = [Patch(Target(mediator, layers=1)) for mediator in ("selection", "relation", "symbol")]
+    three[0] = Patch(Target("selection", layers=1, heads="relational"))
+    with intervene(model, three, source=source), capture(model, layers=1) as maps:
+        model(corrupt)
+    close(maps[1].relational.head_output, source[1].relational.head_output)
+
+
+def test_patching_a_pair_changes_that_pair_only():
+    model, clean, corrupt = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9), tokens(3, 9)
+    pairs, rest = [(5, 2), (7, 7)], torch.ones(9, 9, dtype=torch.bool)
+    rest[[5, 7], [2, 7]] = False
+    with capture(model) as source:
+        model(clean)
+    with capture(model) as before:
+        model(corrupt)
+    maps = captured(model, corrupt, Patch(Target("relation", layers=0, relations=[1], pairs=pairs)), source=source)
+    new, old, other = (m[0].relational.relations for m in (maps, before, source))
+    for i, j in pairs:
+        assert torch.equal(new[:, i, j, 1], other[:, i, j, 1])
+    assert torch.equal(new[:, rest], old[:, rest])
+    assert torch.equal(new[..., [0, 2]], old[..., [0, 2]])
+    maps = captured(
+        model, corrupt, Patch(Target("selection", layers=0, heads={"sensory": 0}, pairs=pairs)), source=source
+    )
+    new, old, other = (m[0].sensory.weights for m in (maps, before, source))
+    assert torch.equal(new[:, 0, 5, 2], other[:, 0, 5, 2]) and torch.equal(new[:, 0, rest], old[:, 0, rest])
+    assert torch.equal(new[:, 1], old[:, 1])
+
+
+def test_patching_the_symbol_of_a_pair():
+    """The receiver reads another symbol of that sender; other receivers read the sender's own."""
+    for ra_type in ("relational_attention", "rca", "disrca"):
+        model, clean, corrupt = lm("symbolic_attention", ra_type=ra_type), tokens(3, 9), tokens(3, 9)
+        with capture(model) as source:
+            model(clean)
+        with capture(model, layers=0) as before:
+            model(corrupt)
+        maps = captured(
+            model, corrupt, Patch(Target("symbol", layers=0, heads=1, pairs=[(5, 2)])), layers=0, source=source
+        )
+        old, new = before[0].relational, maps[0].relational
+        weights = old.get("weights")
+        if ra_type == "disrca":
+            weights = weights * old.get("relations").permute(0, 3, 1, 2)
+        wanted = old.symbol_message.clone()
+        change = source[0].relational.symbol_values[:, 1, 2] - old.symbol_values[:, 1, 2]
+        wanted[:, 1, 5] += weights[:, 1, 5, 2, None] * change
+        close(new.symbol_message, wanted)
+        maps = captured(
+            model, corrupt, Patch(Target("symbol", layers=0, senders=2), strength=1), layers=0, source=source
+        )
+        values = maps[0].relational.symbol_values
+        assert torch.equal(values[:, :, 2], source[0].relational.symbol_values[:, :, 2])
+        assert torch.equal(values[:, :, 3:], old.symbol_values[:, :, 3:])
+
+
+def test_receivers_and_senders():
+    model, x = lm("symbolic_attention"), tokens(3, 9)
+    maps = captured(model, x, Ablate(Target("relation", receivers=[4, 8], senders=[1])), "relations", layers=0)
+    zero = maps[0].relational.relations == 0
+    assert zero[:, [4, 8], 1].all() and zero.sum() == 3 * 2 * 2
+    with intervene(model, Ablate(Target("head", receivers=6))), capture(model, "head_output") as maps:
+        model(x)
+    for heads in maps.heads():
+        assert (heads.head_output == 0).all((0, 1, 3)).tolist() == [place == 6 for place in range(9)]
+
+
+def test_steering():
+    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9)
+    with capture(model, layers=0) as before:
+        model(x)
+    direction = [3.0, 0.0, 4.0]
+    maps = captured(model, x, [Steer(Target("relation", layers=0, relations=1), 2.0, strength=0.5)], layers=0)
+    close(
+        maps[0].relational.relations - before[0].relational.relations,
+        torch.tensor([0.0, 1.0, 0.0]).expand(3, 9, 9, 3).double(),
+    )
+    maps = captured(model, x, [Steer(Target("relation", layers=0), 10.0, direction)], layers=0)
+    close(
+        maps[0].relational.relations - before[0].relational.relations,
+        torch.tensor([6.0, 0.0, 8.0]).expand(3, 9, 9, 3).double(),
+    )
+
+
+def test_ablating_a_direction_takes_away_that_component_only():
+    model, x = lm("symbolic_attention", ra_kwargs={"n_relations": 3}), tokens(3, 9)
+    with capture(model, layers=0) as before:
+        model(x)
+    direction = torch.tensor([1.0, -2.0, 2.0]).double() / 3
+    maps = captured(model, x, Ablate(Target("relation", layers=0), direction=(6 * direction).tolist()), layers=0)
+    old, new = (m[0].relational.get("relations") for m in (before, maps))
+    close(new @ direction, torch.zeros(3, 9, 9).double())
+    close(new, old - (old @ direction)[..., None] * direction)
+    along_one = Ablate(Target("relation", layers=0), direction=[0.0, 1.0, 0.0])
+    close(logits(model, x, along_one), logits(model, x, Ablate(Target("relation", layers=0, relations=1))))
