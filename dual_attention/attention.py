@@ -14,7 +14,6 @@ from ._layers.cache import Cache, ContextCache
 from ._layers.continuation import Masks, continue_from, continue_to_attend, transactional, visibility
 from ._layers.heads import Heads, merge_heads, rotate, split_heads
 from ._layers.inputs import check_boolean, check_sequence
-from ._layers.linear import call_linear
 from ._layers.taps import Observer, observer_of
 from .functional import attention
 from .functional.activations import Activation, activation_function
@@ -164,12 +163,12 @@ class Attention(Heads):
         sizes = {"batch": batch, "heads": self.n_heads, "n": n, "new": key.shape[1]}
         pattern, bias = visibility(masks, past, **sizes, window=self.window)
 
-        q = rotate(split_heads(call_linear(self.wq, query), self.n_heads), freqs_cos, freqs_sin, past.position)
+        q = rotate(split_heads(self.wq(query), self.n_heads), freqs_cos, freqs_sin, past.position)
         new = {}
         if not is_held:
-            k = split_heads(call_linear(self.wk, key), self.n_kv_heads)
+            k = split_heads(self.wk(key), self.n_kv_heads)
             new["k"] = rotate(k, freqs_cos, freqs_sin, past.senders)
-            new["v"] = split_heads(call_linear(self.wv, value), self.n_kv_heads)
+            new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         k, v = past.append(batch, n, **new)
 
         bias = self._with_positions(bias, q, pattern.m, past.offset)
@@ -187,7 +186,7 @@ class Attention(Heads):
         """Output ``(B, N, H * head width)`` from what the heads bring, ``(B, H, N, head width)``, gated if so asked."""
         context = merge_heads(attended)
         if self.wg is not None and self._gate is not None:
-            context = context * self._gate(call_linear(self.wg, query))
+            context = context * self._gate(self.wg(query))
         if observe is not None:
             context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
-        return self.resid_dropout(call_linear(self.wo, context))
+        return self.resid_dropout(self.wo(context))

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.calls import TypedModule
-from ._layers.dropout import Dropout
 from ._layers.inputs import (
     check_boolean,
     check_dropout,
@@ -95,7 +94,7 @@ class _AddedPositions(TypedModule):
         self.d_model = d_model
         self.max_len = max_len
         self.scale = math.sqrt(d_model) if scale else 1.0
-        self.dropout = Dropout(check_dropout("dropout", dropout))
+        self.dropout = nn.Dropout(check_dropout("dropout", dropout))
 
     @abstractmethod
     def _table(self, x: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.inputs import check_boolean, check_positive
-from ._layers.linear import call_linear
 from ._layers.options import RelationScore
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
@@ -169,7 +168,7 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
 
     def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
         # `wk_rel` is `wq_rel` then, but for an adapter (LoRA, say) that has taken the place of the one.
-        w = call_linear(self.wq_rel, y) if self.symmetric_rels else call_linear(self.wk_rel, y)
+        w = self.wq_rel(y) if self.symmetric_rels else self.wk_rel(y)
         if self.rel_score == "squared_distance":
             w = squared_distance_keys(self._strengthened(w)).flatten(-2)
         return {"w": w}
@@ -177,10 +176,10 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
     def _relation_queries(self, x: Tensor, own: dict[str, Tensor]) -> Tensor:
         """``(B, N, R, p)``, or p + 2 for squared distances; with symmetric relations of the keys of the receivers."""
         if self.rel_score == "dot":
-            return self._relation_heads(own["w"] if self.symmetric_rels and own else call_linear(self.wq_rel, x))
+            return self._relation_heads(own["w"] if self.symmetric_rels and own else self.wq_rel(x))
         if self.symmetric_rels and own:
             return squared_distance_queries(self._relation_heads(own["w"])[..., :-2])
-        return squared_distance_queries(self._strengthened(call_linear(self.wq_rel, x)))
+        return squared_distance_queries(self._strengthened(self.wq_rel(x)))
 
     def _strengthened(self, projected: Tensor) -> Tensor:
         """Projections by relation, each times the root of its strength, in float32 or better."""

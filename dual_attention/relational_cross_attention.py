@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ._layers.heads import split_heads
 from ._layers.inputs import check_boolean
-from ._layers.linear import call_linear
 from ._layers.relational_heads import RelationalHeads
 from ._layers.symbols import Symbols
 from ._layers.taps import Observer
@@ -141,7 +140,7 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         return {name: (self.n_kv_heads, self.head_dim) for name in ("k", "k_rel")}
 
     def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
-        return {"k_rel": split_heads(call_linear(self.wk_rel, y), self.n_kv_heads)}
+        return {"k_rel": split_heads(self.wk_rel(y), self.n_kv_heads)}
 
     def _attend(
         self,
@@ -155,7 +154,7 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         **how: Any,
     ) -> tuple[Tensor | None, ...]:
         k, k_rel = keys
-        q_rel = split_heads(call_linear(self.wq_rel, x), self.n_heads)
+        q_rel = split_heads(self.wq_rel(x), self.n_heads)
         options = {"scale": self.attn_scale, "rel_activation": self.rel_activation, **how}
         attend = disentangled_relational_cross_attention
         if observe is not None:

@@ -28,7 +28,6 @@ from ._layers.inputs import (
     check_sequence,
     check_tokens,
 )
-from ._layers.linear import call_linear
 from ._layers.taps import Observer, Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import check_finite, is_readable
@@ -120,7 +119,7 @@ class SymbolicAttention(_CountsTokens):
     def _retrieve(self, x: Tensor, need_weights: bool, observe: Observer | None = None) -> tuple[Tensor, Tensor | None]:
         check_sequence("x", x, self.d_model, layer=self.q_proj)
         # All examples share one library, so the batch is folded into the queries instead of copying the library.
-        queries = split_heads(call_linear(self.q_proj, x).flatten(0, 1)[None], self.n_heads)
+        queries = split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)
         templates = split_heads(self.template_features[None], self.n_heads)
         library = split_heads(self.symbol_library[None], self.n_heads)
         rate = self.dropout if self.training else 0.0
@@ -381,10 +380,10 @@ class RelationalSymbolicAttention(TypedModule):
         batch, length, _ = x.shape
         past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
         neighbours = self._neighbours(batch, length, past, positions, x.device)
-        q = call_linear(self.q_proj, x).unflatten(-1, (self.rel_n_heads, -1))
+        q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
         if self.normalize_rels:
             q = self.rel_scale * q
-        k = split_heads(call_linear(self.k_proj, x), self.rel_n_heads)
+        k = split_heads(self.k_proj(x), self.rel_n_heads)
         (k,) = past.append(batch, length, k=k)
         examples = torch.arange(batch, device=x.device)[:, None, None]
         of_neighbours = k.transpose(1, 2)[examples, neighbours]  # (B, L, neighbours, heads, width)
@@ -392,7 +391,7 @@ class RelationalSymbolicAttention(TypedModule):
         if self.normalize_rels:
             relations = torch.softmax(relations, dim=-1)
         # The projection reads neighbours outermost, relations within.
-        return self.symbolic_attention(call_linear(self.model_dim_proj, relations.transpose(2, 3).flatten(2)))
+        return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
 
     def _neighbours(
         self, batch: int, length: int, past: Past, positions: Tensor | None, device: torch.device

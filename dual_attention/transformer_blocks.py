@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transactional
-from ._layers.dropout import Dropout
 from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
-from ._layers.linear import call_linear
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
@@ -66,10 +64,10 @@ class FeedForwardBlock(TypedModule):
     def forward(self, x: Tensor) -> Tensor:
         """``(..., embed_dim) -> (..., embed_dim)``."""
         check_features("x", x, self.embed_dim, self.linear1)
-        hidden = self._activate(call_linear(self.linear1, x))
+        hidden = self._activate(self.linear1(x))
         if self.linear3 is not None:
-            hidden = hidden * call_linear(self.linear3, x)
-        return call_linear(self.linear2, hidden)
+            hidden = hidden * self.linear3(x)
+        return self.linear2(hidden)
 
 
 class RMSNorm(TypedModule):
@@ -126,7 +124,7 @@ class Block(TypedBlock):
     def __init__(self, dropout_rate: float, norm_first: bool) -> None:
         super().__init__()
         self.norm_first = norm_first
-        self.dropout = Dropout(check_dropout("dropout_rate", dropout_rate))
+        self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
 
     def pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
         """Input of a sublayer: with pre-norm normalised, otherwise as it is."""

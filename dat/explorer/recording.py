@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention._layers.heads import Heads, rotate, split_heads
-from dual_attention._layers.linear import call_linear
 from dual_attention.attention import Attention
 from dual_attention.functional.activations import activation_name
 from dual_attention.functional.reference import repeat_heads
@@ -203,15 +202,15 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("call: expected one of the whole text, got one that continues from a cache")
     wq, wk = (module.wq, module.wk) if sensory else module.selecting()
     rope = given["freqs_cos"], given["freqs_sin"]
-    q = module.attn_scale * rotate(split_heads(call_linear(wq, x), module.n_heads), *rope)
-    k = rotate(split_heads(call_linear(wk, y), module.n_kv_heads), *rope)
+    q = module.attn_scale * rotate(split_heads(wq(x), module.n_heads), *rope)
+    k = rotate(split_heads(wk(y), module.n_kv_heads), *rope)
     offsets = None
     if module.rel_pos_keys is not None:
         offsets = _kept(q @ module.rel_pos_keys.table(q).transpose(0, 1))
     activation = activation_name(getattr(module, "activation", "softmax"))
     kept: dict[str, Any] = {"site": site, "weights": ScoreFactors(_kept(q), _kept(k), activation, offsets)}
     if sensory and module.wg is None and module.rel_pos_values is None:
-        values = repeat_heads(split_heads(call_linear(module.wv, given["value"]), module.n_kv_heads), module.n_heads)
+        values = repeat_heads(split_heads(module.wv(given["value"]), module.n_kv_heads), module.n_heads)
         kept["sender_norms"] = _norms(site, values)
     if isinstance(module, RelationalAttention):
         u, w = (factors.transpose(1, 2) for factors in module.relation_factors(x, y))
@@ -219,8 +218,8 @@ def _factors(site: Site, given: dict[str, Any]) -> dict[str, Any]:
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         kept["relation_norms"] = _norms(site, module.wr.transpose(1, 2)[None])
     if isinstance(module, DisentangledRelationalCrossAttention):
-        u = module.attn_scale * split_heads(call_linear(module.wq_rel, x), module.n_heads)
-        w = split_heads(call_linear(module.wk_rel, y), module.n_kv_heads)
+        u = module.attn_scale * split_heads(module.wq_rel(x), module.n_heads)
+        w = split_heads(module.wk_rel(y), module.n_kv_heads)
         kept["relations"] = ScoreFactors(_kept(u), _kept(w), activation_name(module.rel_activation))
         kept["relation_of_head"] = True
     return kept

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dual_attention._layers.linear import call_linear
 from dual_attention.relational_attention import RelationalAttention
 from dual_attention.transformer_blocks import Block
 
@@ -75,8 +74,8 @@ def _recorded(model: nn.Module, keep: Callable[[str, Tensor], None]) -> Iterator
         relations = heads.relations(x)
         keep("relations", relations)
         keep("W_r r", torch.einsum("bnmr,hdr->bnmhd", relations, heads.wr))
-        q = call_linear(heads.wq_attn, x).unflatten(-1, (heads.n_kv_heads, -1, heads.key_dim))
-        k = call_linear(heads.wk_attn, x).unflatten(-1, (heads.n_kv_heads, heads.key_dim))
+        q = heads.wq_attn(x).unflatten(-1, (heads.n_kv_heads, -1, heads.key_dim))
+        k = heads.wk_attn(x).unflatten(-1, (heads.n_kv_heads, heads.key_dim))
         keep("scores", heads.attn_scale * torch.einsum("bngqd,bmgd->bgqnm", q, k))
 
     def named(layer: nn.Module, args: tuple[Any, ...], projected: Tensor) -> None:

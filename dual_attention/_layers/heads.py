@@ -15,7 +15,6 @@ from ..functional import apply_rotary
 from ..functional.checks import check_finite
 from .cache import TokenCache
 from .calls import TypedModule
-from .dropout import Dropout
 from .inputs import check_dropout, check_positive
 from .taps import Taps
 
@@ -95,7 +94,7 @@ class Heads(TypedModule):
         rate = self.dropout if out_dropout is None else check_dropout("out_dropout", out_dropout)
         self.wv = nn.Linear(self.d_model, self.n_kv_heads * self.head_dim, bias=add_bias_kv)
         self.wo = nn.Linear(width, width, bias=add_bias_out)
-        self.resid_dropout = Dropout(rate)
+        self.resid_dropout = nn.Dropout(rate)
 
     def _with_positions(self, bias: Tensor | None, q: Tensor, m: int, offset: int) -> Tensor | None:
         """The bias, with the scores of relative positions if these heads have any."""

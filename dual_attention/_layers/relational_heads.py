@@ -18,7 +18,6 @@ from .cache import Cache
 from .continuation import Masks, continue_from, transactional, visibility
 from .heads import Heads, merge_heads, rotate, split_heads
 from .inputs import check_sequence
-from .linear import call_linear
 from .symbols import Symbols, observe_symbols, project_symbols
 from .taps import Observer, observer_of
 
@@ -132,8 +131,8 @@ class RelationalHeads(Heads, Generic[Output]):
         pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=m, window=self.window)
 
         wq, wk = self.selecting() if projections is None else projections
-        q = rotate(split_heads(call_linear(wq, x), self.n_heads), freqs_cos, freqs_sin, past.position)
-        new = {"k": rotate(split_heads(call_linear(wk, y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)}
+        q = rotate(split_heads(wq(x), self.n_heads), freqs_cos, freqs_sin, past.position)
+        new = {"k": rotate(split_heads(wk(y), self.n_kv_heads), freqs_cos, freqs_sin, past.senders)}
         new |= (compared := self._relation_keys(y))
         relative = self.use_relative_positional_symbols
         observe = observer_of(self, past.position, past.senders - past.held)
@@ -153,4 +152,4 @@ class RelationalHeads(Heads, Generic[Output]):
         attended, *maps = self._attend(x, own, q, tuple(keys), symbols, past.offset, observe, **how)
         if observe is not None:
             attended = observe("head_output", attended)
-        return self._output(self.resid_dropout(call_linear(self.wo, merge_heads(attended))), *maps)
+        return self._output(self.resid_dropout(self.wo(merge_heads(attended))), *maps)

@@ -11,7 +11,6 @@ from ..functional import RelativeSymbols
 from .continuation import Past
 from .heads import split_heads
 from .inputs import check_sequence
-from .linear import call_linear
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
@@ -56,9 +55,7 @@ def project_symbols(
             )
         symbols = symbols.last_senders(past.held + m)
         library = symbols.library
-        return symbols.with_library(
-            past.once(library, lambda: call_linear(wv, library).unflatten(-1, (n_kv_heads, -1)))
-        )
+        return symbols.with_library(past.once(library, lambda: wv(library).unflatten(-1, (n_kv_heads, -1))))
     if isinstance(symbols, RelativeSymbols):
         raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")
     check_sequence("symbols", symbols, wv.in_features, batch=(1, batch), layer=wv)
@@ -66,4 +63,4 @@ def project_symbols(
         raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
     if symbols.stride(0) == 0:  # the same for all examples, as those of positions
         symbols = symbols[:1]
-    return split_heads(call_linear(wv, symbols), n_kv_heads)
+    return split_heads(wv(symbols), n_kv_heads)

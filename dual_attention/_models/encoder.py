@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from .._layers.calls import takes
 from .._layers.config import arguments_for
-from .._layers.dropout import Dropout
 from .._layers.inputs import check_not_negative
 from ..positional_encoding import rows_at, table_of
 from ..transformer_blocks import create_norm
@@ -45,7 +44,7 @@ class EncoderModel(CountsParameters, TokenModel):
         if config.n_token_types:
             self.token_type_embedder = nn.Embedding(config.n_token_types, width)
         self.embedding_norm = create_norm(width, config.norm_type if config.embedding_norm else "none")
-        self.dropout = Dropout(config.dropout_rate)
+        self.dropout = nn.Dropout(config.dropout_rate)
         self.blocks = nn.ModuleList(blocks)
         final_norm = config.norm_first if config.final_norm is None else config.final_norm
         self.norm = create_norm(width, config.norm_type if final_norm else "none")

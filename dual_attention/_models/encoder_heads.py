@@ -11,9 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.dropout import Dropout
 from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive
-from .._layers.linear import call_linear
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .config import Pool
@@ -116,7 +114,7 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits ``(..., V)`` of the output ``(..., d)`` of the encoder."""
-        return call_linear(self.decoder, self.transform_norm(self._activate(call_linear(self.transform, hidden))))
+        return self.decoder(self.transform_norm(self._activate(self.transform(hidden))))
 
 
 class EncoderForSequenceClassification(CountsParameters):
@@ -154,7 +152,7 @@ class EncoderForSequenceClassification(CountsParameters):
         self.problem: Problem = problem
         self.pool: Pool = pool
         self.ignore_index = ignore_index
-        self.dropout = Dropout(rate)
+        self.dropout = nn.Dropout(rate)
         self.classifier = nn.Linear(encoder.d_model, n_classes)
         init_weights(self)
         self.encoder = encoder
@@ -183,7 +181,7 @@ class EncoderForSequenceClassification(CountsParameters):
             TypeError, ValueError: as the encoder, or if targets are wrong.
         """
         hidden = self.encoder(x, padding_mask=padding_mask, token_types=token_types)
-        logits = call_linear(self.classifier, self.dropout(pooled(hidden, padding_mask, self.pool)))
+        logits = self.classifier(self.dropout(pooled(hidden, padding_mask, self.pool)))
         return EncoderHeadOutput(logits, None if targets is None else self._loss(logits, targets))
 
     def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:

@@ -16,10 +16,8 @@ from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
 from .._layers.config import arguments_for
 from .._layers.continuation import cache_parts, transactional
-from .._layers.dropout import Dropout
 from .._layers.gathered import gathers
 from .._layers.inputs import is_offloaded
-from .._layers.linear import call_linear
 from .._layers.options import checked_options, options_dict
 from ..functional import cross_entropy, linear_cross_entropy
 from ..generation import Generates
@@ -52,7 +50,7 @@ class Layers(nn.ModuleDict):
 
     token_embedder: nn.Embedding
     positional_embedder: nn.Embedding
-    dropout: Dropout
+    dropout: nn.Dropout
     symbol_retrievers: nn.ModuleList
     blocks: nn.ModuleList
     norm: nn.Module
@@ -79,7 +77,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         blocks: list[Any] = [self._create_block(config) for _ in range(config.n_layers)]
         layers: dict[str, nn.Module] = {
             "token_embedder": nn.Embedding(vocab_size, width),
-            "dropout": Dropout(config.dropout_rate),
+            "dropout": nn.Dropout(config.dropout_rate),
             "blocks": nn.ModuleList(blocks),
             "norm": create_norm(width, config.norm_type if config.final_norm else "none"),
             "final_out": nn.Linear(width, vocab_size, bias=config.output_bias),
@@ -178,7 +176,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             check_targets(targets, hidden)
         logits = loss = None
         if not loss_only:
-            logits = call_linear(self.layers.final_out, hidden if all_logits else hidden[:, -1:])
+            logits = self.layers.final_out(hidden if all_logits else hidden[:, -1:])
         if targets is not None:
             if padding_mask is not None:
                 targets = targets.masked_fill(~padding_mask[:, start:], IGNORED)

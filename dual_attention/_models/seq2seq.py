@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transactional
-from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_positive
-from .._layers.linear import call_linear
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
@@ -81,7 +79,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
 
         def positions(longest: int) -> nn.Module:
             if kind == "none":
-                return Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
+                return nn.Dropout(check_dropout("embedding_dropout", config.embedding_dropout))
             return _POSITIONS[kind](width, dropout=config.embedding_dropout, max_len=longest)
 
         encoder_blocks = [self._create_block("encoder", config) for _ in range(config.n_layers_enc)]
@@ -174,11 +172,11 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         check_padding("loss_mask", loss_mask, *hidden.shape[:2])
         final_out = self.layers["final_out"]
         if targets is None:
-            return call_linear(final_out, _last(hidden, target_padding_mask)), None
+            return final_out(_last(hidden, target_padding_mask)), None
         check_same_device(y=y, targets=targets)
         masks = [mask for mask in (target_padding_mask, loss_mask) if mask is not None]
         scored = torch.stack(masks).all(dim=0) if masks else None
-        logits = call_linear(final_out, hidden)
+        logits = final_out(hidden)
         if self.loss_type == "mse":
             if not targets.is_floating_point():
                 raise TypeError(

@@ -14,9 +14,7 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from .._layers.dropout import Dropout
 from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
-from .._layers.linear import call_linear, call_sequence
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
@@ -99,7 +97,7 @@ class VisionModel(StackModel):
         if pos_enc != "none":
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
         self.cls_token = nn.Parameter(torch.randn(1, 1, width))
-        self.dropout = Dropout(check_dropout("dropout_rate", config.dropout_rate))
+        self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
         self.encoder_blocks = nn.ModuleList()
         self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
         self.final_out = nn.Linear(width, config.num_classes)
@@ -135,13 +133,13 @@ class VisionModel(StackModel):
             raise ValueError(f"x: expected shape (batch, {self.image_channels}, height, width), got {tuple(x.shape)}")
         check_like("x", x, self.to_patch_embedding[1])
         grid_size = patch_grid(x.shape[2], x.shape[3], self.patch_height, self.patch_width)
-        x = call_sequence(self.to_patch_embedding, x)
+        x = self.to_patch_embedding(x)
         x = torch.cat((self.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
         arguments = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}
         return self.dropout(self._add_positions(x, grid_size)), BlockInputs(arguments, grid_size=grid_size)
 
     def _classify(self, hidden: Tensor) -> Tensor:
-        return call_linear(self.final_out, hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1))
+        return self.final_out(hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1))
 
     def _add_positions(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
         if self.pos_embedding is None:

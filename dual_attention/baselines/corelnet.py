@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_positive
-from .._layers.linear import call_linear
 from .._layers.taps import Taps, observer_of
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
@@ -70,7 +69,7 @@ class CoRelNet(nn.Module):
         """R as a matrix, ``(B, N, d) -> (B, N, N)``; arguments and errors as :meth:`forward`."""
         check_objects(x, padding_mask, self.d_model, self.n_objects)
         z = self.embed(x)
-        u, w = call_linear(self.wq, z), call_linear(self.wk, z)
+        u, w = self.wq(z), self.wk(z)
         if self.context_norms:  # one for both sides, or one for each
             u = self.context_norms[0](u, padding_mask=padding_mask)
             w = self.context_norms[-1](w, padding_mask=padding_mask)

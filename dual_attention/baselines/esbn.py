@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_positive
-from .._layers.linear import call_linear
 from .._layers.taps import Taps, observer_of
 from ..functional.observed import observed_visible
 from ..functional.reference import inner_products, softmax_over_senders
@@ -121,8 +120,8 @@ class ESBN(nn.Module):
         for t in range(n):
             h, c = self.controller(read, state)
             retrieved = (weights[:, t, None, :t] @ keys)[:, 0]
-            now = torch.sigmoid(call_linear(self.to_gate, h)) * torch.cat((retrieved, confidence[:, t, None]), dim=-1)
-            keys = torch.cat((keys, torch.relu(call_linear(self.to_key, h))[:, None]), dim=1)
+            now = torch.sigmoid(self.to_gate(h)) * torch.cat((retrieved, confidence[:, t, None]), dim=-1)
+            keys = torch.cat((keys, torch.relu(self.to_key(h))[:, None]), dim=1)
             if padding_mask is not None:
                 there = padding_mask[:, t, None]
                 h, c = torch.where(there, h, state[0]), torch.where(there, c, state[1])

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._layers.inputs import check_not_negative, check_positive
-from .._layers.linear import call_linear
 from .._layers.taps import Taps, observer_of
 from ..functional import attention
 from ..functional.observed import observed_attention
@@ -115,7 +114,7 @@ class PrediNet(nn.Module):
         attend = attention if observe is None else partial(observed_attention, observe)
         attended, weights = attend(
             queries.transpose(1, 2),
-            call_linear(self.wk, objects)[:, None],
+            self.wk(objects)[:, None],
             objects[:, None],
             scale=1.0,
             mask=None if padding_mask is None else padding_mask[:, None, None, :],

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_like, check_not_negative, check_positive
-from .._layers.linear import call_linear, call_sequence
 from .._layers.options import SymbolOptions, arguments_of
 from .._models.vision import patch_embedding, patch_grid, sizes_of
 from ..functional.activations import Activation
@@ -52,7 +51,7 @@ class ObjectClassifier(nn.Module, ABC):
                 f"got {tuple(images.shape)}"
             )
         check_like("x", images, self.patch_embedding[1])
-        return call_sequence(self.patch_embedding, images)
+        return self.patch_embedding(images)
 
     @abstractmethod
     def summary(self, objects: Tensor) -> Tensor:
@@ -60,7 +59,7 @@ class ObjectClassifier(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, of the model's ``image_shape``."""
-        return call_sequence(self.classifier, self.summary(self.objects(x)))
+        return self.classifier(self.summary(self.objects(x)))
 
 
 def two_layers(features: int, hidden: int, num_classes: int) -> nn.Sequential:
@@ -160,8 +159,8 @@ class _PooledReadout(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """``(B, N, features) -> (B, num_classes)``."""
-        hidden = torch.relu(call_linear(self.first, rows) + self.positions)
-        return call_linear(self.last, torch.relu(call_linear(self.second, hidden)).mean(1))
+        hidden = torch.relu(self.first(rows) + self.positions)
+        return self.last(torch.relu(self.second(hidden)).mean(1))
 
 
 class VisionCoRelNet(ObjectClassifier):
@@ -215,7 +214,7 @@ class VisionCoRelNet(ObjectClassifier):
         """Relations of each object, and its features, if there are any: ``(B, N, N + k)``, flat for a flat read-out."""
         rows = self.corelnet(objects).unflatten(1, (self.n_objects, self.n_objects))
         if self.describe is not None:
-            rows = torch.cat((rows, call_linear(self.describe, objects)), -1)
+            rows = torch.cat((rows, self.describe(objects)), -1)
         return rows if self.readout == "pooled" else rows.flatten(1)
 
 

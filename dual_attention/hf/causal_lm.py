@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from transformers import Cache, GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from .._layers.linear import call_linear
 from .._models.inputs import IGNORED, check_targets
 from .cache import cache_in
 from .language import HasBackbone
@@ -93,7 +92,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         logits = loss = None
         if targets is None or not (self.training and self.config.skip_logits_in_training):
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-            logits = call_linear(self.model.layers.final_out, hidden[:, kept])
+            logits = self.model.layers.final_out(hidden[:, kept])
         if targets is not None:
             whole = logits if logits is not None and logits.shape[1] == hidden.shape[1] else None
             loss = self._loss(hidden, whole, targets, num_items_in_batch)

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from .._layers.heads import split_heads
 from .._layers.inputs import check_boolean, check_positive, check_sequence
-from .._layers.linear import call_linear
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.checks import check_tensor
@@ -140,7 +139,7 @@ class FeatureMessage(Message):
         else:
             value = _shared_value(key, value)
             check_sequence("value", value, self.wv.in_features, layer=self.wv)
-            projected = split_heads(call_linear(self.wv, value), self.n_kv_heads)
+            projected = split_heads(self.wv(value), self.n_kv_heads)
         repeated = repeat_symbols(projected, self.heads or 1)
         return RelativeValues(repeated) if isinstance(repeated, RelativeSymbols) else SharedValues(repeated)
 

@@ -9,10 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .._layers.dropout import Dropout
 from .._layers.heads import merge_heads, split_heads
 from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive, check_sequence, on_one_device
-from .._layers.linear import call_linear
 from .._layers.symbols import observe_symbols
 from .._layers.taps import Taps, observer_of
 from ..functional import mask_pattern
@@ -103,7 +101,7 @@ class MultiHead(nn.Module):
         width = n_heads * self.head_dim
         self.wg = nn.Linear(d_model, width, bias=False) if gate is not None else None
         self.wo = nn.Linear(width, width if d_out is None else d_out, bias=False) if out_proj else None
-        self.out_dropout = Dropout(check_dropout("out_dropout", out_dropout))
+        self.out_dropout = nn.Dropout(check_dropout("out_dropout", out_dropout))
         self.taps = Taps(_observed(attention))
 
     @property
@@ -152,7 +150,7 @@ class MultiHead(nn.Module):
             raise ValueError("key: expected keys, or a query that is the key as well; got neither")
         check_sequence("key", key, self.d_key, layer=self.wk)
         batch, m = key.shape[:2]
-        k = repeat_heads(self.k_norm(split_heads(call_linear(self.wk, key), self.n_kv_heads)), self.n_heads)
+        k = repeat_heads(self.k_norm(split_heads(self.wk(key), self.n_kv_heads)), self.n_heads)
         q = self._project_queries(query, batch)
         n = self.attention.score.n_queries or 0 if q is None else q.shape[-2]
         sizes: dict[str, Any] = {"batch": batch, "heads": self.n_heads, "n": n, "m": m}
@@ -167,11 +165,11 @@ class MultiHead(nn.Module):
         output = self.attention.attend(inputs, padding_mask=of_heads, need_weights=need_weights, observe=seen)
         context = merge_heads(output.context)
         if query is not None and self.wg is not None and self.gate is not None:
-            context = context * self.gate(call_linear(self.wg, query))
+            context = context * self.gate(self.wg(query))
         if observe is not None:
             context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
         if self.wo is not None:
-            context = call_linear(self.wo, context)
+            context = self.wo(context)
         return output._replace(context=self.out_dropout(context))
 
     def _project_queries(self, query: Tensor | None, batch: int) -> Tensor | None:
@@ -180,7 +178,7 @@ class MultiHead(nn.Module):
             return None
         query = self.attention.score.require_query(query)
         check_sequence("query", query, self.d_model, batch=(batch,), layer=self.wq)
-        return self.q_norm(split_heads(call_linear(self.wq, query), self.n_heads))
+        return self.q_norm(split_heads(self.wq(query), self.n_heads))
 
 
 def _observed(attention: GeneralAttention) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_features, check_positive
-from .._layers.linear import call_linear
 from ..functional.checks import check_axes, check_rows
 
 
@@ -29,7 +28,7 @@ class SelfQuery(nn.Module):
     def forward(self, key: Tensor) -> Tensor:
         """``(..., S, d) -> (..., S, d_q)``."""
         check_features("key", key, self.d, self.projection)
-        return call_linear(self.projection, key)
+        return self.projection(key)
 
 
 class LearnedQuery(nn.Module):

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_part, check_positive, check_sequence, on_one_device
-from .._layers.linear import call_linear
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
@@ -96,7 +95,7 @@ class Relation(nn.Module):
         check_sequence("query", x, self.wq.in_features, layer=self.wq)
         check_sequence("key", y, self.wk.in_features, layer=self.wk)
         sizes = (self.n_relations, self.proj_dim)
-        q, k = call_linear(self.wq, x).unflatten(-1, sizes), call_linear(self.wk, y).unflatten(-1, sizes)
+        q, k = self.wq(x).unflatten(-1, sizes), self.wk(y).unflatten(-1, sizes)
         return self.q_norm(q), self.k_norm(k)
 
     def factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor, float] | None:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from .. import functional
 from .._layers.inputs import check_boolean, check_not_negative, check_positive, on_one_device
-from .._layers.linear import call_linear
 from ..functional.activations import Activation
 from ..functional.checks import check_finite
 from ._parameters import matrix
@@ -194,8 +193,8 @@ class SubsetSampler(nn.Module):
     def logits(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Logits of being selected: ``(..., S, d) -> (..., S)``."""
         mean = functional.masked_mean(x, padding_mask).unsqueeze(-2).expand_as(x)
-        hidden = self.activation(call_linear(self.hidden, torch.cat([x, mean, x * mean], dim=-1)))
-        return call_linear(self.logit, hidden).squeeze(-1)
+        hidden = self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))
+        return self.logit(hidden).squeeze(-1)
 
     @on_one_device
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -14,10 +14,8 @@ from torch import Tensor, nn
 
 from dual_attention._layers.cache import Cache
 from dual_attention._layers.config import config_of
-from dual_attention._layers.dropout import Dropout
 from dual_attention._layers.heads import merge_heads, split_heads
 from dual_attention._layers.inputs import check_sequence
-from dual_attention._layers.linear import call_linear
 from dual_attention._layers.options import SymbolOptions
 from dual_attention._layers.symbols import Symbols
 from dual_attention._layers.taps import Taps, observer_of
@@ -65,7 +63,7 @@ class IdentityHeads(nn.Module):
         self.wq, self.wk, self.wv, self.wo = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
         self.compare = nn.Parameter(torch.ones(n_heads))
         self.copy = nn.Parameter(torch.ones(n_heads))
-        self.out_dropout = Dropout(dropout)
+        self.out_dropout = nn.Dropout(dropout)
         self.taps = Taps(("visible", "weights"))
 
     def forward(
@@ -84,7 +82,7 @@ class IdentityHeads(nn.Module):
         attend = attention if observe is None else partial(observed_attention, observe)
         attended, weights = attend(q, k, v, scale=scale, dropout=rate, need_weights=need_weights)
         mixed, copied = attended.split((x.shape[-1] // self.n_heads, x.shape[-1]), -1)
-        context = call_linear(self.wo, merge_heads(mixed)) + torch.einsum("bhtd,h->btd", copied, self.copy)
+        context = self.wo(merge_heads(mixed)) + torch.einsum("bhtd,h->btd", copied, self.copy)
         return GeneralAttentionOutput(self.out_dropout(context), weights)
 
 

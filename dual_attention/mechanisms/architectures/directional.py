@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_members, check_positive, on_one_device
-from ..._layers.linear import call_linear
 from ...functional import combine, directional_mask, uniform_alignment
 from ...functional.checks import check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
@@ -39,7 +38,7 @@ class FusionGate(nn.Module):
     @on_one_device
     def forward(self, context: Tensor, h: Tensor) -> Tensor:
         """Mixture ``(..., d)`` of contexts and objects of that shape."""
-        gate = torch.sigmoid(call_linear(self.gate, torch.cat([context, h], dim=-1)))
+        gate = torch.sigmoid(self.gate(torch.cat([context, h], dim=-1)))
         return gate * h + (1 - gate) * context
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_boolean, check_members, check_part, check_positive, on_one_device
-from ..._layers.linear import call_linear
 from ...functional import masked_mean
 from ..general import GeneralAttention
 
@@ -44,7 +43,7 @@ class LinearUpdate(nn.Module):
 
     @on_one_device
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
-        return call_linear(self.linear, query) + context
+        return self.linear(query) + context
 
 
 class GRUUpdate(nn.Module):
