@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..experiments import EXPERIMENTS
-from ..training.config_io import option_parser, parse_options
+from ..training.config_io import LIST_OPTIONS, option_parser, parse_options
 from .main import Command, every_command
 
 BEGIN = {
@@ -86,10 +85,8 @@ def _lines(choices: Mapping[str, Iterable[str]], indent: str) -> list[str]:
 
 
 def options_of_command(command: Command) -> list[str]:
-    """The options that the help of a command lists; none if an extra that it needs is not installed."""
-    if command.words == ("completion",):
-        return ["--help"]
+    """The options of a command; none if an extra that it needs is not installed."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, ImportError):
-        command.run(["--help"])
-    return re.findall(r"^  (?:-h, )?(--[\w.]+)", text.getvalue(), re.MULTILINE)
+        command.run([LIST_OPTIONS])
+    return text.getvalue().split()

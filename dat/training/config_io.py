@@ -35,6 +35,9 @@ from .config_data import (
 
 Config = TypeVar("Config")
 
+LIST_OPTIONS = "--list_options"
+"""Word for :mod:`dat.cli.completion`, which ``--help`` does not list."""
+
 
 class _Typed(argparse.Action):
     """Reads its text as an action, since what it raises then leaves argparse as it is."""
@@ -143,7 +146,13 @@ def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> t
 
 
 def parse_options(parser: OptionParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse ``arguments``; ``ValueError`` in one line if one is wrong."""
+    """Parse ``arguments``; ``ValueError`` in one line if one is wrong.
+
+    :data:`LIST_OPTIONS` alone prints the options of a command in place of running it.
+    """
+    if [*arguments] == [LIST_OPTIONS]:
+        print(*option_names(parser))
+        parser.exit()
     for word in arguments:
         if "\0" in word:
             raise ValueError(f"expected options without zero bytes, got {printable(word)[:100]}")
@@ -155,10 +164,15 @@ def parse_options(parser: OptionParser, arguments: Sequence[str]) -> argparse.Na
             raise ValueError(f"{str(name).lstrip('-')}: expected {in_words(hint)}, got nothing") from error
         raise ValueError(str(error) if name else f"{error}; --help says what they are") from error
     if rest and rest[0].startswith("-"):
-        raise ValueError(unknown_key(rest[0].partition("=")[0], [*parser.options], noun="option"))
+        raise ValueError(unknown_key(rest[0].partition("=")[0], option_names(parser), noun="option"))
     if rest:
         raise ValueError(f"expected no further word, got {shortened(' '.join(rest))}")
     return options
+
+
+def option_names(parser: OptionParser) -> list[str]:
+    """The options of a parser by their long names."""
+    return [name for name in parser.options if name.startswith("--")]
 
 
 def _as_text(setting: Any) -> str:
