@@ -17,7 +17,7 @@ from ..training.tables import show
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Where the model is measured."""
+    """Machine on which the model is measured."""
 
     machine: MachineConfig = field(default_factory=MachineConfig)
     """Device and threads."""

@@ -114,7 +114,7 @@ def test_the_planned_model():
         (["--shard=hsdp", "--devices=4", "--batch=4", "--shard_size=3"], "shard_size: expected a divisor of 4 devices"),
         (["--shard=fsdp", "--inference"], "--shard: expected training, got --inference"),
         (["--micro_batch=2"], "--micro_batch: needs --shard"),
-        (["--shard=some"], "argument --shard"),
+        (["--shard=some"], "shard: expected one of 'ddp', 'fsdp', 'hsdp', got some"),
     ],
 )
 def test_wrong_ways_to_share(words, message, capsys):
