@@ -6,10 +6,7 @@ import importlib
 from typing import Any
 
 _EXTRAS = {
-    "train": (
-        *("docstring_parser", "jsonargparse", "matplotlib", "numpy", "rich", "safetensors", "tensorboard", "yaml"),
-        *("PIL", "typeshed_client"),
-    ),
+    "train": ("PIL", "matplotlib", "numpy", "rich", "safetensors", "tensorboard", "yaml"),
     "language": ("tiktoken", "tokenizers"),
     "hf": ("accelerate", "huggingface_hub", "transformers"),
     "datasets": ("datasets",),

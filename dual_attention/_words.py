@@ -28,7 +28,7 @@ def suggestion(name: str, known: Iterable[str], *, separator: str | None = None)
 
 def _parts(name: str, separator: str | None) -> tuple[str, str]:
     """The first parts of a name, and the last."""
-    first, _, last = name.rpartition(separator) if separator else ("", "", name)
+    first, _, last = name.lstrip("-").rpartition(separator) if separator else ("", "", name)
     return first, last
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from unittest.mock import patch
 
 from ..experiments import EXPERIMENTS
+from ..training.config_io import LIST_OPTIONS, option_parser, parse_options
 from .main import Command, every_command
-from .plain_parser import PlainParser
 
 BEGIN = {
     "bash": "",
@@ -42,13 +39,13 @@ complete -o default -F _dat dat
 
 def completion(prog: str, arguments: Sequence[str]) -> int:
     """``dat completion``."""
-    parser = PlainParser(
+    parser = option_parser(
         prog=prog,
         description="Print a script with which the shell completes commands, options and presets of dat. "
         f'Put it into effect by: eval "$({prog} bash)"',
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=" or ".join(SHELLS))
-    print(script(parser.parse_args(list(arguments)).shell), end="")
+    print(script(parse_options(parser, arguments).shell), end="")
     return 0
 
 
@@ -88,12 +85,8 @@ def _lines(choices: Mapping[str, Iterable[str]], indent: str) -> list[str]:
 
 
 def options_of_command(command: Command) -> list[str]:
-    """The options that the help of a command lists; none if an extra that it needs is not installed."""
-    if command.words == ("completion",):
-        return ["--help"]
+    """The options of a command; none if an extra that it needs is not installed."""
     text = io.StringIO()
-    wide = patch.dict(os.environ, {"COLUMNS": "200"})
-    with wide, contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, ImportError):
-        command.run(["--help"])
-    lines = [line for line in text.getvalue().splitlines() if re.match(r"\s+-", line)]
-    return list(dict.fromkeys(option for line in lines for option in re.findall(r"(?<![\w.-])--[\w.]+", line)))
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, ImportError):
+        command.run([LIST_OPTIONS])
+    return text.getvalue().split()

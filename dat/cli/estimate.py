@@ -23,8 +23,7 @@ from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
 from ..experiments import experiment_named, experiment_of
 from ..training.config_data import read_mapping
-from ..training.config_io import read_config
-from .plain_parser import PlainParser
+from ..training.config_io import OptionParser, option_parser, parse_options, read_config
 
 LARGEST = 1_000_000_000
 """Examples, tokens of one, and devices."""
@@ -35,7 +34,7 @@ MODEL = "a preset; a YAML or JSON file with `model: CLASS` and its arguments; or
 
 def estimate(prog: str, arguments: Sequence[str]) -> int:
     """``dat estimate``."""
-    options = parser(prog).parse_args(list(arguments))
+    options = parse_options(parser(prog), arguments)
     if options.rate is None and options.tokens is not None:
         raise ValueError("--tokens: needs --rate, the operations a second of a device")
     if options.mfu > 1:
@@ -166,9 +165,9 @@ def times_in_words(times: Mapping[str, float], options: argparse.Namespace) -> l
     return words
 
 
-def parser(prog: str) -> argparse.ArgumentParser:
+def parser(prog: str) -> OptionParser:
     """The options of the command."""
-    made = PlainParser(
+    made = option_parser(
         prog=prog,
         description="Parameters, arithmetic, memory and time of a model, from a run on fake tensors.",
     )
@@ -177,12 +176,12 @@ def parser(prog: str) -> argparse.ArgumentParser:
     add("--batch", type=integer, default=1, metavar="B", help="sequences or images (1)")
     add("--length", type=integer, metavar="N", help="tokens of a sequence (the model's context)")
     add("--context_length", type=integer, metavar="M", help="tokens of the source of an encoder-decoder model (N)")
-    add("--dtype", choices=DTYPES, metavar="DTYPE", help=f"of products and activations: {', '.join(DTYPES)} (float32)")
+    add("--dtype", choices=DTYPES, metavar="DTYPE", help="of products and activations (float32)")
     add("--param_dtype", choices=DTYPES, metavar="DTYPE", help="of parameters; not that of products: autocast (DTYPE)")
-    kernels = "whose kernels run (cuda; some figures are approximate without a GPU)"
+    kernels = "whose kernels run; some figures are approximate without a GPU"
     add("--device", choices=get_args(Device), default="cuda", help=kernels)
     add("--inference", action="store_true", help="a forward pass without gradients")
-    add("--impl", choices=get_args(Implementation), default="auto", help="of relational attention (auto)")
+    add("--impl", choices=get_args(Implementation), default="auto", help="of relational attention")
     add("--checkpointing", action="store_true", default=None, help="blocks are computed again in the backward pass")
     add("--all_logits", action="store_true", help="the loss of a language model holds all logits")
     add("--rate", type=positive, metavar="FLOPS", help="operations a second of a device, such as 990e12: adds times")

@@ -48,7 +48,7 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
         check_grid_of(experiment, source)
         if names := [cell.name for cell in GridFolder(experiment, source).not_run()]:
             print(printable(f"dat: {source}: cells not run: {listed(names)}"), file=sys.stderr)
-    chosen = {axis.name: options[f"{axis.name}s"] for axis in texts}
+    chosen = {axis.name: getattr(options, f"{axis.name}s") for axis in texts}
     for path in plot_results(experiment, options.sources, options.out, chosen, how):
         print(printable(str(path)))
     return 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dual_attention._words import printable
 
@@ -15,25 +16,33 @@ from ..sweeps.grid import GridFolder
 from ..sweeps.learning_rates import TABLE
 from ..sweeps.report import REPORT
 from ..sweeps.reproduce import reproduce as run_grid
-from ..training.config_io import as_options, build_parser, expand, parse_config, read_config
+from ..training.config_io import OptionParser, build_parser, parse_config, read_config
 from ..training.interrupt import Interrupted
 
 
-def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
-    """``dat reproduce NAME``."""
-    experiment = swept(experiment_named(name))
+def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
+    """The options of ``dat reproduce NAME``."""
     parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
+    parser.set_defaults(scale=None)
     if grids := experiment.grids:
-        parser.add_argument(
-            "--scale", metavar="NAME", help=f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
+        about = f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
+        names = Literal[tuple(grids)]
+        parser.add_settings(
+            "--scale", lambda name: asdict(experiment.grid_named(name)), hint=names, metavar="NAME", help=about
         )
     default = "that of the --scale, if it has one, or the one recorded in the folder"
     takes_analysis(parser, experiment, "record before the first cell and to compute", default)
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
-    grid, options = parse_config(parser, experiment.Grid, expand_scales(experiment, arguments) if grids else arguments)
+    return parser
+
+
+def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
+    """``dat reproduce NAME``."""
+    experiment = swept(experiment_named(name))
+    grid, options = parse_config(parser_of(prog, experiment), experiment.Grid, arguments)
     check_grid_of(experiment, grid.out)
-    analysis = find_analysis(experiment, options.analysis, scale_of(arguments))
+    analysis = find_analysis(experiment, options.analysis, options.scale)
     try:
         folder = run_grid(experiment, grid, analysis=analysis, dry_run=options.dry_run, quiet=options.quiet)
     except Interrupted:
@@ -71,15 +80,3 @@ def takes_analysis(parser: Any, experiment: AnySwept, use: str, default: str) ->
     known = f" ({', '.join(experiment.analyses)})" if experiment.analyses else ""
     about = f"Analysis to {use}: a file, or one that comes with the experiment{known}. By default {default}."
     parser.add_argument("--analysis", metavar="NAME", help=about)
-
-
-def scale_of(arguments: Sequence[str]) -> str | None:
-    """The last ``--scale NAME``; None without one."""
-    found: list[str] = []
-    expand(arguments, "--scale", lambda name: found.append(name) or [])
-    return found[-1] if found else None
-
-
-def expand_scales(experiment: AnySwept, arguments: Sequence[str]) -> list[str]:
-    """``arguments`` with the keys of a shipped grid in place of every ``--scale NAME``, see :func:`expand`."""
-    return expand(arguments, "--scale", lambda name: as_options(experiment.grid_named(name)))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dual_attention._checksums import sha256_of
 
 from .._processes import keep_freed_memory
 from ..experiments import experiment_named, experiment_of_run
-from ..training.config_io import as_options, build_parser, check_only_resume, commented_yaml, expand, parse_config
+from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
 from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
@@ -28,17 +29,22 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
         return train_together(prog, arguments, experiment_named(name), workers)
 
 
-def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperiment, workers: Workers) -> int:
-    """Train in each of ``workers``."""
+def parser_of(prog: str, experiment: AnyExperiment) -> OptionParser:
+    """The options of ``dat train NAME``."""
     parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
-    presets = experiment.presets
-    if presets:
-        parser.add_argument(
-            "--preset", metavar="NAME", help=f"Fill the keys of the model with a named one: {', '.join(presets)}."
+    if presets := experiment.presets:
+        about = f"Fill the keys of the model with a named one: {', '.join(presets)}."
+        names = Literal[tuple(presets)]
+        parser.add_settings(
+            "--preset", lambda name: {"model": asdict(experiment.preset(name))}, hint=names, metavar="NAME", help=about
         )
     parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
-    words = expand_presets(experiment, arguments) if presets else arguments
-    config, options = parse_config(parser, experiment.Config, words)
+    return parser
+
+
+def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperiment, workers: Workers) -> int:
+    """Train in each of ``workers``."""
+    config, options = parse_config(parser_of(prog, experiment), experiment.Config, arguments)
     check_only_resume(options.resume, arguments)
     if workers.size > 1:
         workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
@@ -91,8 +97,3 @@ def resume(experiment: AnyExperiment, path: Path, workers: Workers) -> RunFolder
     if name != experiment.name:
         raise ValueError(f"{path}: a run of {name}, not of {experiment.name}")
     return resume_run(experiment, path, workers)
-
-
-def expand_presets(experiment: AnyExperiment, arguments: Sequence[str]) -> list[str]:
-    """``arguments`` with the keys of the model in place of every ``--preset NAME``, see :func:`expand`."""
-    return expand(arguments, "--preset", lambda name: as_options(experiment.preset(name), "model"))

@@ -7,17 +7,17 @@ stranger's run may be read.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dual_attention._extras import require
-from dual_attention._words import printable, suggestion
+from dual_attention._words import printable, shortened, suggestion
 
 Config = TypeVar("Config")
 
@@ -34,6 +34,18 @@ _YAML = "tag:yaml.org,2002:"
 _KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
 _PLURALS = {int: "integers", float: "numbers", str: "texts"}
 _COUNTS = {1: "one", 2: "two", 3: "three", 4: "four"}
+_UNFIT: Any = object()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in errors about what it holds."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text (byte {error.start}: {error.reason})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -50,21 +62,16 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path}: no such file")
     with open(path, "rb") as file:
         data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise ValueError(f"{path}: expected a configuration of at most {LARGEST:,} bytes, got more")
-    try:
+    with naming(path):
+        if len(data) > LARGEST:
+            raise ValueError(f"expected a configuration of at most {LARGEST:,} bytes, got more")
         text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text (byte {error.start}: {error.reason})") from error
-    if "\0" in text:
-        raise ValueError(f"{path}: not text (a zero at byte {data.index(0)})")
-    try:
+        if "\0" in text:
+            raise ValueError(f"not text (a zero at byte {data.index(0)})")
         values = parse_yaml(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected a mapping, got {type(values).__name__}")
-    return values
+        if not isinstance(values, dict):
+            raise ValueError(f"expected a mapping, got {type(values).__name__}")
+        return values
 
 
 def parse_yaml(text: str) -> Any:
@@ -74,11 +81,9 @@ def parse_yaml(text: str) -> Any:
         ValueError: if it is not YAML, is too deep or too large, has a key twice, or names a type.
     """
     yaml = require("yaml", extra="train")
-    loader = None
     try:
-        loader = _loader()(text)
-        node = loader.get_single_node()
-        return {} if node is None else _Plain(loader).value(node, 0)
+        node = yaml.compose(text, _loader())
+        return {} if node is None else _Plain(yaml.constructor.SafeConstructor()).value(node, 0)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -87,9 +92,6 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ValueError(f"expected at most {DEEPEST} levels of nesting, got more") from error
-    finally:
-        if loader is not None:
-            loader.dispose()
 
 
 @lru_cache(maxsize=1)
@@ -104,8 +106,8 @@ def _loader() -> Any:
 class _Plain:
     """Nodes of YAML as plain values."""
 
-    def __init__(self, loader: Any) -> None:
-        self.loader, self.left = loader, MOST_VALUES
+    def __init__(self, constructor: Any) -> None:
+        self.constructor, self.left = constructor, MOST_VALUES
 
     def value(self, node: Any, depth: int) -> Any:
         """The value of a node."""
@@ -127,7 +129,7 @@ class _Plain:
 
     def _scalar(self, node: Any) -> Any:
         try:
-            return self.loader.construct_object(node)
+            return self.constructor.construct_object(node)
         except ValueError as error:
             raise ValueError(f"not a number in line {node.start_mark.line + 1} ({error})") from error
 
@@ -135,10 +137,9 @@ class _Plain:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            key = self.value(key_node, depth + 1)
-            if isinstance(key, list | dict):
-                raise ValueError(f"expected the name of a key in line {line}, got {_shown(key)}")
-            key = key if isinstance(key, str) else str(key_node.value)
+            key = key_node.value
+            if not isinstance(key, str):
+                raise ValueError(f"expected the name of a key in line {line}, got a {key_node.id}")
             if key in found:
                 raise ValueError(f"the key {_shown(key)} is there twice, the second time in line {line}")
             found[key] = self.value(value_node, depth + 1)
@@ -156,22 +157,75 @@ def typed(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, 
     for name, value in values.items():  # in their order: the first key of a run names its experiment
         if name not in hints:
             raise ValueError(unknown_key(prefix + name, [prefix + key for key in every_key(kind)]))
-        found[name] = _of_type(hints[name], value, prefix + name)
+        found[name] = convert(hints[name], value, prefix + name)
     return found
 
 
-def build(kind: type[Config], values: Mapping[str, Any], default: Config | None = None) -> Config:
-    """The dataclass ``kind`` from what :func:`typed` returns; keys that are missing have the values of ``default``."""
-    own = {field.name: _default(field) for field in dataclasses.fields(typing.cast(Any, kind))}
-    if default is not None:
-        own = {name: getattr(default, name) for name in own}
+def convert(hint: Any, value: Any, key: str) -> Any:
+    """A plain value as a type has it; ``ValueError`` naming the key if it is of another."""
+    found = _fitting(hint, value, key)
+    if found is not _UNFIT:
+        return found
+    lists = [option for option in _options(hint) if typing.get_origin(option) in (tuple, list)]
+    one = any(_fitting(option, [value], key) is not _UNFIT for option in lists)
+    raise ValueError(f"{key}: expected {in_words(hint)}, got {_shown(value)}{'; a list of one has brackets' * one}")
+
+
+def convert_text(hint: Any, text: str, key: str) -> Any:
+    """The value of an option: the YAML that its text is, or the text itself where the type has texts."""
+    if not text.strip() or all(map(_is_of_texts, _options(hint))):
+        return convert(hint, text, key)
+    try:
+        value = parse_yaml(text)
+    except ValueError:
+        value = text
+    as_text = _fitting(hint, text, key)
+    if isinstance(value, str) or (as_text is not _UNFIT and _fitting(hint, value, key) is _UNFIT):
+        value = text  # with its quotes
+    return convert(hint, value, key)
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """A value in groups of keys, as its dotted key says."""
+    first, _, rest = key.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+def merge(kind: type, into: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Put what :func:`typed` returns into earlier values; groups of keys are merged, too."""
     hints = types_of(kind)
+    for name, value in values.items():
+        group, before = group_of(hints[name]), into.get(name)
+        if group is not None and isinstance(value, dict) and isinstance(before, dict):
+            merge(group, before, value)
+        else:
+            into[name] = value
+
+
+def build(kind: type[Config], values: Mapping[str, Any], default: Config | None = None) -> Config:
+    """The dataclass ``kind`` from what :func:`typed` returns; keys that are missing have the values of ``default``.
+
+    Raises:
+        ValueError: naming keys that are missing and have no default.
+    """
+    own, hints = defaults_of(kind, default), types_of(kind)
     given = {}
     for name, value in values.items():
         group = group_of(hints[name])
         before = own[name] if dataclasses.is_dataclass(own[name]) else None
         given[name] = build(group, value, before) if group is not None and isinstance(value, dict) else value
+    missing = [name for name, value in own.items() if value is dataclasses.MISSING and name not in given]
+    if missing:
+        raise ValueError(f"expected also {', '.join(missing)}")
     return kind(**given) if default is None else dataclasses.replace(typing.cast(Any, default), **given)
+
+
+def defaults_of(kind: type, instance: Any = None) -> dict[str, Any]:
+    """The default of each field of a dataclass, or its value in an instance; ``MISSING`` where there is none."""
+    fields = dataclasses.fields(typing.cast(Any, kind))
+    if instance is not None:
+        return {field.name: getattr(instance, field.name) for field in fields}
+    return {f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory() for f in fields}
 
 
 @lru_cache(maxsize=64)
@@ -196,20 +250,18 @@ def every_key(kind: type, prefix: str = "") -> Iterator[str]:
         yield prefix + name
 
 
-def unknown_key(key: str, known: Sequence[str]) -> str:
+def unknown_key(key: str, known: Sequence[str], noun: str = "key") -> str:
     """Message about an unknown key."""
-    shown = printable(key)[:100]
     hint = suggestion(key, known, separator=".")
-    if hint:
-        return f"{shown}: there is no such key{hint}"
     parent = key.rpartition(".")[0]
     siblings = [name for name in known if name.rpartition(".")[0] == parent]
-    return f"{shown}: there is no such key; expected one of {', '.join(siblings or known)}"
+    hint = hint or f"; expected one of {', '.join(siblings or known)}"
+    return f"{printable(key)[:100]}: there is no such {noun}{hint}"
 
 
 def in_words(hint: Any) -> str:
     """The values that a type allows."""
-    options: Sequence[Any] = list(_options(hint))
+    options = _options(hint)
     if len(options) > 1:
         return " or ".join(in_words(option) for option in sorted(options, key=lambda option: option is type(None)))
     option = options[0]
@@ -229,71 +281,62 @@ def in_words(hint: Any) -> str:
     return getattr(option, "__name__", str(option))
 
 
-def _options(hint: Any) -> tuple[Any, ...]:
+def _options(hint: Any) -> Sequence[Any]:
     """The types of a union; of another type itself."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if union else (type(None) if hint is None else hint,)
+    return typing.get_args(hint) if union else [type(None) if hint is None else hint]
 
 
-def _of_type(hint: Any, value: Any, key: str) -> Any:
-    """``value`` as the type has it; ``ValueError`` if it is of another."""
-    for option in _options(hint):
-        if dataclasses.is_dataclass(option) and isinstance(value, Mapping):
-            return typed(typing.cast(type, option), value, f"{key}.")
-        fits, found = _fitting(option, value)
-        if fits:
-            return found
-    one = any(typing.get_origin(option) in (tuple, list) and _fitting(option, [value])[0] for option in _options(hint))
-    raise ValueError(f"{key}: expected {in_words(hint)}, got {_shown(value)}{'; a list of one has brackets' * one}")
+def _fitting(hint: Any, value: Any, key: str) -> Any:
+    """``value`` as the type has it; ``_UNFIT`` if it is of another.
 
-
-def _fitting(kind: Any, value: Any) -> tuple[bool, Any]:
-    """Whether a value is of a type that is no union, and the value as that type has it."""
+    Raises:
+        ValueError: if it is a group of keys, one of which is wrong.
+    """
+    options = _options(hint)
+    if len(options) > 1:
+        return next((found for option in options if (found := _fitting(option, value, key)) is not _UNFIT), _UNFIT)
+    kind = options[0]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return typed(typing.cast(type, kind), value, f"{key}.") if isinstance(value, Mapping) else _UNFIT
     if origin is typing.Literal:
-        return value in [a for a in arguments if type(a) is type(value)], value
+        return value if value in [a for a in arguments if type(a) is type(value)] else _UNFIT
     if origin in (tuple, list):
-        if not isinstance(value, list):
-            return False, value
-        if origin is tuple and Ellipsis not in arguments and len(value) != len(arguments):
-            return False, value
-        hints = [arguments[0]] * len(value) if origin is list or Ellipsis in arguments else arguments
-        items = [_fitting(hint, item) for hint, item in zip(hints, value, strict=True)]
-        return all(fits for fits, _ in items), origin(item for _, item in items)
+        return _fitting_items(origin, arguments, value, key)
     if origin is dict:
-        return _fitting_mapping(arguments, value)
+        if not isinstance(value, Mapping):
+            return _UNFIT
+        names = _fitting_items(list, arguments[:1], [*value], key)
+        items = _fitting_items(list, arguments[1:], [*value.values()], key)
+        return _UNFIT if _UNFIT in (names, items) else dict(zip(names, items, strict=True))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return (True, float(value)) if abs(value) < 1 << 1000 else (False, value)
-    number = kind in (int, float) and isinstance(value, bool)
-    return isinstance(kind, type) and isinstance(value, kind) and not number, value
+        return float(value) if abs(value) < 1 << 1000 else _UNFIT
+    fits = isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+    return value if fits else _UNFIT
 
 
-def _fitting_mapping(kinds: tuple[Any, ...], value: Any) -> tuple[bool, Any]:
-    """Whether a value is a mapping of these kinds of keys and values, and that as they have it."""
-    if not isinstance(value, Mapping):
-        return False, value
-    pairs = [(_fitting(kinds[0], key), _fitting(kinds[1], item)) for key, item in value.items()]
-    return all(key[0] and item[0] for key, item in pairs), {key[1]: item[1] for key, item in pairs}
+def _fitting_items(origin: Any, arguments: tuple[Any, ...], value: Any, key: str) -> Any:
+    many = origin is list or Ellipsis in arguments
+    if not isinstance(value, list) or not (many or len(value) == len(arguments)):
+        return _UNFIT
+    hints = [arguments[0]] * len(value) if many else arguments
+    found = [_fitting(hint, item, key) for hint, item in zip(hints, value, strict=True)]
+    return _UNFIT if _UNFIT in found else origin(found)
 
 
-def _default(field: Any) -> Any:
-    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+def _is_of_texts(hint: Any) -> bool:
+    return hint is str or (typing.get_origin(hint) is typing.Literal and all(isinstance(a, str) for a in hint.__args__))
 
 
 def _shown(value: Any) -> str:
     """A value of a file in a message: as YAML has it, safe to print, and short."""
     if isinstance(value, dict):
         return f"keys with values ({', '.join(printable(str(key))[:30] for key in list(value)[:4])})"
-    words = {None: "null", True: "true", False: "false"}
-    plain = words[value] if value is None or isinstance(value, bool) else None
-    if plain is None:
-        plain = repr(value) if isinstance(value, str) and (not value or value != value.strip()) else _text_of(value)
-    shown = printable(plain).replace("\n", " ")
-    return shown if len(shown) <= 100 else f"{shown[:97]}..."
-
-
-def _text_of(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    blank = (isinstance(value, str) and value != value.strip()) or value == ""
     try:
-        return f"{value:g}" if isinstance(value, float) and not math.isfinite(value) else str(value)
-    except ValueError:  # an integer of thousands of digits
-        return "a number of thousands of digits"
+        return shortened(repr(value) if blank else str(value))
+    except ValueError:
+        return "an integer of thousands of digits"

@@ -2,175 +2,181 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import dataclasses
+import inspect
 import itertools
 import json
-import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from dual_attention._extras import require
-from dual_attention._words import printable, shortened, suggestion
+from dual_attention._words import printable, shortened
 
-from .config_data import build, group_of, in_words, read_mapping, typed, types_of, unknown_key
+from .config_data import (
+    build,
+    convert_text,
+    defaults_of,
+    group_of,
+    in_words,
+    merge,
+    naming,
+    nested,
+    read_mapping,
+    typed,
+    types_of,
+    unknown_key,
+)
 
 Config = TypeVar("Config")
 
-
-def option_parser(*, prog: str, description: str) -> Any:
-    """An empty jsonargparse parser that raises instead of ending the process; docstrings of fields become help."""
-    jsonargparse = require("jsonargparse", extra="train")
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    return jsonargparse.ArgumentParser(prog=prog, description=description, exit_on_error=False, allow_abbrev=False)
+LIST_OPTIONS = "--list_options"
+"""Word for :mod:`dat.cli.completion`, which ``--help`` does not list."""
 
 
-def build_parser(kind: type, *, prog: str, description: str) -> Any:
-    """A jsonargparse parser with one option for each key of the dataclass ``kind``, and ``--config FILE``.
+class _Typed(argparse.Action):
+    """Reads its text as an action, since what it raises then leaves argparse as it is."""
+
+    def __init__(self, *, read: Callable[[str], Any], settings: bool = False, **how: Any) -> None:
+        super().__init__(**how)
+        self.read, self.settings = read, settings
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        found = self.read(values)
+        if self.settings:
+            namespace.settings.append(found)
+        setattr(namespace, self.dest, values if self.settings else found)
+
+
+class OptionParser(argparse.ArgumentParser):
+    """argparse's parser, whose options have types as keys of configurations do, and whose errors are exceptions."""
+
+    def __init__(self, **how: Any) -> None:
+        self.options: dict[str, Any] = {}  # the type of each; None for those that argparse reads
+        super().__init__(**how, allow_abbrev=False, exit_on_error=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error that argparse raises for one option."""
+        raise argparse.ArgumentError(None, message)
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action:
+        """Add an option. Its ``type`` is one that a key may have, or a function of the text."""
+        hint = Literal[tuple(how.pop("choices"))] if "choices" in how else how.get("type")
+        ours = hint is not None and not inspect.isfunction(hint) and "action" not in how
+        self.options |= dict.fromkeys(names, hint if ours else str if {"type", "action"}.isdisjoint(how) else None)
+        about = how.pop("help", "")
+        if ours:
+            key, default = names[0].lstrip("-"), how.get("default")
+            more = "; required" if how.get("required") else f"; default: {_as_text(default)}" if default else ""
+            how |= {"type": None, "action": _Typed, "read": lambda text: convert_text(hint, text, key)}
+            about += f" ({in_words(hint)}{more})"
+        return super().add_argument(*names, help=about.replace("%", "%%"), **how)
+
+    def add_settings(self, name: str, read: Callable[[str], Any], hint: Any = str, **how: Any) -> None:
+        """Add an option whose text stands for values of keys, by their names; they override what is before it.
+
+        Args:
+            hint: the type of the text.
+        """
+        self.add_argument(name, action=_Typed, read=read, settings=True, **how)
+        self.options[name] = hint
+
+    def add_keys(self, hint: Any, title: str, prefix: str = "", default: Any = None) -> None:
+        """Add an option for each key of a dataclass, and of groups of keys in it."""
+        kind = typing.cast(type, group_of(hint))
+        section, helps = self.add_argument_group(title.rstrip(".")), field_help(kind)
+
+        def add(key: str, hint: Any, about: str, metavar: str) -> None:
+            self.options[f"--{key}"] = hint
+            how = {"settings": True, "default": argparse.SUPPRESS, "metavar": metavar, "help": about.replace("%", "%%")}
+            read = lambda text: nested(key, convert_text(hint, text, key))  # noqa: E731
+            section.add_argument(f"--{key}", action=_Typed, read=read, **how)
+
+        if prefix:
+            several = f"{title} (default: null)" if default is None else "Several of these keys in one."
+            add(prefix[:-1], hint, several, "{KEY: VALUE, ...}")
+        for (name, of_key), value in zip(types_of(kind).items(), defaults_of(kind, default).values(), strict=True):
+            key, about = prefix + name, helps.get(name, "")
+            if group_of(of_key) is not None:
+                self.add_keys(of_key, about or name, f"{key}.", value if dataclasses.is_dataclass(value) else None)
+            else:
+                more = "required" if value is dataclasses.MISSING else f"default: {_as_text(value)}"
+                add(key, of_key, f"{about} ({in_words(of_key)}; {more})", name.upper())
+
+
+def option_parser(*, prog: str, description: str) -> OptionParser:
+    """An empty parser."""
+    return OptionParser(prog=prog, description=description)
+
+
+def build_parser(kind: type, *, prog: str, description: str) -> OptionParser:
+    """A parser with one option for each key of the dataclass ``kind``, and ``--config FILE``.
 
     The help of a key is the docstring below its field.
     """
-    parser = option_parser(prog=prog, description=description)
-    parser.add_argument("--config", action="config", help="YAML file of settings; options after it override them.")
-    parser.add_class_arguments(kind, None)
+    parser = OptionParser(prog=prog, description=description, usage="%(prog)s [--KEY VALUE ...]")
+
+    def read(path: str) -> dict[str, Any]:
+        if values := _typed_file(kind, Path(path)):
+            return values
+        raise ValueError(f"{path}: expected keys and values, got none")
+
+    parser.add_settings("--config", read, metavar="FILE", help="YAML file of settings; options after it override them.")
+    parser.add_argument("--print_config", action="store_true", help="Print all settings as a YAML file, and stop.")
+    parser.add_keys(kind, " ".join((kind.__doc__ or "").partition("\n\n")[0].split()))
     return parser
 
 
 def parse_config(parser: Any, kind: type[Config], arguments: Sequence[str]) -> tuple[Config, Any]:
     """Parse ``arguments`` into a ``kind``; also returns the namespace, for options that are not among its keys."""
-    for path in given_files(arguments):
-        if not _typed_file(kind, Path(path)):
-            raise ValueError(f"{path}: expected keys and values, got none")
-    namespace = parse_options(parser, arguments, typing.cast(Any, kind))
-    names = [field.name for field in dataclasses.fields(typing.cast(Any, kind))]
-    return kind(**{name: namespace[name] for name in names}), namespace
+    options = parse_options(parser, arguments)
+    settings: dict[str, Any] = {}
+    for found in options.settings:
+        merge(kind, settings, found)
+    config = build(kind, settings)
+    if options.print_config:
+        print(commented_yaml(config), end="")
+        parser.exit()
+    return config, options
 
 
-def given_files(arguments: Sequence[str]) -> Iterator[str]:
-    """The files of ``--config FILE`` and ``--config=FILE``."""
-    for word, following in itertools.zip_longest(arguments, arguments[1:]):
-        option, equals, value = word.partition("=")
-        if option == "--config" and (equals or following is not None):
-            yield value if equals else typing.cast(str, following)
+def parse_options(parser: OptionParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse ``arguments``; ``ValueError`` in one line if one is wrong.
 
-
-def parse_options(parser: Any, arguments: Sequence[str], kind: type | None = None) -> Any:
-    """Parse ``arguments``, groups of keys into dataclass instances; ``ValueError`` in one line if one is wrong.
-
-    Args:
-        kind: the dataclass whose keys are options of the parser, if there is one.
+    :data:`LIST_OPTIONS` alone prints the options of a command in place of running it.
     """
-    jsonargparse = require("jsonargparse", extra="train")
+    if [*arguments] == [LIST_OPTIONS]:
+        print(*option_names(parser))
+        parser.exit()
     for word in arguments:
         if "\0" in word:
             raise ValueError(f"expected options without zero bytes, got {printable(word)[:100]}")
     try:
-        return parser.instantiate(parser.parse_args(list(arguments)))
-    except jsonargparse.ArgumentError as error:
-        raise ValueError(in_plain_words(str(error), options_of(parser, kind))) from error
-
-
-def options_of(parser: Any, kind: type | None = None) -> dict[str, Any]:
-    """The type of every option of a parser, by its name without the dashes; None where it has none."""
-    found = {
-        text.removeprefix("--"): getattr(action, "_typehint", None) or action.type
-        for action in parser._actions
-        for text in action.option_strings or [action.dest]
-        if (text.startswith("--") or not action.option_strings) and not text.endswith(".help")
-    }
-    return found if kind is None else found | dict(_keys_with_types(kind))
-
-
-def _keys_with_types(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, hint in types_of(kind).items():
-        yield prefix + name, hint
-        group = group_of(hint)
-        if group is not None:
-            yield from _keys_with_types(group, f"{prefix}{name}.")
-
-
-_OF_KEY = re.compile(r"""(?:Parser key|argument) ["']?(?:--)?([\w.]+)["']?(?: element \d+)?:\s*(.*)""", re.DOTALL)
-_VALUE = re.compile(r"(?:Given value|Got value|Unable to load config):?\s*(.*?)(?:\n\s*-.*)?", re.DOTALL)
-_GROUP = re.compile(r"Group '([^']+)' does not accept option '([^']+)'")
-_OPTION = re.compile(r"Option '([^']+)' is not accepted")
-_NESTED = re.compile(r"NestedArg\(key='([^']+)', val='?(.*?)'?\)\s*$", re.DOTALL)
-_REQUIRED = re.compile(r"the following arguments are required: (.*)", re.DOTALL)
-_UNRECOGNIZED = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
-
-
-def in_plain_words(message: str, options: Mapping[str, Any]) -> str:
-    """An error of jsonargparse in one line and the words of this package; as it is where it says something else.
-
-    Args:
-        options: the type of each option, by its name.
-    """
-    text = message.strip()
-    about_key = _OF_KEY.match(text)
-    if about_key and (found := _NESTED.search(text)):  # a key of a group that may be null
-        key = f"{about_key[1]}.{found[1]}"
-        return _wrong_value(key, options[key], found[2]) if key in options else unknown_key(key, list(options))
-    if found := _GROUP.search(text):
-        return unknown_key(".".join(found.groups()), list(options))
-    if found := _OPTION.search(text):
-        return unknown_key(found[1], list(options))
-    if found := _UNRECOGNIZED.search(text):
-        return _unrecognized(found[1], options)
-    if found := _REQUIRED.search(text):
-        return f"expected also {found[1]}; --help says what it is"
-    if about_key and "expected one argument" in about_key[2]:
-        hint = options.get(about_key[1])
-        return f"{about_key[1]}: expected {in_words(hint) if hint else 'a value'}, got nothing"
-    if about_key and options.get(about_key[1]) is not None:
-        values = list(_VALUE.finditer(about_key[2]))
-        if values:
-            return _wrong_value(about_key[1], options[about_key[1]], about_key[2][values[-1].start(1) :])
-    return " ".join(text.split())
-
-
-def _wrong_value(key: str, hint: Any, value: str) -> str:
-    value = re.sub(r'^"(.*)"$', r"\1", value.strip(), flags=re.DOTALL)
-    return f"{key}: expected {in_words(hint)}, got {'null' if value == 'None' else shortened(value)}"
-
-
-def _unrecognized(words: str, options: Mapping[str, Any]) -> str:
-    """Message about words of a command line that nothing takes."""
-    first = words.split()[0] if words.split() else words
-    name = first.partition("=")[0]
-    if not name.startswith("-"):
-        return f"expected no further word, got {shortened(words)}"
-    hint = suggestion(name.lstrip("-"), options, separator=".")
-    return f"there is no option {printable(name)}{hint.replace('mean ', 'mean --').replace(' or ', ' or --')}" + (
-        "" if hint else "; --help lists them"
-    )
-
-
-def as_options(settings: Any, group: str = "") -> list[str]:
-    """One option for each setting of a dataclass instance, the ``group`` of keys: ``--GROUP.NAME=VALUE``; those of
-    groups in it likewise."""
-    options: list[str] = []
-    for name, setting in vars(settings).items():
-        key = f"{group}.{name}".lstrip(".")
-        if dataclasses.is_dataclass(setting):
-            options.extend(as_options(setting, key))
-        else:
-            options.append(f"--{key}={setting if isinstance(setting, str) else json.dumps(setting)}")
+        options, rest = parser.parse_known_args(list(arguments), argparse.Namespace(settings=[]))
+    except argparse.ArgumentError as error:
+        name, hint = error.argument_name, parser.options.get(error.argument_name or "")
+        if hint is not None:
+            raise ValueError(f"{str(name).lstrip('-')}: expected {in_words(hint)}, got nothing") from error
+        raise ValueError(str(error) if name else f"{error}; --help says what they are") from error
+    if rest and rest[0].startswith("-"):
+        raise ValueError(unknown_key(rest[0].partition("=")[0], option_names(parser), noun="option"))
+    if rest:
+        raise ValueError(f"expected no further word, got {shortened(' '.join(rest))}")
     return options
 
 
-def expand(arguments: Sequence[str], option: str, meaning: Callable[[str], list[str]]) -> list[str]:
-    """``arguments`` with every ``option NAME`` replaced by the options that the name stands for.
+def option_names(parser: OptionParser) -> list[str]:
+    """The options of a parser by their long names."""
+    return [name for name in parser.options if name.startswith("--")]
 
-    So these override what is written before it and are overridden by what is written after it.
-    """
-    expanded: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        before, equals, value = word.partition("=")
-        name = (value if equals else next(words, "")) if before == option else None
-        expanded += [word] if name is None else meaning(name)
-    return expanded
+
+def _as_text(setting: Any) -> str:
+    return setting if isinstance(setting, str) else json.dumps(setting)
 
 
 def check_only_resume(resume: str | None, arguments: Sequence[str]) -> None:
@@ -185,27 +191,31 @@ def read_config(kind: type[Config], path: Path) -> Config:
     The file is data: see :mod:`.config_data`.
     """
     values = _typed_file(kind, path)
-    try:
+    with naming(path):
         return build(kind, values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _typed_file(kind: type, path: Path) -> dict[str, Any]:
     """The keys and values of a file, checked by name and type."""
     values = read_mapping(path)
-    try:
+    with naming(path):
         return typed(kind, values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
+@lru_cache(maxsize=64)
 def field_help(kind: type) -> dict[str, str]:
     """The docstring below each field of a dataclass, its own or inherited, by the name of the field."""
-    parse = require("docstring_parser", extra="train").parse_from_object
-    owners = [owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner)]
-    items = [item for owner in owners for item in parse(owner).params]
-    return {item.arg_name: " ".join((item.description or "").split()) for item in items}
+    found = {}
+    for owner in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
+        try:
+            (made,) = ast.parse(textwrap.dedent(inspect.getsource(typing.cast(type, owner)))).body
+        except (OSError, TypeError):  # made where no file has its source
+            continue
+        for field, text in itertools.pairwise(getattr(made, "body", ())):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(about))):
+                    found[name] = " ".join(about.split())
+    return found
 
 
 def commented_yaml(config: Any, indent: int = 0) -> str:
@@ -216,7 +226,7 @@ def commented_yaml(config: Any, indent: int = 0) -> str:
     lines = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        lines.extend(f"{pad}# {line}" for line in textwrap.wrap(helps[field.name], 116 - len(pad)))
+        lines.extend(f"{pad}# {line}" for line in textwrap.wrap(helps.get(field.name, ""), 116 - len(pad)))
         if dataclasses.is_dataclass(value):
             lines.append(f"{pad}{field.name}:")
             lines.append(commented_yaml(value, indent + 1).rstrip("\n"))

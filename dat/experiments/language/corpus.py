@@ -24,14 +24,14 @@ class Corpus:
 
     def __post_init__(self) -> None:
         check(len(self.path) > 0, "path", "at least one folder", self.path)
-        for path in self.path:
-            check(Path(path).is_dir(), "path", "folders", path)
         check(len(self.files) > 0, "files", "at least one pattern", self.files)
         check_integers(self, "", "shortest")
 
     def draw(self) -> None:
         """Write it, and say what it holds."""
         folders = [Path(path) for path in self.path]
+        for folder in folders:
+            check(folder.is_dir(), "path", "folders", str(folder))
         made = write_corpus(Path(self.out), folders, self.files, shortest=self.shortest)
         print(
             f"{made.documents:,} documents, {made.characters:,} characters; left out: {made.duplicates:,} that are "

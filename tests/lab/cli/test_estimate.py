@@ -114,7 +114,7 @@ def test_the_planned_model():
         (["--shard=hsdp", "--devices=4", "--batch=4", "--shard_size=3"], "shard_size: expected a divisor of 4 devices"),
         (["--shard=fsdp", "--inference"], "--shard: expected training, got --inference"),
         (["--micro_batch=2"], "--micro_batch: needs --shard"),
-        (["--shard=some"], "argument --shard"),
+        (["--shard=some"], "shard: expected one of 'ddp', 'fsdp', 'hsdp', got some"),
     ],
 )
 def test_wrong_ways_to_share(words, message, capsys):
@@ -198,18 +198,18 @@ def test_a_wrong_name_gets_the_next_one_and_a_few_others(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "expected also MODEL"),
+        ([], "required: MODEL"),
         (["nothing"], r"MODEL: there is no file, folder or preset 'nothing' .*by name: T-tiny, "),
         (["none.yaml"], r"none\.yaml: no such file"),
         (["T-tiny", "--batch=0"], "argument --batch: expected a positive number, got '0'"),
         (["T-tiny", "--batch=1.5"], "argument --batch: expected a positive integer, got '1.5'"),
         (["T-tiny", "--length=many"], "argument --length: expected a positive number, got 'many'"),
         (["T-tiny", "--length=512"], "longer than the context"),
-        (["T-tiny", "--dtype=int8"], "argument --dtype: invalid choice: 'int8'"),
+        (["T-tiny", "--dtype=int8"], "dtype: expected one of 'float64', .*, got int8"),
         (["T-tiny", "--rate=inf"], "argument --rate: expected a positive number"),
         (["T-tiny", "--rate=1e12", "--mfu=40"], r"--mfu: expected a share in \(0, 1\], got 40"),
         (["T-tiny", "--tokens=1e9"], "--tokens: needs --rate"),
-        (["T-tiny", "--bogus"], "there is no option --bogus"),
+        (["T-tiny", "--bogus"], "--bogus: there is no such option; expected one of .*--batch"),
         (["bad.json"], r"bad\.json: .*line 1"),
         (["list.yaml"], r"list\.yaml: expected a mapping, got list"),
         (["other.yaml"], r"other\.yaml: model: expected the name of a class"),

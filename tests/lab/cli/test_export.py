@@ -99,4 +99,4 @@ def test_what_is_not_exported(capsys, tmp_path):
     assert main(["export", "none", "--out=folder"]) == 2
     assert main(["export", "none"]) == 2
     assert not Path("folder").exists()
-    assert "expected also out" in capsys.readouterr().err
+    assert "required: --out" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def test_help_and_version_do_not_wait_for_torch():
     script = (
         "import sys\nfrom dat.cli.main import main\n"
         "print([main(words.split()) for words in ('', '--help', '--version', 'train', 'frobnicate', 'train --help')])\n"
-        "print(sorted({'torch', 'numpy', 'jsonargparse', 'transformers'} & set(sys.modules)))"
+        "print(sorted({'torch', 'numpy', 'yaml', 'transformers'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(dual_attention.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
@@ -95,8 +95,8 @@ def test_unexpected_errors_say_how_to_see_more(capsys, monkeypatch):
 
 
 def test_a_missing_extra_names_the_command_that_installs_it(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jsonargparse", None)
-    assert 'pip install "dual-attention[train]"' in fails(capsys, "demo")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert 'pip install "dual-attention[train]"' in fails(capsys, "demo", "--trials=1")
 
 
 def test_contact_sheet(capsys):

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dat.cli.reproduce import expand_scales
-from dat.cli.train import expand_presets
+from dat.cli import reproduce, train
 from dat.experiments import EXPERIMENTS
 from dat.experiments.relational_games.config import RelationalGamesConfig
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import PRESETS
 from dat.sweeps.experiment import swept
-from dat.training.config_io import build_parser, parse_config
+from dat.training.config_io import parse_config
 from tests.lab.cli.commands import dat
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -41,19 +40,17 @@ def test_there_is_a_config_for_every_model_of_the_comparison():
 
 
 def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
-    words = expand_presets(GAMES, ["--model.d_model=1", "--preset=transformer-144-h8", "--seed", "3"])
-    assert words[0] == "--model.d_model=1" and words[-2:] == ["--seed", "3"]
-    assert "--model.d_model=144" in words and "--model.n_heads_ra=0" in words
-    assert len(words) == 3 + len(vars(PRESETS["transformer-144-h8"]))
+    words = ["--model.d_model=1", "--preset=transformer-144-h8", "--model.dff", "7", "--seed", "3"]
+    config, options = parse_config(train.parser_of("dat", GAMES), RelationalGamesConfig, words)
+    model = replace(PRESETS["transformer-144-h8"], dff=7)
+    assert config == RelationalGamesConfig(seed=3, model=model) and options.preset == "transformer-144-h8"
 
 
 def test_a_preset_replaces_the_architecture_of_another():
     """Also what it says in groups of keys; what follows may change a part of them."""
     config = next(path for path in CONFIGS if path.stem == "corelnet")
     words = ["--config", str(config), "--preset=predinet", "--preset=abstractor", "--model.abstractor.n_heads=8"]
-    parser = build_parser(RelationalGamesConfig, prog="dat", description="")
-    parser.add_argument("--preset")
-    model = parse_config(parser, RelationalGamesConfig, expand_presets(GAMES, words))[0].model
+    model = parse_config(train.parser_of("dat", GAMES), RelationalGamesConfig, words)[0].model
     wanted = replace(PRESETS["abstractor"], abstractor=replace(PRESETS["abstractor"].abstractor, n_heads=8))
     assert model == wanted
 
@@ -70,5 +67,6 @@ def test_every_scale_is_its_grid(name):
     """The options that a scale stands for give the grid again."""
     experiment = swept(EXPERIMENTS[name].load())
     for scale, grid in experiment.grids.items():
-        parser = build_parser(experiment.Grid, prog="dat", description="")
-        assert parse_config(parser, experiment.Grid, expand_scales(experiment, ["--scale", scale]))[0] == grid
+        parser = reproduce.parser_of("dat", experiment)
+        found, options = parse_config(parser, experiment.Grid, ["--out=elsewhere", "--scale", scale])
+        assert found == grid and options.scale == scale

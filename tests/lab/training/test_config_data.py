@@ -11,8 +11,8 @@ import pytest
 from dat.experiments.language.config import LanguageConfig
 from dat.experiments.relational_games.config import RelationalGamesConfig
 from dat.training import config_data
-from dat.training.config_data import every_key, in_words, parse_yaml, read_mapping, typed
-from dat.training.config_io import read_config
+from dat.training.config_data import convert_text, every_key, in_words, parse_yaml, read_mapping, typed
+from dat.training.config_io import build_parser, option_parser, parse_config, parse_options, read_config
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,63 @@ def test_a_group_begins_with_the_defaults_of_its_owner():
 def test_impossible_values_name_the_file(tmp_path):
     with pytest.raises(ValueError, match=r"c\.yaml: optim\.lr: expected a positive number, got -1\.0"):
         read(tmp_path, "optim: {lr: -1}", RelationalGamesConfig)
+
+
+@pytest.mark.parametrize(
+    ("hint", "text", "value"),
+    [
+        (str, "'3'", "'3'"),
+        (str, "[1", "[1"),
+        (str | None, "3", "3"),
+        (str | None, "", ""),
+        (str | None, "null", None),
+        (tuple[str, ...] | str | None, "[a, b]", ("a", "b")),
+        (tuple[str, ...] | str | None, "a, b", "a, b"),
+        (Literal["off", "null"], "off", "off"),
+        (float | Literal["measured"] | None, "3", 3.0),
+        (float | Literal["measured"] | None, "measured", "measured"),
+        (bool, "yes", True),
+        (dict[str, float] | None, "{a: 2e-3}", {"a": 0.002}),
+        (Inner | None, "{rate: 1}", {"rate": 1.0}),
+    ],
+)
+def test_texts_of_options(hint, text, value):
+    assert convert_text(hint, text, "key") == value
+    assert type(convert_text(hint, text, "key")) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ("--spare.size=3 --spare={rate:1} --inner={size:2}", Outer(Inner(2, 0.5), Inner(3, 1.0))),
+        ("--spare={rate:1} --spare null --config c.yaml --on yes", Outer(spare=Inner(9), on=True)),
+        ("--config c.yaml --spare null --spare.rate 2 --name null", Outer(spare=Inner(1, 2.0))),
+    ],
+)
+def test_what_is_later_overrides_what_is_before(words, made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.yaml").write_text("spare: {size: 9}")
+    words = [word.replace(":", ": ") for word in words.split()]
+    assert parse_config(build_parser(Outer, prog="dat", description=""), Outer, words)[0] == made
+
+
+def test_a_key_without_a_default(tmp_path):
+    kind = dataclasses.make_dataclass("Kind", [("out", str), ("size", int, 3)], frozen=True)
+    parser = build_parser(kind, prog="dat", description="")
+    assert "(a text; required)" in parser.format_help()
+    with pytest.raises(ValueError, match="expected also out"):
+        parse_config(parser, kind, ["--size=3"])
+    assert read(tmp_path, "out: 100%", kind) == parse_config(parser, kind, ["--out=100%"])[0] == kind("100%")
+
+
+def test_options_that_are_no_keys():
+    parser = option_parser(prog="dat", description="")
+    parser.add_argument("--n", type=int | None, default=3, help="100%.")
+    parser.add_argument("--kind", choices=("a", "b"))
+    assert "100%. (an integer or null; default: 3)" in parser.format_help()
+    assert vars(parse_options(parser, ["--n", "null", "--kind=b"])).items() >= {"n": None, "kind": "b"}.items()
+    with pytest.raises(ValueError, match=r"^kind: expected one of 'a', 'b', got c$"):
+        parse_options(parser, ["--kind", "c"])
 
 
 def test_types_in_words():
