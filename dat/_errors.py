@@ -10,7 +10,7 @@ def in_one_line(error: BaseException) -> str:
     message = " ".join(str(error).split()) or type(error).__name__
     extra = extra_of(error.name) if isinstance(error, ModuleNotFoundError) else None
     if extra is not None and "pip install" not in message:
-        return f'{message}: pip install "dual-attention[{extra}]"'
+        return f'{message}: pip install "relational-attention[{extra}]"'
     ours = type(error).__module__.startswith(("dat.", "dual_attention."))
     if not ours and not isinstance(error, (ValueError, TypeError, OSError, ImportError)):
         message += f" ({type(error).__name__}; DAT_DEBUG=1 shows where)"

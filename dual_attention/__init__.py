@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +14,27 @@ if TYPE_CHECKING:
     __all__ = ["__version__"]
     __all__ += _exports.__all__
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+
+def _warn_of_namesake() -> None:
+    """Say if the package that owns the name ``dual-attention`` on the index is installed into the same folder."""
+    try:
+        beside = os.listdir(os.path.dirname(os.path.dirname(__file__)))
+    except OSError:  # imported from an archive
+        return
+    for name in beside:
+        if name.startswith("dual_attention-") and name.endswith(".dist-info"):
+            other = name.removesuffix(".dist-info").replace("_", "-")
+            warnings.warn(
+                f"{other} is installed beside relational-attention: both are the folder dual_attention, and the last "
+                "one installed wins; pip uninstall dual-attention, then pip install --force-reinstall --no-deps "
+                "relational-attention",
+                stacklevel=3,
+            )
+
+
+_warn_of_namesake()
 
 
 def __getattr__(name: str) -> Any:

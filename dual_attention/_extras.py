@@ -35,4 +35,6 @@ def require(module: str, *, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         root = module.partition(".")[0]
-        raise ImportError(f'{root!r} could not be imported ({error}): pip install "dual-attention[{extra}]"') from error
+        raise ImportError(
+            f'{root!r} could not be imported ({error}): pip install "relational-attention[{extra}]"'
+        ) from error

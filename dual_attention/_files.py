@@ -21,8 +21,8 @@ CACHE = "DUAL_ATTENTION_CACHE"
 def cache_folder() -> Path:
     """Folder of this user for what can be made again: ``$DUAL_ATTENTION_CACHE``, or the one of the system.
 
-    That is ``dual-attention`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS in ``~/Library/Caches``, on Windows in
-    ``%LOCALAPPDATA%``.
+    That is ``relational-attention`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS in ``~/Library/Caches``, on
+    Windows in ``%LOCALAPPDATA%``.
     """
     if own := os.environ.get(CACHE):
         return Path(own).expanduser()
@@ -32,7 +32,7 @@ def cache_folder() -> Path:
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "dual-attention"
+    return base / "relational-attention"
 
 
 class DigestWriter:

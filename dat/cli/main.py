@@ -139,7 +139,7 @@ def dispatch(words: list[str]) -> int:
     if words[0] == "--version":
         from dual_attention import __version__
 
-        print(f"dual-attention {__version__}")
+        print(f"relational-attention {__version__}")
         return 0
     for command in every_command():
         n = len(command.words)

@@ -29,10 +29,10 @@ Model = TypeVar("Model", bound="HubLanguageModel")
 
 class HubLanguageModel(
     PyTorchModelHubMixin,
-    library_name="dual-attention",
+    library_name="relational-attention",
     paper_url="https://arxiv.org/abs/2405.16727",
     pipeline_tag="text-generation",
-    tags=["dual-attention"],
+    tags=["relational-attention"],
 ):
     """A language model with ``from_pretrained``, ``save_pretrained`` and ``push_to_hub``."""
 

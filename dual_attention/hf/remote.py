@@ -15,7 +15,7 @@ __all__ = ["WritesLoader", "auto_map"]
 
 _FILE = "dual_attention_loader"
 
-_LOADER = '''"""The classes of this checkpoint: pip install "dual-attention[hf]"."""
+_LOADER = '''"""The classes of this checkpoint: pip install "relational-attention[hf]"."""
 
 from dual_attention.hf import {names}
 
@@ -25,13 +25,13 @@ __all__ = [{quoted}]
 _README = """---
 library_name: transformers
 tags:
-- dual-attention
+- relational-attention
 ---
 
 # {name}
 
 This folder holds a `{name}` of the package `dual_attention` for transformers. With the package installed
-(`pip install "dual-attention[hf]"`), either of these loads it:
+(`pip install "relational-attention[hf]"`), either of these loads it:
 
 ```python
 import dual_attention.hf  # tells transformers about such models

@@ -324,7 +324,7 @@ def test_what_is_read_without_the_extra(tmp_path, monkeypatch):
     assert open_checkpoint(hub).kind == "hub format"
     assert same_logits(model.model, open_checkpoint(tmp_path / "causal").model)
     for name, missing in ((tmp_path / "masked", "transformers"), ("somebody/a-model", "huggingface_hub")):
-        with pytest.raises(ImportError, match=rf"'{missing}' could not be imported .*dual-attention\[hf\]"):
+        with pytest.raises(ImportError, match=rf"'{missing}' could not be imported .*relational-attention\[hf\]"):
             open_checkpoint(name)
 
 

@@ -48,7 +48,7 @@ class Augmentation:
 
     Raises:
         ValueError: unknown name, or AutoAugment for images without colours.
-        ImportError: kornia is missing; ``pip install dual-attention[images]`` brings it.
+        ImportError: kornia is missing; ``pip install relational-attention[images]`` brings it.
     """
 
     def __init__(self, name: AugmentationName, shape: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ def digit_images(source: DigitSource) -> LabelledImages:
 
     Raises:
         ValueError: unknown source.
-        ImportError: the package that they come with is missing; ``pip install dual-attention[digits]`` brings it.
+        ImportError: the package that they come with is missing; ``pip install relational-attention[digits]`` brings it.
     """
     if source not in DIGIT_SOURCES:
         raise ValueError(f"source: expected one of {', '.join(DIGIT_SOURCES)}, got {source!r}")

@@ -76,7 +76,7 @@ def adapted() -> dict[str, Any]:
     """The generator's modules of algebra, calculus and polynomials by name.
 
     Raises:
-        ImportError: it is not installed; ``pip install dual-attention[mathematics]`` brings it.
+        ImportError: it is not installed; ``pip install relational-attention[mathematics]`` brings it.
     """
     diophantine = require("sympy.solvers.diophantine.diophantine", extra="mathematics")
     package: Any = importlib.import_module("sympy.solvers.diophantine")

@@ -62,7 +62,7 @@ def load_official(
         ValueError: unknown task or split, a damaged file, a missing key, wrong shape, wrong dtype or value out of
             range in the file; or, in the first 256 images, objects where this task has none, labels that its rule
             would not give, or the objects of another split.
-        ImportError: numpy is missing; ``pip install dual-attention[train]`` brings it.
+        ImportError: numpy is missing; ``pip install relational-attention[train]`` brings it.
         TypeError: limit is not an integer.
     """
     path = official_path(folder, task, split)

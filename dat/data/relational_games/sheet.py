@@ -95,7 +95,7 @@ def contact_sheet(
         The path of the file.
 
     Raises:
-        ImportError: matplotlib is missing; ``pip install dual-attention[train]`` brings it.
+        ImportError: matplotlib is missing; ``pip install relational-attention[train]`` brings it.
         ValueError: an unknown name, no task, no object set, or per_class below 1.
         TypeError: per_class or seed is not an integer, or a single string was given for several names.
     """

@@ -34,7 +34,7 @@ def test_every_command_has_help(command, capsys):
 
 def test_version(capsys):
     assert dat("--version") == 0
-    assert capsys.readouterr().out == f"dual-attention {dual_attention.__version__}\n"
+    assert capsys.readouterr().out == f"relational-attention {dual_attention.__version__}\n"
 
 
 def test_the_module_runs_as_a_program():
@@ -69,7 +69,7 @@ def test_a_missing_package_names_the_extra(module, tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]  # torch itself warns before it, if numpy is missing
-    assert last.startswith("dat: error: ") and 'pip install "dual-attention[train]"' in last
+    assert last.startswith("dat: error: ") and 'pip install "relational-attention[train]"' in last
 
 
 def test_debug_shows_the_traceback(monkeypatch):
@@ -96,7 +96,7 @@ def test_unexpected_errors_say_how_to_see_more(capsys, monkeypatch):
 
 def test_a_missing_extra_names_the_command_that_installs_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert 'pip install "dual-attention[train]"' in fails(capsys, "demo", "--trials=1")
+    assert 'pip install "relational-attention[train]"' in fails(capsys, "demo", "--trials=1")
 
 
 def test_contact_sheet(capsys):

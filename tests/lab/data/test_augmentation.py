@@ -121,6 +121,6 @@ def test_wrong_augmentations():
 
 def test_kornia_is_named_if_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "kornia.augmentation", None)
-    with pytest.raises(ImportError, match=r'pip install "dual-attention\[images\]"'):
+    with pytest.raises(ImportError, match=r'pip install "relational-attention\[images\]"'):
         Augmentation("crop", COLOUR)
     Augmentation("none", COLOUR)

@@ -217,7 +217,7 @@ def test_missing_file_and_unknown_names(tmp_path):
 def test_missing_numpy_is_named(tmp_path, monkeypatch):
     write(tmp_path, "same_pentos.npz", task="same")
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(ImportError, match=r'pip install "dual-attention\[train\]"'):
+    with pytest.raises(ImportError, match=r'pip install "relational-attention\[train\]"'):
         load_official(tmp_path, "same")
 
 

@@ -54,5 +54,5 @@ def test_bad_arguments(tmp_path, arguments, error, message):
 
 def test_missing_matplotlib_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r'pip install "dual-attention\[train\]"'):
+    with pytest.raises(ImportError, match=r'pip install "relational-attention\[train\]"'):
         contact_sheet(tmp_path / "sheet.png")

@@ -59,11 +59,11 @@ def test_where_it_is_kept(monkeypatch, tmp_path):
     monkeypatch.delenv("DUAL_ATTENTION_CACHE")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache_folder() == Path("/x/dual-attention")
+    assert cache_folder() == Path("/x/relational-attention")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "dual-attention"
+    assert cache_folder() == Path.home() / ".cache" / "relational-attention"
     monkeypatch.setattr("sys.platform", "darwin")
-    assert cache_folder() == Path.home() / "Library" / "Caches" / "dual-attention"
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "relational-attention"
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
-    assert cache_folder() == Path("/local/dual-attention")
+    assert cache_folder() == Path("/local/relational-attention")

@@ -61,7 +61,9 @@ def test_the_auto_classes_know_the_models(imports: str, tmp_path: Path):
 def test_what_to_install(name: str, missing: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(vars(dual_attention.hf), name, raising=False)
-    with pytest.raises(ImportError, match=rf"'{missing}' could not be imported .*pip install \"dual-attention\[hf\]\""):
+    with pytest.raises(
+        ImportError, match=rf"'{missing}' could not be imported .*pip install \"relational-attention\[hf\]\""
+    ):
         getattr(dual_attention.hf, name)
 
 

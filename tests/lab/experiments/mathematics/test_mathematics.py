@@ -242,13 +242,13 @@ def test_wrong_settings(here, capsys, words, message):
 
 def test_without_the_generator_both_ways_out_are_named(here, capsys, monkeypatch):
     def missing(module, *, extra):
-        raise ImportError(f'{module} could not be imported: pip install "dual-attention[{extra}]"')
+        raise ImportError(f'{module} could not be imported: pip install "relational-attention[{extra}]"')
 
     generator.adapted.cache_clear()
     monkeypatch.setattr(generator, "require", missing)
     assert main(["train", "mathematics", *QUIET]) == 2
     error = capsys.readouterr().err
-    assert "dual-attention[mathematics]" in error and "data.official_folder" in error
+    assert "relational-attention[mathematics]" in error and "data.official_folder" in error
 
 
 # Grids --------------------------------------------------------------------------------------------------------------

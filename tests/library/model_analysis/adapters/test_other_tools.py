@@ -1,6 +1,6 @@
 """TransformerLens, nnsight and captum on models for transformers: the numbers of our own capture and interventions.
 
-Each test needs the package itself: pip install "dual-attention[lens]".
+Each test needs the package itself: pip install "relational-attention[lens]".
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_without_transformer_lens_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformer_lens", None)
     monkeypatch.setitem(sys.modules, "transformer_lens.model_bridge", None)
     adapter._lens.cache_clear()
-    with pytest.raises(ImportError, match=r'pip install "dual-attention\[lens\]"'):
+    with pytest.raises(ImportError, match=r'pip install "relational-attention\[lens\]"'):
         adapter.register()
     adapter._lens.cache_clear()
 
