@@ -64,7 +64,7 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         rel_score: what a relation is before its activation, over sqrt(p): ``"dot"``, the inner product of its query
             and key as in the paper, or ``"squared_distance"``, -b_l |W_q^l x - W_k^l y|^2, with a learned strength b_l
             of each relation, which starts at 1. The latter needs fewer examples where things are to be found equal
-            (``experiments/relational_games/README.md``). It is never positive but for rounding, and zero says *equal*.
+            (``studies/relational_games/README.md``). It is never positive but for rounding, and zero says *equal*.
             It computes as much as relations two features wider, so that p - 2 is the better width for kernels that take
             powers of two, and all of float16 and bfloat16 in float32.
         wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package

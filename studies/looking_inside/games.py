@@ -1,6 +1,6 @@
 """Relations of models trained on ``occurs``: how well each tells equal objects apart, and what is lost without it.
 
-The questions and the rules of reading are those of ``experiments/looking_inside/ANNOUNCED.md``::
+The questions and the rules of reading are those of ``studies/looking_inside/ANNOUNCED.md``::
 
     python -m studies.looking_inside.games runs/occurs-* --out FOLDER
 

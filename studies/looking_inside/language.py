@@ -1,11 +1,11 @@
 """Relations of language models: do predictions depend on them where words mean alike, or where grammar links them?
 
-The questions and the rules of reading are those of ``experiments/looking_inside/ANNOUNCED.md``::
+The questions and the rules of reading are those of ``studies/looking_inside/ANNOUNCED.md``::
 
     python -m studies.looking_inside.language runs/language-* --out FOLDER
 
-WordNet's files and the link grammar parser are to be installed, see :mod:`..labels`. What was found in a run is kept in
-the folder, and not computed again.
+WordNet's files and the link grammar parser are to be installed, see ``wordnet.py`` and ``link_grammar.py``. What was
+found in a run is kept in the folder, and not computed again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch import nn
 from dat.checkpoints import open_checkpoint
 from dual_attention._files import read_json, write_atomically, write_json
 from dual_attention.generation.tokenizer import Tokenizer, fingerprint
-from dual_attention.model_analysis.labels import LinkGrammar
 
 from .language_effects import at_labelled_pairs, changes, everywhere, synonyms
 from .language_figure import draw
 from .language_reading import read_labels_of
 from .language_report import report
 from .language_results import LABELS, LanguageFound
+from .link_grammar import LinkGrammar
 from .matched_pairs import MatchedPairs, balance, match_pairs
 from .mediators import agreement, repeated_text
 from .pair_effects import capture_mediators

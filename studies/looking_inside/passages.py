@@ -25,17 +25,12 @@ from dat.training.config_io import read_config
 from dat.training.run_folder import RunFolder
 from dual_attention._files import read_json
 from dual_attention.generation.tokenizer import FOLDER, Tokenizer, load_tokenizer
-from dual_attention.model_analysis.labels import (
-    LabelledText,
-    WordNet,
-    find_sentences,
-    find_words,
-    label_tokens,
-    last_tokens,
-    merge_labels,
-)
+from dual_attention.model_analysis.labels import LabelledText, find_words, label_tokens, last_tokens
 from dual_attention.model_analysis.labels.texts import pairs_of_equal, unordered
 from dual_attention.model_analysis.measures import combine_strata, distance_strata
+
+from .link_grammar import find_sentences
+from .wordnet import WordNet
 
 SEMANTIC, SYNONYMS, SYNTACTIC = "semantic", "synset", "syntactic"
 LENGTH = 128
@@ -167,6 +162,13 @@ class Meanings:
         kinds = pairs_of_equal([self._nouns.lexname(word) for word in written])
         pairs = {SEMANTIC: kinds | shared, SYNONYMS: shared, "same": same}
         return LabelledText(text, words, pairs, {SEMANTIC: tuple(groups), SYNONYMS: tuple(groups)})
+
+
+def merge_labels(first: LabelledText, other: LabelledText) -> LabelledText:
+    """One text with the labels of two labellers; ``ValueError`` if text or words differ."""
+    if (other.text, other.words) != (first.text, first.words):
+        raise ValueError("other: expected the same text and words as those of first, got others")
+    return LabelledText(first.text, first.words, {**first.pairs, **other.pairs}, {**first.groups, **other.groups})
 
 
 @dataclass(frozen=True)

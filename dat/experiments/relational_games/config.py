@@ -37,7 +37,7 @@ TASK_NAMES: tuple[Task, ...] = ("same", "occurs", "xoccurs", "between", "match_p
 
 EPOCHS = 100
 """Passes through the training set that fit the published runs; the paper says 50. How they were settled:
-experiments/relational_games/PROTOCOL.md."""
+studies/relational_games/PROTOCOL.md."""
 
 
 def check_share(share: float | None, official_folder: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,14 +23,12 @@ from ...sweeps.results import to_csv
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
 from ...training.metrics import Row
-from .baseline_figure import draw_baselines
 from .config import TASK_NAMES, RelationalGamesConfig
-from .factors import draw_factors, write_factors
 from .grid import GamesGrid
 from .image_games import ImageGames, image_axes
 from .problem import prepare_games
 from .published import published_curve, published_losses
-from .shipped import SHIPPED
+from .scales import SCALES
 
 TEST_SETS = {
     "test": "pentominoes, as in training",
@@ -89,8 +87,7 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
     )
     about_plot = (
         "Learning curves from the results of one or several grids, finished or not: results.csv of all of them, "
-        "comparison.md (beside the published numbers), learning_curves.png, heldout.png and, with relational "
-        "architectures before DATs among the models, baselines.png."
+        "comparison.md (beside the published numbers), learning_curves.png and heldout.png."
     )
     about_data = (
         "Draw a contact sheet: examples of every class of every task. With --official_folder, write a table of what "
@@ -98,8 +95,8 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
     )
     Config = RelationalGamesConfig
     Grid = GamesGrid
+    scales: ClassVar[Mapping[str, GamesGrid]] = SCALES
     Sheet = SheetOptions
-    shipped = SHIPPED
 
     set_title = "objects"
     set_names: ClassVar[Mapping[str, str]] = {
@@ -124,6 +121,10 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
         CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
     )
+
+    @property
+    def grids(self) -> Mapping[str, GamesGrid]:
+        return self.scales
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
         """The axes, and how a run was made.
@@ -160,10 +161,3 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         if measure in self.tabled:
             return published_losses(measure.removesuffix("_loss"), panel, curve)
         return published_curve(measure, panel, curve)
-
-    def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
-        return {
-            "baselines.png": lambda rows, path: draw_baselines(self, rows, path),
-            "factors.md": lambda rows, path: write_factors(self, rows, path),
-            "factors.png": lambda rows, path: draw_factors(self, rows, path),
-        }

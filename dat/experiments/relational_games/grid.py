@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import MOST_EXAMPLES, LoopConfig, OptimConfig, check, check_integers, check_names
-from .config import EPOCHS, TASK_NAMES, GamesDataConfig, RelationalGamesConfig, Task, check_share
+from .config import EPOCHS, TASK_NAMES, GamesDataConfig, GamesModelConfig, RelationalGamesConfig, Task, check_share
 from .presets import COMPARISON, PRESETS
 
 SIZES = tuple(range(250, 2501, 250))
@@ -58,9 +59,11 @@ class GamesGrid(GridConfig):
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0))
     """Length of training and batch sizes. Cells are not evaluated before their end and write no checkpoints."""
 
+    presets: ClassVar[Mapping[str, GamesModelConfig]] = PRESETS
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, PRESETS)
+        check_names("models", self.models, self.presets)
         for name in ("sizes", "match_pattern_sizes"):
             sizes = getattr(self, name)
             check(max(sizes) <= MOST_EXAMPLES, name, f"integers of at most {MOST_EXAMPLES:,}", sizes)
@@ -78,7 +81,7 @@ class GamesGrid(GridConfig):
             task=cell["task"],
             seed=cell.seed,
             data=GamesDataConfig(n_train=cell["n_train"], **asdict(self.data)),
-            model=PRESETS[cell["model"]],
+            model=self.presets[cell["model"]],
             optim=self.optim,
             loop=self.loop,
         )

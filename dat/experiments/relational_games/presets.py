@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .ablations import ABLATED
 from .baseline_config import AbstractorConfig, CoRelNetConfig
 from .config import GamesModelConfig
 from .toolbox_config import ToolboxConfig
@@ -148,6 +147,7 @@ def _models() -> list[GamesModelConfig]:
         dat(2, 2, symmetric=True),
         dat(4, 4, symmetric=True),
         variant(main, "-symbolic", symbols="symbolic_attention"),
+        variant(main, "-symbolic-frozen", symbols="symbolic_attention", trainable_symbols=False),
         variant(main, "-relative", symbols="position_relative"),
         variant(main, "-relative-2d", symbols="position_relative_2d"),
         variant(main, "-small-wr", wr_init="published"),
@@ -163,7 +163,6 @@ def _models() -> list[GamesModelConfig]:
         *corelnet_factors(),
         *controls(),
         *normalised(),
-        *ABLATED,
     ]
 
 

@@ -2,7 +2,8 @@
 
 ``published.csv`` has a row for each object set, task, model (by the name of our preset) and training-set size:
 accuracies in percent after the last epoch, ``trials``, mean, ``sd``, ``lowest`` and ``highest``, and mean and deviation
-of the loss. Rows without ``sd`` are means that were read off figures. ``published_runs.py`` makes it.
+of the loss. Rows without ``sd`` are means that were read off figures.
+``studies/relational_games/published_runs.py`` makes it.
 """
 
 from __future__ import annotations

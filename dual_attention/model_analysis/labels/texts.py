@@ -24,7 +24,6 @@ from ..._files import json_text, replaced_atomically
 
 Span = tuple[int, int]
 _WORD = re.compile(r"[^\W\d_]+")
-_SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,6 @@ def find_words(text: str) -> tuple[Span, ...]:
     return tuple(match.span() for match in _WORD.finditer(text))
 
 
-def find_sentences(text: str) -> tuple[Span, ...]:
-    """Spans that end with full stops, question or exclamation marks; an abbreviation ends one, too."""
-    return tuple(match.span() for match in _SENTENCE.finditer(text))
-
-
 def unordered(pairs: Iterable[Sequence[int]]) -> frozenset[tuple[int, int]]:
     """Pairs of different numbers without their order, the larger first."""
     return frozenset((max(pair), min(pair)) for pair in pairs if pair[0] != pair[1])
@@ -101,16 +95,6 @@ def label_same_words(text: str) -> LabelledText:
     """A text whose label ``same word`` holds for words that are written alike, but for upper and lower case."""
     words = find_words(text)
     return LabelledText(text, words, {"same word": pairs_of_equal([text[a:b].casefold() for a, b in words])})
-
-
-def merge_labels(first: LabelledText, *others: LabelledText) -> LabelledText:
-    """One text with the labels of several labellers; ``ValueError`` if text or words differ."""
-    for other in others:
-        if (other.text, other.words) != (first.text, first.words):
-            raise ValueError("others: expected the same text and words as those of first, got others")
-    pairs = {label: found for one in (first, *others) for label, found in one.pairs.items()}
-    groups = {label: found for one in (first, *others) for label, found in one.groups.items()}
-    return LabelledText(first.text, first.words, pairs, groups)
 
 
 def write_labels(path: Path, texts: Iterable[LabelledText]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dat.estimate import estimate
-from dat.experiments.relational_games.ablations import ABLATED
 from dat.experiments.relational_games.model import empty_model
 from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED, PRESETS
 from dual_attention import LANGUAGE_PRESETS
@@ -75,5 +74,5 @@ def test_every_preset_of_their_day_is_among_them():
     names = {case["model"] for case in FACTS["cases"] if isinstance(case["model"], str)}
     presets = {*LANGUAGE_PRESETS, *(GAMES + name for name in PRESETS)}
     assert names <= presets
-    later = {*CONTROLS, *CORELNETS, *NORMALISED, *(model.name for model in ABLATED), "dat-0+2-sym-squared-distance"}
+    later = {*CONTROLS, *CORELNETS, *NORMALISED, "dat-0+2-sym-squared-distance", "dat-0+2-sym-symbolic-frozen"}
     assert presets - names <= {GAMES + name for name in later}

@@ -31,7 +31,6 @@ from dat.experiments.relational_games.config import (
 )
 from dat.experiments.relational_games.grid import GamesGrid
 from dat.experiments.relational_games.presets import PRESETS
-from dat.experiments.relational_games.shipped import MODELS as SHIPPED_MODELS
 from dat.sweeps.analysis import AnalysisConfig
 from dat.sweeps.grid import GridConfig
 from dat.training.config_io import (
@@ -80,8 +79,8 @@ def test_yaml_round_trip_with_a_comment_on_every_key(kind, tmp_path):
             assert before.lstrip().startswith("# "), line
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS.keys() - SHIPPED_MODELS))
-def test_presets_that_are_not_shipped_survive_yaml(name, tmp_path):
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_survive_yaml(name, tmp_path):
     config = RelationalGamesConfig(model=PRESETS[name])
     (tmp_path / "c.yaml").write_text(commented_yaml(config))
     assert read_config(RelationalGamesConfig, tmp_path / "c.yaml") == config

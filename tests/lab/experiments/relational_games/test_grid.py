@@ -330,7 +330,7 @@ def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
         for s in (0, 1)
     ]
     draw_figures(GAMES, rows, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"learning_curves.png", "heldout.png", "baselines.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"learning_curves.png", "heldout.png"}
 
 
 def test_published_curves():

@@ -1,4 +1,4 @@
-"""Tables and figures from the results of several grids, and the comparison with earlier architectures."""
+"""Tables and figures from the results of several grids."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import json
 import pytest
 
 from dat.cli.main import main
-from dat.experiments.relational_games import baseline_figure
-from dat.experiments.relational_games.baseline_figure import draw_baselines
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import BASELINES, LABELS
 from dat.sweeps.report import plot_results
 from dat.sweeps.results import merge_results, read_results, to_csv
-from dual_attention.model_analysis.views.plots import matplotlib_figure
 
 GAMES = RelationalGames()
 DATS = ("transformer-128-h2", "dat-0+2-sym")
@@ -58,7 +55,7 @@ def test_the_command_writes_tables_and_figures(sources, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["plot", "relational-games", *map(str, sources), "--out", str(out)]
     assert main(words) == 0
-    names = ["results.csv", "comparison.md", "learning_curves.png", "heldout.png", "baselines.png"]
+    names = ["results.csv", "comparison.md", "learning_curves.png", "heldout.png"]
     assert capsys.readouterr().out.split() == [str(out / name) for name in names]
     assert all((out / name).stat().st_size > 20_000 for name in names if name.endswith("png"))
     assert merge_results(GAMES, [out / "results.csv"]) == merge_results(GAMES, sources)
@@ -71,39 +68,6 @@ def test_some_models_and_tasks(sources, tmp_path):
     assert {path.name for path in files} == {"results.csv", "comparison.md", "learning_curves.png", "heldout.png"}
     rows = read_results(GAMES, tmp_path / "out" / "results.csv")
     assert {r["model"] for r in rows} == set(DATS) and {r["task"] for r in rows} == {"same"}
-
-
-def test_what_the_figure_of_baselines_shows(sources, tmp_path, monkeypatch):
-    """Every model measured, with a dot for each trial; below, those that are published, up to the same size."""
-    drawn = []
-
-    def watch(*args, **kwargs):
-        figure, axes = matplotlib_figure(*args, **kwargs)
-        drawn.append((figure, axes))
-        return figure, axes
-
-    monkeypatch.setattr(baseline_figure, "matplotlib_figure", watch)
-    draw_baselines(GAMES, merge_results(GAMES, sources), tmp_path / "baselines.png")
-    [(figure, axes)] = drawn
-    assert axes.shape == (2, 2)  # match_pattern has no baseline
-    for column, task in enumerate(("same", "occurs")):
-        assert axes[0][column].get_title(loc="left") == task
-        dots = axes[0][column].collections
-        assert len(dots) == len(DATS) + len(BASELINES)
-        line = axes[0][column].lines[1]
-        assert list(line.get_xdata()) == [250, 500] and list(line.get_ydata()) == [64.5, 67.0]
-        trials = [(250, 63.5), (250, 64.5), (250, 65.5), (500, 66.0), (500, 67.0), (500, 68.0)]
-        assert [tuple(dot) for dot in dots[1].get_offsets()] == trials
-        published = [line for line in axes[1][column].lines if len(line.get_xdata()) > 2 or 250 in line.get_xdata()]
-        assert len(published) == len(DATS) + 3
-        assert max(line.get_xdata()[-1] for line in published) == 500
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == [LABELS[name] for name in (*DATS, *BASELINES)]
-
-
-def test_no_baselines_no_figure(tmp_path):
-    draw_baselines(GAMES, rows_of(DATS), tmp_path / "baselines.png")
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_refused(sources, tmp_path):

@@ -8,10 +8,8 @@ import pytest
 
 from dual_attention.model_analysis.labels import (
     LabelledText,
-    find_sentences,
     find_words,
     label_same_words,
-    merge_labels,
     read_labels,
     write_labels,
 )
@@ -25,11 +23,6 @@ def written(text: LabelledText, label: str) -> set[tuple[str, str]]:
 def test_words_are_what_is_written_in_letters():
     text = "Zoë's 3 cats—snow_white, naïve: 猫."
     assert [text[a:b] for a, b in find_words(text)] == ["Zoë", "s", "cats", "snow", "white", "naïve", "猫"]
-
-
-def test_sentences_end_with_their_marks():
-    text = "One! Two, e.g. three? four"
-    assert [text[a:b] for a, b in find_sentences(text)] == ["One!", " Two, e.", "g.", " three?", " four"]
 
 
 def test_same_words():
@@ -82,11 +75,3 @@ def test_bad_lines_are_named(tmp_path, line, message):
     path.write_text('{"text": "", "pairs": {}}\n' + line + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match=f"labels.jsonl, line 2: .*{message}"):
         list(read_labels(path))
-
-
-def test_labels_of_several_labellers_are_merged():
-    one = label_same_words("a b a")
-    other = LabelledText(one.text, one.words, {"k": frozenset({(1, 0)})})
-    assert merge_labels(one, other).pairs == {"same word": {(2, 0)}, "k": {(1, 0)}}
-    with pytest.raises(ValueError, match="others: expected the same text and words"):
-        merge_labels(one, label_same_words("a b"))

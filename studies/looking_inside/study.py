@@ -1,0 +1,69 @@
+"""What the tables of the README follow from. The models were trained by ``dat train``, so there is no grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from dat.sweeps.grid import GridConfig
+from dual_attention.model_analysis.measures.intervals import holm
+
+EXPERIMENT = "relational-games"
+GRIDS: dict[str, GridConfig] = {}
+PRESETS: dict[str, Any] = {}
+RESULTS = Path(__file__).parent / "results"
+
+
+def markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rule = ["---"] * len(columns)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (columns, rule, *lines))
+
+
+def games() -> str:
+    """Accuracy in percent on new pentominoes without relations, resampled from another image."""
+    read, lost = (pandas.read_csv(RESULTS / "games" / f"{name}.csv") for name in ("read", "accuracy"))
+    best = read.query("scores == 'relations' and best == 1").set_index("seed")["number"].to_dict()
+    shown = lost.query("objects == 'test' and (without == 'nothing' or how == 'resample')")
+    accuracies = 100 * shown.pivot_table(index="seed", columns="without", values="accuracy")
+    lines = []
+    for seed, percent in accuracies.iterrows():
+        others = [name for name in accuracies.columns if name.startswith("relation ")]
+        first = others.pop(best[seed])
+        untouched, least, *layers = (
+            f"{percent[name]:.1f}" for name in ("nothing", first, *(f"all relations of layer {n}" for n in (0, 1)))
+        )
+        rest = ", ".join(f"{percent[name]:.1f}" for name in others)
+        lines.append([str(seed), untouched, f"**{least}**", rest, *layers])
+    columns = ["seed", "untouched", "without the best", "without each other one", "without layer 0", "without layer 1"]
+    return markdown(columns, lines)
+
+
+def language() -> str:
+    """Selectivity of resampled relations at semantic and syntactic pairs, in 10^-3 nats a pair."""
+    pairs = pandas.read_csv(RESULTS / "language" / "at_pairs.csv")
+    own = pairs.query("what == 'all relations'").set_index(["measure", "seed"])
+    noise = pairs.query("what == 'noise'").set_index(["measure", "seed"])
+
+    def text(row: pandas.Series) -> str:
+        return f"{1000 * row['difference']:+.2f} ± {1000 * row['half']:.2f}".replace("-", "−")
+
+    seeds = sorted(pairs["seed"].unique())
+    adjusted = holm([own.loc[("difference", seed), "p"] for seed in seeds])
+    lines = [
+        [
+            str(seed),
+            *(text(own.loc[(measure, seed)]) for measure in ("semantic", "syntactic", "difference")),
+            f"{p:.2f}",
+            text(noise.loc[("difference", seed)]),
+        ]
+        for seed, p in zip(seeds, adjusted, strict=True)
+    ]
+    columns = ["seed", "S at semantic pairs", "S at syntactic pairs", "D, semantic less syntactic", "p (Holm)"]
+    return markdown([*columns, "D of noise"], lines)
+
+
+TABLES = {"games": games, "language": language}

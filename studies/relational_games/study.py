@@ -1,0 +1,233 @@
+"""What can be run again of the study of Relational Games, and what the tables of its README follow from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas
+from scipy import stats
+
+from dat.experiments.relational_games.config import EPOCHS, GamesModelConfig, Task
+from dat.experiments.relational_games.experiment import RelationalGames
+from dat.experiments.relational_games.grid import GamesGrid, GridData
+from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED
+from dat.experiments.relational_games.published import published_rows
+from dat.experiments.relational_games.scales import QUICK_TASKS
+from dat.training.configs import LoopConfig
+from dat.training.metrics import Row
+from studies.relational_games.baseline_figure import draw_baselines
+from studies.relational_games.factors import draw_factors, write_factors
+
+EXPERIMENT = "relational-games"
+RESULTS = Path(__file__).parent / "results"
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What can be run: dat reproduce relational-games --study studies/relational_games/study.py --scale GRID
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def changed(name: str, **changes: Any) -> GamesModelConfig:
+    """DAT 0+2 with symmetric relations, the main model, changed in one thing."""
+    return replace(GamesModelConfig(), name=name, **changes)
+
+
+def ranked(relations: int, *, symmetric: bool) -> GamesModelConfig:
+    """A DAT whose relations have 64 features together."""
+    width, kind = 64 // relations, "sym" if symmetric else "asym"
+    keys = {"n_relations": relations, "rel_proj_dim": width, "symmetric_rels": symmetric}
+    return changed(f"dat-0+2-nr{relations}-p{width}-{kind}", **keys)
+
+
+DISENTANGLED = [changed(f"disrca-{a}+{b}", ra_type="disrca", n_heads_sa=a, n_heads_ra=b) for a, b in ((0, 2), (1, 1))]
+COMPOSED = [changed(f"dat-{a}+{b}-nr2-sym", n_heads_sa=a, n_heads_ra=b) for a, b in ((6, 2), (4, 4), (2, 6), (0, 8))]
+NUMBERS = (1, 2, 4, 8, 16, 32, 64)
+RANKED = [ranked(number, symmetric=symmetric) for symmetric in (True, False) for number in NUMBERS]
+ACTIVATED = [changed(f"dat-0+2-sym-{name}", rel_activation=name) for name in ("relu", "tanh", "sigmoid")]
+
+PRESETS = {model.name: model for model in (*DISENTANGLED, *COMPOSED, *RANKED, *ACTIVATED)}
+
+
+class Grid(GamesGrid):
+    """A grid that may name these models, too."""
+
+    presets: ClassVar[Mapping[str, GamesModelConfig]] = {**GamesGrid.presets, **PRESETS}
+
+
+SYMBOLS = tuple(f"dat-0+2-sym-{kind}" for kind in ("symbolic", "relative", "relative-2d", "symbolic-frozen"))
+
+
+def names(models: Sequence[GamesModelConfig]) -> tuple[str, ...]:
+    """Names of models."""
+    return tuple(model.name for model in models)
+
+
+def small(name: str, *models: str) -> Grid:
+    """Some models on three tasks with two sizes, from five seeds."""
+    tasks: tuple[Task, ...] = ("same", "occurs", "xoccurs")
+    return Grid(out=f"runs/relational-games-{name}", tasks=tasks, sizes=(500, 2000), models=models, seeds=5)
+
+
+GRIDS = {
+    # Ten seeds of the main comparison, measured after 50 epochs, too.
+    "main": Grid(
+        out="runs/relational-games-main",
+        sizes=(250, 500, 1000, 2000),
+        match_pattern_sizes=(5000, 10000),
+        models=("transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym"),
+        seeds=10,
+        data=GridData(n_val=250),
+        loop=LoopConfig(epochs=EPOCHS, eval_every=0, checkpoint_every=0, measure_at=(50,)),
+    ),
+    # Why CoRelNet with softmax wins: softmax, order-keeping read-out and objects removed, each with and without.
+    "corelnet-factors": Grid(
+        out="runs/relational-games-corelnet-factors",
+        tasks=("same", "occurs", "xoccurs", "between"),
+        sizes=(500, 1000),
+        models=CORELNETS,
+        seeds=10,
+    ),
+    # Whether relations normalised over senders help a DAT: where they are looked for, and where a find is confirmed.
+    "normalised": Grid(
+        out="runs/relational-games-normalised",
+        tasks=("same", "xoccurs"),
+        sizes=(500, 1000),
+        models=NORMALISED,
+        seeds=10,
+    ),
+    "normalised-confirm": Grid(
+        out="runs/relational-games-normalised-confirm",
+        tasks=("occurs", "between", "match_pattern"),
+        sizes=(250, 500, 1000),
+        match_pattern_sizes=(5000,),
+        models=NORMALISED,
+        seeds=10,
+        first_seed=10,
+    ),
+    # Relation or mere multiplication: controls as large as DAT 0+2.
+    "multiplication": Grid(
+        out="runs/relational-games-multiplication",
+        tasks=("occurs", "between"),
+        sizes=(1000, 2000),
+        models=CONTROLS,
+        seeds=10,
+    ),
+    "multiplication-match-pattern": Grid(
+        out="runs/relational-games-multiplication-match-pattern",
+        tasks=("match_pattern",),
+        match_pattern_sizes=(15000,),
+        models=CONTROLS,
+        seeds=5,
+    ),
+    # Disentangled RCA, to be read beside the lab's `rca`.
+    "disrca": Grid(
+        out="runs/relational-games-disrca",
+        tasks=QUICK_TASKS,
+        sizes=(500, 1000, 1500, 2000, 2500),
+        models=names(DISENTANGLED),
+        seeds=3,
+    ),
+    # Eight heads, from all sensory to all relational.
+    "heads": small("heads", "transformer-128-h8", *names(COMPOSED)),
+    # Number against width of relations, 64 features in all.
+    "rank": Grid(
+        out="runs/relational-games-rank",
+        tasks=("occurs", "between", "match_pattern"),
+        sizes=(1000,),
+        match_pattern_sizes=(15000,),
+        models=names(RANKED),
+        seeds=5,
+    ),
+    # Symbol mechanisms.
+    "symbols": small("symbols", "dat-0+2-sym", *SYMBOLS),
+    # Activations of relations; softmax is in `normalised`, too.
+    "activation": small("activation", "dat-0+2-sym", "dat-0+2-sym-softmax", *names(ACTIVATED)),
+}
+
+FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {
+    "baselines.png": lambda rows, path: draw_baselines(RelationalGames(), rows, path),
+    "factors.md": lambda rows, path: write_factors(RelationalGames(), rows, path),
+    "factors.png": lambda rows, path: draw_factors(RelationalGames(), rows, path),
+}
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tables of the README
+# ---------------------------------------------------------------------------------------------------------------------
+
+TRANSFORMER, DAT, MIXED = "transformer-128-h2", "dat-0+2-sym", "dat-1+1-sym"
+SETS = ("test", "hexominoes", "stripes")
+MAIN = ("main/results.csv", "match-pattern/results.csv")
+
+COMPARISONS = (
+    ("negated squared distances", "inner products", "squared-distances", "squared-distance", DAT),
+    ("symmetric relations", "asymmetric ones", "symmetry-rca/0+2", DAT, "dat-0+2-asym"),
+    ("relational attention", "RCA, alone", "symmetry-rca/0+2", "dat-0+2-asym", "rca-0+2"),
+    ("relational attention", "RCA, beside a sensory head", "symmetry-rca/1+1", "dat-1+1-asym", "rca-1+1"),
+    ("a Transformer under a linear gate", "DAT 0+2", "multiplication", "gated-objects", DAT),
+    ("a Transformer as large", "DAT 0+2", "multiplication", "transformer-128-h2-matched", DAT),
+    ("relations with a random sender", "DAT 0+2", "multiplication", "detached-shuffled", DAT),
+    ("softmax of relations as CoRelNet's", "DAT 0+2", "normalised", "dat-0+2-sym-softmax-sharp", DAT),
+    ("standardised relations", "DAT 0+2", "normalised", "dat-0+2-sym-standardised", DAT),
+    ("the same on other tasks and seeds", "DAT 0+2", "normalised-confirm", "dat-0+2-sym-standardised", DAT),
+    ("symbolic attention", "positional symbols", "symbols", "dat-0+2-sym-symbolic", DAT),
+    ("64 relations of width 1", "1 of width 64", "rank", "dat-0+2-nr64-p1-sym", "dat-0+2-nr1-p64-sym"),
+    ("CoRelNet with softmax", "DAT 0+2", "before-dat", "corelnet-softmax", DAT),
+    ("Abstractor", "DAT 0+2", "before-dat", "abstractor", DAT),
+)
+"""What is compared with what, the folder of the runs, and both models."""
+
+
+def differences(rows: pandas.DataFrame, model: str, reference: str, measure: str) -> pandas.Series:
+    """Mean difference over the cells of both models, for every seed that all these cells have."""
+    runs = rows.pivot_table(index=["seed", "task", "n_train"], columns="model", values=measure)
+    return (runs[model] - runs[reference]).dropna().unstack(["task", "n_train"]).dropna().mean(axis=1)
+
+
+def interval(values: pandas.Series) -> str:
+    """Mean ± half of its 95 % t-interval."""
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    return f"{values.mean():+.1f} ± {half:.1f}".replace("-", "−")
+
+
+def published_lead(rows: pandas.DataFrame, model: str) -> float:
+    """Published means of a model less those of the Transformer on pentominoes, over the cells in ``rows``."""
+    known = pandas.DataFrame(row for row in published_rows() if row["object_set"] == "test")
+    known = known.merge(rows[["task", "n_train"]].drop_duplicates())
+    means = known.pivot_table(index=["task", "n_train"], columns="model", values="accuracy")
+    return float((means[model] - means[TRANSFORMER]).mean())
+
+
+def markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rule = ["---"] * len(columns)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (columns, rule, *lines))
+
+
+def leads() -> str:
+    """DATs less the Transformer, by task."""
+    rows = pandas.concat([pandas.read_csv(RESULTS / name) for name in MAIN])
+    tasks = ["same", "occurs", "xoccurs", "between"]
+    parts = {f"`{task}`": [task] for task in tasks} | {"all four": tasks, "`match_pattern`": ["match_pattern"]}
+    columns = ["task", "DAT 0+2", "published", "DAT 1+1", "published", "DAT 0+2, hexominoes", "DAT 0+2, stripes"]
+    lines = []
+    for name, chosen in parts.items():
+        line, part = [name], rows.query(f"task in {chosen}")
+        for model in (DAT, MIXED):
+            line.append(interval(differences(part, model, TRANSFORMER, "test")))
+            line.append(f"{published_lead(part, model):+.1f}".replace("-", "−"))
+        lines.append(line + [interval(differences(part, DAT, TRANSFORMER, of)) for of in SETS[1:]])
+    return markdown(columns, lines)
+
+
+def findings() -> str:
+    """What else was compared."""
+    lines = []
+    for title, than, folder, model, reference in COMPARISONS:
+        rows = pandas.read_csv(RESULTS / folder / "results.csv")
+        lines.append([title, than, *(interval(differences(rows, model, reference, of)) for of in SETS)])
+    return markdown(["accuracy of", "less that of", "pentominoes", "hexominoes", "stripes"], lines)
+
+
+TABLES = {"leads": leads, "findings": findings}
