@@ -23,6 +23,7 @@ from dual_attention._files import write_json
 from dual_attention._words import counted, listed, printable
 
 from .._errors import in_one_line
+from .._native import use_native
 from .._processes import follow_parent, keep_freed_memory
 from ..training.configs import RunConfig
 from ..training.experiment import Prepared, count_parameters
@@ -96,6 +97,7 @@ def run_cell(
         prepared = experiment.prepare(config, cache=cache)
     except (ImportError, OSError, ValueError) as error:
         raise NotPrepared(in_one_line(error)) from error
+    use_native(prepared.problem.model, quiet=True)
     try:
         with prepared.arithmetic():
             trainer = Trainer(prepared.problem, config, stop=stop)
