@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
-import torch
 from torch import nn
 
 from dual_attention import native
@@ -15,29 +15,21 @@ SWITCH = "DUAL_ATTENTION_NATIVE"
 ENABLED = f"C kernels for relational attention on this CPU ({SWITCH}=0 turns them off)"
 
 
-def use_native(model: nn.Module, *, quiet: bool = False) -> None:
-    """Enable the kernels if a model has relational heads, and is on a CPU."""
+def use_native(model: nn.Module, say: Callable[[], bool] = lambda: True) -> None:
+    """Enable the kernels if a model has relational heads, and is on a CPU, unless they are switched off.
+
+    Args:
+        say: whether to tell that they are enabled, or why they cannot be; asked when there is something to tell.
+    """
     parameter = next(model.parameters(), None)
-    if parameter is None or parameter.device.type != "cpu":
+    if parameter is None or parameter.device.type != "cpu" or os.environ.get(SWITCH) == "0" or native.is_enabled():
         return
-    if any(isinstance(module, RelationalHeads) for module in model.modules()):
-        enable_native(quiet=quiet)
-
-
-def use_native_in_grid(device: str, *, quiet: bool = False) -> None:
-    """Enable the kernels, so that they are built before the processes of a grid begin, if these train on CPUs."""
-    if device == "cpu" or not torch.cuda.is_available():
-        enable_native(quiet=quiet)
-
-
-def enable_native(*, quiet: bool = False) -> None:
-    """Enable the kernels unless they are switched off, and say so in a line; or why they cannot be had."""
-    if native.is_enabled() or os.environ.get(SWITCH) == "0":
+    if not any(isinstance(module, RelationalHeads) for module in model.modules()):
         return
     try:
         native.enable()
-        said = ENABLED
+        told = ENABLED
     except RuntimeError as error:
-        said = f"relational attention by PyTorch's operations: {error}"
-    if not quiet:
-        print(f"dat: {said}", file=sys.stderr)
+        told = f"relational attention by PyTorch's operations: {error}"
+    if say():
+        print(f"dat: {told}", file=sys.stderr)

@@ -20,7 +20,6 @@ from dual_attention._extras import require
 from dual_attention._files import read_json, write_atomically
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
-from .._native import use_native_in_grid
 from ..experiments.relational_games.config import EPOCHS, Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
 from ..experiments.relational_games.grid import GamesGrid, GridData
@@ -128,7 +127,6 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
         f"{', '.join(f'{n:,}' for n in config.sizes)} example images: a Dual Attention Transformer with relational "
         f"heads (DAT, {sizes[0]:,} parameters) and a Transformer ({sizes[1]:,} parameters).\n"
     )
-    use_native_in_grid(grid.device)
     train_trials(grid, folder, config.time_budget)
     rows = folder.write_results()
     curves, picture = folder.figures / "learning_curves.png", folder.figures / "relation.png"

@@ -8,7 +8,6 @@ from typing import Any
 
 from dual_attention._words import printable
 
-from .._native import use_native_in_grid
 from ..experiments import EXPERIMENTS, experiment_named
 from ..sweeps.analysis import find_analysis
 from ..sweeps.experiment import AnySwept, SweptExperiment, swept
@@ -35,8 +34,6 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     grid, options = parse_config(parser, experiment.Grid, expand_scales(experiment, arguments) if grids else arguments)
     check_grid_of(experiment, grid.out)
     analysis = find_analysis(experiment, options.analysis, scale_of(arguments))
-    if not options.dry_run:
-        use_native_in_grid(grid.device, quiet=options.quiet)
     try:
         folder = run_grid(experiment, grid, analysis=analysis, dry_run=options.dry_run, quiet=options.quiet)
     except Interrupted:

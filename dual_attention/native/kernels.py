@@ -112,7 +112,8 @@ def threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, relative: 
 def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
     """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
     if _has_no_pairs(x):
-        symbols.zero_(), attended.zero_()
+        symbols.zero_()
+        attended.zero_()
         return
     call = _Arguments(x)
     call.fill("symbols", symbols, 3)
@@ -123,7 +124,7 @@ def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
 def backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients) -> None:
     """Write gradients of q, k, u, w and the table; those of u and w are contiguous."""
     if _has_no_pairs(x):
-        for gradient in into[:-1]:
+        for gradient in (into.q, into.k, into.u, into.w, into.table):
             gradient.zero_()
         return
     call = _Arguments(x)

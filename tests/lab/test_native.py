@@ -1,10 +1,12 @@
 """The lab enables C kernels where they serve, and says so in a line."""
 
+import multiprocessing
+
 import pytest
-import torch
 from torch import nn
 
-from dat._native import ENABLED, SWITCH, use_native, use_native_in_grid
+from dat._native import ENABLED, SWITCH, use_native
+from dat.sweeps import workers
 from dat.training.run_folder import versions
 from dual_attention import native
 from dual_attention.attention import Attention
@@ -33,15 +35,15 @@ def test_a_model_with_relational_heads_has_them(compiler, capsys):
 
 
 def test_quietly(compiler, capsys):
-    use_native(RELATIONAL, quiet=True)
+    use_native(RELATIONAL, lambda: False)
     assert native.is_enabled() and not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_in_a_grid(device, compiler, capsys, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    use_native_in_grid(device)
-    assert native.is_enabled() == bool(capsys.readouterr().err) == (device == "cpu")
+def test_one_worker_of_a_grid_says_so(monkeypatch):
+    monkeypatch.setattr(workers, "_speaker", None)
+    assert not workers.is_first_to_say()
+    monkeypatch.setattr(workers, "_speaker", multiprocessing.get_context("spawn").Lock())
+    assert [workers.is_first_to_say() for _ in range(3)] == [True, False, False]
 
 
 @pytest.mark.parametrize("model", [nn.Identity(), Attention(8, 2), RelationalAttention(8, 2).to("meta")])

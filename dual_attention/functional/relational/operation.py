@@ -114,9 +114,9 @@ def _empty_results(x: LinearArguments) -> tuple[Tensor, Tensor]:
 
 
 def _empty_gradients(x: LinearArguments) -> Gradients:
-    of_heads = (side_by_side(heads, heads.shape[-1]) for heads in (x.q, x.k))
-    dbias = None if x.bias is None else x.bias.new_empty(x.bias.shape)
-    return Gradients(*of_heads, *(like.new_empty(like.shape) for like in (x.u, x.w, x.table)), dbias)
+    dq, dk = (side_by_side(heads, heads.shape[-1]) for heads in (x.q, x.k))
+    du, dw, dtable = (like.new_empty(like.shape) for like in (x.u, x.w, x.table))
+    return Gradients(dq, dk, du, dw, dtable, None if x.bias is None else x.bias.new_empty(x.bias.shape))
 
 
 def _tensors(x: Gradients) -> tuple[Tensor, ...]:
