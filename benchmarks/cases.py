@@ -7,7 +7,7 @@ the memory suite measures; half precision takes less.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.results import Row
@@ -15,6 +15,8 @@ from benchmarks.runner import Quantity
 from benchmarks.work import Work
 
 OURS = "ours"
+NATIVE = "ours+native"
+"""The side of ours with its C kernels enabled."""
 YARDSTICKS = ("reference", "published", "one pass", "dense")
 """Sides that the others are compared with: the first of them that ran."""
 
@@ -59,6 +61,12 @@ class Case:
     sides: Sequence[SideSpec]
     quantities: Sequence[Quantity] = ("forward", "step")
     memory: bool = False
+
+    def with_native(self) -> Case:
+        """The same with a side of ours whose C kernels are enabled."""
+        ours, *others = self.sides
+        native = replace(ours, name=NATIVE, work=replace(ours.work, native=True))
+        return replace(self, sides=(ours, native, *others))
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Options:
     sides: frozenset[str] | None
     out: Path
     quick: bool
+    native: bool
     redraw: tuple[Path, ...]
 
 
@@ -94,6 +95,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     add("--sides", type=names, metavar="NAME,...", help="sides to run beside ours; all by default")
     add("--out", type=Path, default=RESULTS, metavar="DIR", help="folder for results; benchmarks/results by default")
     add("--quick", action="store_true", help="small sizes and two samples: a trial of the benchmark, not a measurement")
+    add("--native", action="store_true", help="a side ours+native as well: this library with its C kernels enabled")
     add("--redraw", type=Path, nargs="+", default=(), metavar="JSON", help="draw the pictures of results again, only")
     given = parser.parse_args(arguments)
 
@@ -103,6 +105,8 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     suites = tuple(suite for suite in SUITES.values() if given.suite is None or suite.name in given.suite)
     if given.lengths and not any(suite.lengths for suite in suites):
         parser.error(f"argument --lengths: those of {', '.join(suite.name for suite in suites)} are fixed by its tasks")
+    if given.native and given.device != "cpu":
+        parser.error("argument --native: the C kernels compute on a CPU")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("argument --device: no CUDA device is available to torch")
     published = None
@@ -124,6 +128,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         sides=None if given.sides is None else frozenset(given.sides),
         out=given.out,
         quick=given.quick,
+        native=given.native,
         redraw=tuple(given.redraw),
     )
     known = () if options.sides is None else {side.name for case in wanted(options) for side in case.sides}
@@ -217,9 +222,9 @@ def wanted(options: Options) -> Iterator[Case]:
     """Every case of every suite that was asked for."""
     for suite in options.suites:
         usual = suite.quick_lengths if options.quick else suite.lengths
-        yield from suite.cases(
-            Request((options.lengths or usual) if suite.lengths else (), options.quick, options.device)
-        )
+        request = Request((options.lengths or usual) if suite.lengths else (), options.quick, options.device)
+        for case in suite.cases(request):
+            yield case.with_native() if options.native else case
 
 
 def conclude(rows: Sequence[Row]) -> list[str]:

@@ -21,7 +21,6 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.subjects import library
 from benchmarks.work import Settings
 
 
@@ -122,8 +121,8 @@ def resident(field: str) -> int:
 
 @dataclass(frozen=True)
 class Rates:
-    """The best of a second: multiply-adds of a large product in the run's dtype, PyTorch's or this library's; and bytes
-    of a large copy, read and written, or of a large sum, which only reads."""
+    """The best of a second: multiply-adds of a large matmul in the run's dtype; and bytes of a large copy, read and
+    written, or of a large sum, which only reads."""
 
     multiply_adds: float
     bytes: float
@@ -150,12 +149,10 @@ class RateMeter:
         n = 256 if self._quick else 8192 if cuda else 2048
         n_bytes = 2**22 if self._quick else 2**30 if cuda else 2**28
         left, right, product = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(3))
-        ours = library("functional.products").linear
-        products = lambda: torch.mm(left, right, out=product), lambda: ours(left, right)
         source, copy = (torch.ones(n_bytes // 4, device=device) for _ in range(2))
         moved = 2 * n_bytes / self._fastest(lambda: copy.copy_(source)), n_bytes / self._fastest(source.sum)
         self.best = Rates(
-            max(self.best.multiply_adds, *(n**3 / self._fastest(call) for call in products)),
+            max(self.best.multiply_adds, n**3 / self._fastest(lambda: torch.mm(left, right, out=product))),
             max(self.best.bytes, *moved),
         )
         return self.best

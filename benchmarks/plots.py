@@ -22,7 +22,6 @@ COLOURS = {
     "compiled plain": "#6baed6",
     "eager": "#ff9896",
     "eager llama": "#9edae5",
-    "torch": "#7f7f7f",
     "reading": "#969696",
     "dense": "#2ca02c",
     "linear": "#ff7f0e",

@@ -39,6 +39,20 @@ def implementation(impl: str | None) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def as_told(work: Work) -> Iterator[None]:
+    """Let this library compute as a side does."""
+    with implementation(work.impl):
+        if not work.native:
+            yield
+            return
+        library("native").enable()
+        try:
+            yield
+        finally:
+            library("native").disable()
+
+
 class Runner:
     """A module with inputs, in the dtype and on the device of the settings.
 
@@ -68,14 +82,14 @@ class Runner:
 
     def forward(self) -> Tensor:
         """The output, without anything kept for a backward pass."""
-        with torch.no_grad(), implementation(self.work.impl):
+        with torch.no_grad(), as_told(self.work):
             return self.module(**self.inputs)
 
     def step(self) -> Tensor:
         """Forward and backward; gradients of all parameters and real inputs are then in place."""
         assert self.cotangent is not None
         self.forget()
-        with implementation(self.work.impl):
+        with as_told(self.work):
             output = self.module(**self.inputs)
             output.backward(self.cotangent)
         return output
@@ -89,7 +103,7 @@ class Runner:
         """``new`` tokens after the first ``start``."""
         self.module.eval()
         prompt = self.inputs["x"][:, :start]
-        with torch.no_grad(), implementation(self.work.impl):
+        with torch.no_grad(), as_told(self.work):
             tokens: Tensor = getattr(self.module, "generate")(prompt, new)  # noqa: B009 (not of every module)
         if tokens.shape[1] != start + new:
             raise RuntimeError(f"expected {start + new} tokens from generation, got {tokens.shape[1]}")
@@ -104,7 +118,7 @@ class Runner:
         assert decoding is not None
         if decoding.only_read:
             return self._numbers.sum()
-        with torch.no_grad(), implementation(self.work.impl):
+        with torch.no_grad(), as_told(self.work):
             if not decoding.cached:
                 return self.module.eval()(x)[:, -1:].expand(decoding.batch, -1, -1)
             return self._held.try_one(x[:, -1:].expand(decoding.batch, -1))
@@ -162,7 +176,7 @@ class Runner:
     def _values_of_generation(self) -> dict[str, Tensor]:
         assert self.work.generation is not None
         check, new = self.work.generation.check, self.work.generation.checked
-        with torch.no_grad(), implementation(self.work.impl), self._uncompiled():
+        with torch.no_grad(), as_told(self.work), self._uncompiled():
             scores = self.module(self.inputs["x"][:, :check])[:, -1]
         results = {"scores of the last token of the prompt": scores.cpu()}
         if self.dtype == torch.float32:  # in lower precision the best two tokens may change places

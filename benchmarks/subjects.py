@@ -253,13 +253,6 @@ class DualModelForTransformers(TransformersModel):
         self.model = hf.DualAttnForCausalLM(hf.DualAttnConfig(**config))
 
 
-class FastLinear(nn.Linear):
-    """A linear layer with the products that this library takes."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return library("functional.products").linear(input, self.weight, self.bias)
-
-
 SUBJECTS: dict[str, Callable[..., nn.Module]] = {
     "dual_layers": Layers,
     "plain_layers": Layers,
@@ -272,8 +265,6 @@ SUBJECTS: dict[str, Callable[..., nn.Module]] = {
     "model": Model,
     "llama_model": LlamaModel,
     "dual_model_for_transformers": DualModelForTransformers,
-    "linear": FastLinear,
-    "torch_linear": nn.Linear,
 }
 
 

@@ -58,6 +58,7 @@ class Work:
         generation: for the quantity ``generate``.
         decoding: for the quantity ``decode``.
         compiled: whether the forward pass of its ``model`` is compiled.
+        native: whether the library's C kernels are enabled.
     """
 
     subject: str
@@ -67,6 +68,7 @@ class Work:
     generation: Generation | None = None
     decoding: Decoding | None = None
     compiled: bool = False
+    native: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -78,7 +80,7 @@ class Work:
         inputs = {name: Draw(**{**draw, "shape": tuple(draw["shape"])}) for name, draw in data["inputs"].items()}
         generation = data["generation"] and Generation(**data["generation"])
         decoding = data["decoding"] and Decoding(**data["decoding"])
-        return cls(data["subject"], data["kwargs"], inputs, data["impl"], generation, decoding, data["compiled"])
+        return cls(**{**data, "inputs": inputs, "generation": generation, "decoding": decoding})
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from ._layers.inputs import (
 from ._layers.taps import Observer, Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import check_finite, is_readable
-from .functional.dropout import drop
 from .functional.relational.whole import attention_weights
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table, table_of
 
@@ -129,7 +128,7 @@ class SymbolicAttention(_CountsTokens):
         else:
             weights = attention_weights(queries, templates, scale=self.scale).unflatten(2, x.shape[:2])[0]
             weights = observe("assignment", weights.transpose(0, 1)).transpose(0, 1).flatten(1, 2)[None]
-            symbols = drop(weights, rate) @ library
+            symbols = F.dropout(weights, rate) @ library
         return merge_heads(symbols).view_as(x), weights
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -48,6 +49,15 @@ def restore_threads() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def disable_kernels() -> Iterator[None]:
+    """Commands enable C kernels for the process."""
+    yield
+    kernels = sys.modules.get("dual_attention.native.implementation")
+    if kernels is not None:
+        kernels.disable()
 
 
 @pytest.fixture(scope="session", autouse=True)

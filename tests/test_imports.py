@@ -34,6 +34,7 @@ WALLS = (PACKAGE, "dat", "studies")
 ROOMS = {
     "utilities": ("_checksums", "_extras", "_files", "_hashing", "_words"),
     "functional": ("functional",),
+    "native": ("native",),
     "_layers": ("_layers",),
     "layers": (
         "positional_encoding",
@@ -53,7 +54,7 @@ ROOMS = {
     "root": ("__init__", "_exports"),
     "hf": ("hf",),
     "model_analysis": ("model_analysis",),
-    "lab utilities": ("dat.__init__", "dat._errors", "dat._processes"),
+    "lab utilities": ("dat.__init__", "dat._errors", "dat._native", "dat._processes"),
     "data": ("dat.data",),
     "training": ("dat.training",),
     "estimate": ("dat.estimate",),
@@ -70,6 +71,9 @@ DOORS = {
     f"{PACKAGE}.model_analysis.lm_visualization_app": "explorer",
 }
 
+# Of the environment: it asks for C kernels, which nothing else of the library knows.
+HOOKS = {(f"{PACKAGE}.functional.relational.asked_for", f"{PACKAGE}.native")}
+
 # Rooms above it that a room does not import all the same: they stand side by side.
 APART = {
     "generation": ("mechanisms",),
@@ -79,6 +83,8 @@ APART = {
 ORDER = list(ROOMS)
 ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
 MAY_IMPORT = {room: {*ORDER[: ORDER.index(room)]} - {*APART.get(room, ())} for room in ORDER}
+for room in ORDER[ORDER.index("native") + 1 : ORDER.index("lab utilities")]:
+    MAY_IMPORT[room].remove("native")  # it plugs itself in
 
 # The extra that a room's modules may need already when they are imported; all other rooms need only torch and einops.
 EXTRA_AT_IMPORT = {
@@ -89,7 +95,7 @@ EXTRA_AT_IMPORT = {
 
 # Fused kernels, which are imported only when they are run, except for what decides whether they can be.
 KERNELS = f"{PACKAGE}.functional.triton"
-WITHOUT_TRITON = (KERNELS, f"{KERNELS}.support", f"{KERNELS}.tuning")
+WITHOUT_TRITON = (KERNELS, f"{KERNELS}.implementation", f"{KERNELS}.support", f"{KERNELS}.tuning")
 
 
 def sources() -> dict[str, Path]:
@@ -152,7 +158,7 @@ def against_the_arrow(module: str, source: str, *, is_package: bool = False) -> 
     complaints = []
     for name, line in imported_by(module, ast.parse(source), is_package=is_package):
         other = room_of(name)
-        if other != room and other not in MAY_IMPORT[room]:
+        if other != room and other not in MAY_IMPORT[room] and (module, name) not in HOOKS:
             complaints.append(f"{module}, line {line}: the room {room!r} may not import {name}, of the room {other!r}")
     return complaints
 
@@ -176,6 +182,9 @@ def test_an_import_against_the_arrow_is_found():
         ("functional.masks", "import dat.training"),
         ("functional.masks", "import importlib\nimportlib.import_module('dat.training')"),
         ("attention", "from . import mechanisms"),
+        ("attention", "from .native import enable"),
+        ("functional.masks", "from .. import native"),
+        ("hf.models", "from ..native import enable"),
         ("attention", "from . import __version__"),
         ("vision_models", "from .training.loop import train"),
         ("generation.language", "from ..language_models import TransformerLM"),

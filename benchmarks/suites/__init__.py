@@ -1,7 +1,7 @@
 """The suites by name, in the order in which they run."""
 
 from benchmarks.cases import Suite
-from benchmarks.suites import crossing, decoding, generation, layers, products, short
+from benchmarks.suites import crossing, decoding, generation, layers, short
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
@@ -13,7 +13,6 @@ SUITES: dict[str, Suite] = {
         generation.SUITE,
         decoding.SUITE,
         generation.COMPILED,
-        products.SUITE,
         crossing.SUITE,
     )
 }

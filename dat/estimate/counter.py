@@ -15,6 +15,7 @@ from dual_attention.functional.relational import linear  # noqa: F401 (registers
 from dual_attention.functional.relational.pair_symbols import worth_writing_out
 from dual_attention.functional.relational.tiles import prefers_tiles
 from dual_attention.functional.triton.support import INSTALLED
+from dual_attention.native import kernels  # noqa: F401 (likewise, and compiles nothing)
 
 from .flops import Flops, RelationalSizes, block_pairs, fused_attention, pairs
 
@@ -31,6 +32,8 @@ def counter_formulas() -> dict[Any, Callable[..., int]]:
     formulas: dict[Any, Callable[..., int]] = {
         ours.linear_relational_attention: _forward_of(_linear),
         ours.linear_relational_attention_backward: _backward_of(_linear, 2),
+        ours.native_relational_attention: _forward_of(_linear),
+        ours.native_relational_attention_backward: _backward_of(_linear, 2),
         aten._scaled_dot_product_flash_attention_for_cpu: _forward_of(_sdpa),
         aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward_of(_sdpa, 1),
     }

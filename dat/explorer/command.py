@@ -14,6 +14,7 @@ from dual_attention._extras import require
 from dual_attention._words import printable
 from dual_attention.model_analysis.sites import LayerChoice
 
+from .._native import use_native
 from ..checkpoints import CHECKPOINT
 from ..data.text.files import standard_input
 from ..estimate.units import nbytes
@@ -72,6 +73,7 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
     view = View.of(options.view or "")
     text = standard_input("text") if options.text == "-" else options.text
     session = session_of(options)
+    use_native(session.model)
     source = source_of(session, text, options.image)
     if view.page == "relations" and isinstance(session, ImageSession) and not options.view:
         view = View(page="vision")

@@ -93,7 +93,7 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], how: R
     with StopOnSignal() as stop:
         try:
             with GridProgress(experiment, every, waiting, grid, quiet=quiet) as progress:
-                for cell, seconds in run_cells(waiting, grid, folder, workers, stop):
+                for cell, seconds in run_cells(waiting, grid, folder, workers, stop, quiet=quiet):
                     folder.write_results()
                     progress.done(cell, seconds)
         finally:

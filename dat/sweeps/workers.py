@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Event
+from multiprocessing.synchronize import Event, Lock
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from dual_attention._files import write_json
 from dual_attention._words import counted, listed, printable
 
 from .._errors import in_one_line
+from .._native import use_native
 from .._processes import follow_parent, keep_freed_memory
 from ..training.configs import RunConfig
 from ..training.experiment import Prepared, count_parameters
@@ -36,6 +37,7 @@ from .protocol import CONFIG, settings_of
 
 _stop: Event | None = None
 _begun: SimpleQueue[tuple[int, str]] | None = None
+_speaker: Lock | None = None
 
 
 class WorkerDied(RuntimeError):
@@ -50,18 +52,24 @@ class NotPrepared(RuntimeError):
     """Data, a package or a device that a cell needs is missing, or a setting does not fit it."""
 
 
-def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:
+def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]], speaker: Lock | None) -> None:
     """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent.
 
     Args:
         stop: asks it to stop.
         begun: takes its process id and the name of each cell that it begins.
+        speaker: held by the worker that says what holds for all; None: nobody says it.
     """
-    global _stop, _begun
-    _stop, _begun = stop, begun
+    global _stop, _begun, _speaker
+    _stop, _begun, _speaker = stop, begun, speaker
     torch.set_num_threads(1)
     keep_freed_memory()
     follow_parent()
+
+
+def is_first_to_say() -> bool:
+    """Whether no other worker has said what holds for all of them."""
+    return _speaker is not None and _speaker.acquire(block=False)
 
 
 def run_cell(
@@ -96,6 +104,7 @@ def run_cell(
         prepared = experiment.prepare(config, cache=cache)
     except (ImportError, OSError, ValueError) as error:
         raise NotPrepared(in_one_line(error)) from error
+    use_native(prepared.problem.model, is_first_to_say)
     try:
         with prepared.arithmetic():
             trainer = Trainer(prepared.problem, config, stop=stop)
@@ -137,6 +146,8 @@ def run_cells(
     folder: GridFolder,
     workers: int,
     stop: Callable[[], bool],
+    *,
+    quiet: bool = False,
 ) -> Iterator[tuple[Cell, float]]:
     """Run the cells, ``workers`` at a time, yielding each with its seconds as it is done.
 
@@ -150,7 +161,8 @@ def run_cells(
     """
     context = multiprocessing.get_context("spawn")
     event, begun = context.Event(), context.SimpleQueue()
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=(event, begun))
+    given = event, begun, None if quiet else context.Lock()
+    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=given)
     cells = list(waiting)
     queue = iter(cells)
     running: dict[Future[float], Cell] = {}

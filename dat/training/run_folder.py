@@ -153,7 +153,8 @@ class RunFolder:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes the numbers."""
-    from dual_attention import __version__
+    """Versions of what computes the numbers, and whether C kernels are part of it."""
+    from dual_attention import __version__, native
 
-    return {"dual_attention": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    found = {"dual_attention": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    return {**found, "native": "enabled"} if native.is_enabled() else found

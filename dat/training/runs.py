@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from .._native import use_native
 from .config_io import commented_yaml, read_config
 from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopConfig, check
 from .distributed import ALONE, Workers
@@ -146,6 +147,7 @@ def train_run(
         Interrupted: after a checkpoint, if a process was asked to stop; Terminated, if that was by SIGTERM.
         Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
     """
+    use_native(prepared.problem.model, lambda: workers.first)
     with prepared.arithmetic(), StopOnSignal() as stop:
         placement = place(prepared.problem, prepared.device, config.machine, workers)
         trainer = Trainer(
@@ -236,6 +238,7 @@ def evaluate_run(
         prepared = experiment.prepare(config, cache=cache, run=folder.path)
         problem = prepared.problem
         load_weights(problem.model, folder.weights)
+        use_native(problem.model)
         with prepared.arithmetic():
             for name, examples in problem.evaluation.items():
                 size, weights = config.loop.eval_batch_size, problem.weights

@@ -1,7 +1,6 @@
 """Sensory attention: fused when only the result is wanted, the reference when the weights are asked for.
 
-The fused form is a library in C on a CPU, for enough pairs without a bias, where it can be built
-(:mod:`.compiled_attention`; :mod:`.compiled_step` for one receiver), otherwise PyTorch's.
+The fused form is PyTorch's scaled dot-product attention.
 
 Shapes: as in :mod:`.reference`, with d_h the width of a value head.
 """
@@ -28,8 +27,6 @@ from .checks import (
     is_autocast,
     is_open,
 )
-from .compiled_attention import as_autocast, can_attend, compiled_attention
-from .compiled_step import can_step, step
 from .derivatives import differentiable_again, needs_plain
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
@@ -77,16 +74,11 @@ def attention(
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
-    if not need_weights and can_step(q, bias, dropout, k, v):
-        return step(q, k, v, mask, scale=scale)[0], None
     k, v = zero_padding(mask, k, v)
     if need_weights or needs_plain(q, k, v, bias):
         whole = mask.dense(q.device)
         out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
         return out, weights if need_weights else None
-    q, k, v = as_autocast(q, k, v)
-    if can_attend(q, k, v, bias):
-        return compiled_attention(q, k, v, mask, scale=scale, dropout=dropout), None
     width, value_width = q.shape[3], v.shape[3]
     if width != value_width:  # fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, max(width, value_width) - t.shape[-1])) for t in (q, k, v))

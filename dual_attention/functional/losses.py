@@ -14,7 +14,6 @@ from torch import Tensor
 
 from .checks import check_floating, check_same_device, check_tensor, is_autocast, is_readable
 from .derivatives import needs_plain
-from .products import gradient_of_weight, linear
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -137,7 +136,7 @@ def _reduce(losses: Tensor, targets: Tensor, ignore_index: int, reduction: Reduc
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Logits of a chunk, in float32 or wider."""
-    logits = linear(hidden, weight, bias)
+    logits = F.linear(hidden, weight, bias)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
@@ -200,9 +199,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             errors = errors.scatter_add(1, y[:, None], -g[:, None])
             low = errors.to(ctx.precision)
             if needs_hidden:
-                grad_hidden.append(linear(low, w.t()).to(hidden.dtype))
+                grad_hidden.append((low @ w).to(hidden.dtype))
             if grad_weight is not None:
-                grad_weight += gradient_of_weight(low, x)
+                grad_weight += low.t() @ x
             if grad_bias is not None:
                 grad_bias += errors.sum(dim=0)
         return (

@@ -23,11 +23,11 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout as drop
 
 from . import reference
 from .activations import Activation, activation_function
 from .attention import checked_attention
-from .dropout import drop
 from .masks import MaskPattern
 from .padding import zero_padding
 from .relational.inputs import RelationalAttentionOutput, check_inputs

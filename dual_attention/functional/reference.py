@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout as drop
 
 from .activations import Activation, activation_function
-from .dropout import drop
 from .symbols import RelativeSymbols
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -29,7 +30,6 @@ from .checks import (
     is_open,
 )
 from .derivatives import needs_plain
-from .dropout import drop
 from .mask_patterns import MaskPattern, block_of
 from .masks import pattern_and_bias
 from .padding import zero_padding
@@ -78,7 +78,7 @@ def relational_cross_attention(
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
     def weigh(q: Tensor, k: Tensor, **masks: Tensor | None) -> Tensors:
-        weights = drop(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
+        weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
         return weights, weights
 
     attended, weights = _attend(weigh, (q,), (k,), symbols, mask, bias, need_weights)[:2]
@@ -119,7 +119,7 @@ def disentangled_relational_cross_attention(
     def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
         r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
-        return drop(alpha * r, dropout), alpha, r
+        return F.dropout(alpha * r, dropout), alpha, r
 
     attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
     if not need_weights:

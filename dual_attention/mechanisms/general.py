@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .._layers.inputs import check_dropout, check_like, check_part, check_positive, on_one_device
 from ..functional import Alignment
 from ..functional.checks import check_tensor, in_transform
-from ..functional.dropout import drop
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.observed import Observe, observed_visible
 from ..functional.reference import without_hidden
@@ -236,7 +236,7 @@ class GeneralAttention(nn.Module):
         weights = aligned.weights if of_scores[2] is None else aligned.weights * of_scores[2].to(scores.dtype)
         if observe is not None:
             weights = observe("weights", weights)
-        dropped = drop(weights, self.dropout) if self.training else weights
+        dropped = F.dropout(weights, self.dropout) if self.training else weights
         shown = without_hidden(mask, by_rows[1])
         if observe is not None and isinstance(messages, RelationalMessages):
             context = messages.receive_observed(observe, dropped, shown)

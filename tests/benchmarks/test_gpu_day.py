@@ -69,15 +69,15 @@ def test_right():
 
 @needs_triton
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch):
-    from dual_attention.functional.relational import api
+    from dual_attention.functional.relational.table import IMPLEMENTATIONS
 
-    right = api.IMPLEMENTATIONS["sdpa"]
+    right = IMPLEMENTATIONS["sdpa"]
 
     def wrong(inputs):
-        out = right(inputs)
+        out = right.run(inputs)
         return out._replace(output=1.001 * out.output)
 
-    monkeypatch.setitem(api.IMPLEMENTATIONS, "sdpa", wrong)
+    monkeypatch.setitem(IMPLEMENTATIONS, "sdpa", right._replace(run=wrong))
     (result,) = measured("right", "operation, float32, causal").values()
     assert result["agrees"] is False
     assert "sdpa" in result["says"] and "WRONG" in result["says"]

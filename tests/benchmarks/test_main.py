@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.main import main
 from benchmarks.output import Output
+from dual_attention.native import is_enabled
+from tests.support.compilers import HAS_COMPILER
 
 from .conftest import ROOT, WRONG
 
@@ -74,14 +76,24 @@ def test_generation(tmp_path: Path):
     assert row["quantity"] == "generate"
 
 
-@pytest.mark.parametrize("suite", ["decoding", "products"])
-def test_quick_trials(suite: str, tmp_path: Path):
-    arguments = ["--quick", "--threads", "1", "--suite", suite, "--repeats", "1", "--out", str(tmp_path)]
-    assert main([*arguments, *(["--lengths", "16"] if suite == "decoding" else [])]) == 0
+def test_quick_trials(tmp_path: Path):
+    arguments = ["--quick", "--threads", "1", "--suite", "decoding", "--repeats", "1", "--out", str(tmp_path)]
+    assert main([*arguments, "--lengths", "16"]) == 0
     for row in results(tmp_path)["rows"]:
         ours = row["sides"][0]
-        assert ours["agrees"] and ours["yardstick"] == {"decoding": "one pass", "products": "torch"}[suite]
+        assert ours["agrees"] and ours["yardstick"] == "one pass"
         assert ours["samples"] and ours["floor_bytes"] > 0 and ours["floor_arithmetic"] > 0
+
+
+def test_a_side_with_c_kernels(tmp_path: Path):
+    if not HAS_COMPILER:
+        pytest.skip("needs a compiler of C")
+    arguments = ["--quick", "--threads", "1", "--suite", "step", "--lengths", "16", "--repeats", "1", "--native"]
+    assert main([*arguments, "--sides", "ours+native", "--out", str(tmp_path)]) == 0
+    for row in results(tmp_path)["rows"]:
+        ours, native = row["sides"]
+        assert (ours["name"], native["name"]) == ("ours", "ours+native") and native["samples"]
+    assert not is_enabled()
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from benchmarks.floors import multiply_adds
 from benchmarks.results import Row, SideResult
 from benchmarks.runner import Runner
 from benchmarks.subjects import build
-from benchmarks.suites import SUITES, crossing, decoding, generation, layers, products
+from benchmarks.suites import SUITES, crossing, decoding, generation, layers
 from benchmarks.work import Settings, Work
 
 
@@ -123,27 +122,6 @@ def test_compiled_models_are_small_and_of_the_papers_width():
     assert works["ours"].kwargs["n_layers"] == works["llama"].kwargs["num_hidden_layers"] == 4
     assert works["ours"].kwargs["vocab_size"] == works["llama"].kwargs["vocab_size"] == 50304
     assert works["ours"].kwargs["ra_kwargs"]["n_relations"] == 64
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_linear_layers_have_one_function(bias: bool):
-    """Both sides of the suite ``products``, with all gradients."""
-    case = products.case("games", 64, 48, 32, quick=False)
-    ours, torchs = (replace(spec.work, kwargs={**spec.work.kwargs, "bias": bias}) for spec in case.sides)
-    tensors = draw(ours, Settings())
-    wanted = Runner(torchs, Settings(), tensors).values("step")
-    assert {"gradient of weight", "gradient of input"} <= wanted.keys()
-    assert difference(Runner(ours, Settings(), tensors).values("step"), wanted).size < 1e-5
-
-
-def test_products_tell_who_multiplies(monkeypatch: pytest.MonkeyPatch):
-    few = ", but for one to eight rows (processor AuthenticAMD)"
-    told = {(True, True): f"oneDNN{few}", (True, False): f"PyTorch's{few}", (False, False): "PyTorch's"}
-    for (slow_rows, slow), who in told.items():
-        monkeypatch.setattr(products.products, "SLOW_ROWS", slow_rows)
-        monkeypatch.setattr(products.products, "SLOW_PRODUCTS", slow)
-        monkeypatch.setattr(products.products, "maker", lambda: "AuthenticAMD")
-        assert products.conclude([]) == [f"products of linear layers, on a CPU in float32: {who}"]
 
 
 def test_a_token_over_its_floor_by_bytes():

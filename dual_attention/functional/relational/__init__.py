@@ -3,17 +3,20 @@
 =======================  =======================================================================================
 :mod:`.api`              the operation: checks its inputs, chooses an implementation, runs it
 :mod:`.inputs`           inputs of a call, checked, as every implementation takes them; its output
+:mod:`.table`            the table of implementations, into which each registers itself
 :mod:`.choice`           which implementation suits a call, by measured rules, and why
 :mod:`.dense`            builds all weights at once
 :mod:`.linear`           a block of receivers at a time, forward and backward, by the sums of :mod:`.blocks`
 :mod:`.blockwise`        a block of receivers at a time, for activated relations
-:mod:`.sdpa`             through library attention
+:mod:`.sdpa`             through PyTorch's attention
 :mod:`..triton`          fused kernels, imported only when they run
+:mod:`.asked_for`        C kernels, a package of its own that is asked for
+:mod:`.operation`        registers operations of PyTorch like that of ``linear``
 :mod:`.whole`            the sums of ``dense``, and of second derivatives of ``linear`` and ``triton``
 :mod:`.tiles`, :mod:`.relative_symbols`, :mod:`.pair_symbols`, :mod:`.head_products`, :mod:`.workspace`
                          the parts that blocks are summed with
 =======================  =======================================================================================
 
-Implementations take :class:`.RelationalInputs` and return :class:`.RelationalAttentionOutput`. They do not import one
-another, and :mod:`..reference` judges them all.
+Implementations take :class:`.RelationalInputs` and return :class:`.RelationalAttentionOutput`; :mod:`..reference`
+judges them all. To add one, call :func:`.table.register`.
 """

@@ -6,7 +6,6 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,12 +14,11 @@ from .. import reference
 from ..activations import Activation
 from ..masks import MaskPattern
 from ..symbols import RelativeSymbols
-from .blockwise import blockwise_relational_attention
-from .choice import Choice, Implementation, choose
-from .dense import dense_relational_attention
+from ..triton import implementation  # noqa: F401 (registers itself, and imports no Triton)
+from . import asked_for, blockwise, dense, linear, sdpa  # noqa: F401 (each registers itself)
+from .choice import choose
 from .inputs import RelationalAttentionOutput, RelationalInputs, check_inputs
-from .linear import linear_relational_attention
-from .sdpa import sdpa_relational_attention
+from .table import IMPLEMENTATIONS, Choice, Implementation, register
 
 _LOG = logging.getLogger("dual_attention.functional.relational")
 
@@ -40,7 +38,7 @@ def relational_attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
-    impl: Implementation = "auto",
+    impl: str = "auto",
 ) -> RelationalAttentionOutput:
     """Relational attention (arXiv 2405.16727, Algorithm 1).
 
@@ -60,8 +58,8 @@ def relational_attention(
             otherwise it acts on the attention scores only.
         dropout: rate on the attention weights; symbols and relations see the same mask.
         need_weights: also return the weights and the relations, which needs them to be built.
-        impl: implementation. All agree to rounding; under dropout ``"linear"`` draws another mask than the others. One
-            that is named computes or raises, and never gives way to another:
+        impl: implementation. All agree to rounding; under dropout ``"linear"`` and ``"native"`` draw masks of their
+            own. One that is named computes or raises, and never gives way to another:
 
             ``"auto"``       chooses by measured rules, see :mod:`.choice`; :func:`explain_relational_attention` and a
                              line of the log ``dual_attention.functional.relational`` (level DEBUG) say what and why
@@ -72,6 +70,8 @@ def relational_attention(
             ``"blockwise"``  builds weights and relations of a block at a time, whatever the activation
             ``"sdpa"``       library attention whose values are symbols and relation keys: the identity activation,
                              shared symbols, no dropout
+            ``"native"``     as ``"linear"``, in C on a CPU, after :func:`dual_attention.native.enable`; the identity
+                             activation, no bias
             ``"triton"``     the same in fused kernels for CUDA: the identity activation, masks in parts (a cache's
                              earlier senders included; tiles that order or packed segments leave empty are skipped),
                              shared symbols or :class:`OffsetSymbols`, no bias and no dropout, bfloat16, float16 or
@@ -91,8 +91,8 @@ def relational_attention(
     choice = choose(inputs, impl)
     if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
         _LOG.debug("%s (q %s, %d senders)", choice, tuple(q.shape), inputs.m)
-    # Linear attention of one receiver does not read padded senders, and so needs no zeros there.
-    return IMPLEMENTATIONS[choice.name](inputs if choice.name == "linear" else inputs.zeroed())
+    chosen = IMPLEMENTATIONS[choice.name]
+    return chosen.run(inputs if chosen.takes_padded else inputs.zeroed())
 
 
 def explain_relational_attention(
@@ -110,7 +110,7 @@ def explain_relational_attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
-    impl: Implementation = "auto",
+    impl: str = "auto",
 ) -> Choice:
     """The implementation that :func:`relational_attention` takes with the same arguments, and why; computes nothing.
 
@@ -144,18 +144,4 @@ def _reference(x: RelationalInputs) -> RelationalAttentionOutput:
     return RelationalAttentionOutput(attended, weights, x.with_padded(relations))
 
 
-def _triton(x: RelationalInputs) -> RelationalAttentionOutput:
-    from ..triton.operation import fused_relational_attention  # imports Triton, which most users need not have
-
-    return fused_relational_attention(x)
-
-
-IMPLEMENTATIONS: dict[str, Callable[[RelationalInputs], RelationalAttentionOutput]] = {
-    "reference": _reference,
-    "dense": dense_relational_attention,
-    "linear": linear_relational_attention,
-    "blockwise": blockwise_relational_attention,
-    "sdpa": sdpa_relational_attention,
-    "triton": _triton,
-}
-"""Implementations by name. :func:`.choose` has seen to it that the one it names can compute its inputs."""
+register(Implementation("reference", _reference, lambda x: None))

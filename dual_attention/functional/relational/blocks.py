@@ -12,13 +12,11 @@ Shapes: as in :mod:`..reference`; in a block: C receivers, J senders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..dropout import kept as factors_of
 from ..mask_patterns import MaskPattern, block_of
 from .head_products import add_head_products, multiply_heads
 from .pair_symbols import PairSymbols, pair_index
@@ -122,7 +120,8 @@ class Blocks:
         if not self.dropout:
             return None
         generator = torch.Generator(self.q.device).manual_seed(self.seed + rows.start)
-        return factors_of(torch.empty(shape, dtype=self.wide, device=self.q.device), self.dropout, generator)
+        factors = torch.empty(shape, dtype=self.wide, device=self.q.device)
+        return factors.bernoulli_(1.0 - self.dropout, generator=generator).div_(1.0 - self.dropout)
 
     def attend_symbols(self, alpha: Tensor, rows: slice, columns: slice) -> Tensor:
         """``(H, B, C, J) -> (H, B, C, d_h)``."""
@@ -156,7 +155,11 @@ class Blocks:
             relations[:, rows] = self.relations.attend(alpha, rows, columns)
 
     def backward(self, grad_symbols: Tensor, grad_relations: Tensor, into: Gradients) -> None:
-        """Write the gradients of q, k, u and w, and add those of the table and the bias, from those of the results."""
+        """Write the gradients of q, k, u and w, and add those of the table and the bias, from those of the results.
+
+        Args:
+            into: q, k, u and w in their types, sums of the others in a wide one.
+        """
         wide = self.wide
         dk = into.k.zero_() if into.k.dtype == wide else torch.zeros_like(into.k, dtype=wide)
         dq, dk, du, dw = into.q.transpose(0, 1), dk.transpose(0, 1), into.u, self.relations.sum_of_keys()
@@ -201,9 +204,8 @@ class Blocks:
         return torch.gather(shared, -1, index.expand(dalpha.shape), out=dalpha)
 
 
-@dataclass
-class Gradients:
-    """Memory for gradients of some examples: of q, k, u and w in their types, sums of the others in a wide one."""
+class Gradients(NamedTuple):
+    """Memory for gradients of the arguments of the same names. None is for no bias."""
 
     q: Tensor
     k: Tensor

@@ -10,15 +10,16 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .. import reference
-from ..dropout import drop
 from ..mask_patterns import block_of
 from ..symbols import symbol_table
-from .inputs import RelationalAttentionOutput, RelationalInputs
+from .inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_blocks
 from .relative_symbols import attend_to_symbols, symbols_of_block
+from .table import UNSUITED, Implementation, Verdict, register
 from .whole import attention_weights
 
 BLOCK = 128
@@ -35,7 +36,7 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
             "bias": None if bias is None else block_of(bias, rows, columns),
         }
         weights = attention_weights(q[:, :, rows], k[:, :, columns], scale=x.scale, **masks)
-        alpha = drop(weights, x.dropout)
+        alpha = F.dropout(weights, x.dropout)
         r = reference.relations(u[:, rows], w[:, columns], scale=x.rel_scale, activation=x.rel_activation, **masks)
         symbols = symbols_of_block(x.symbols, table, rows, columns)
         # The choice has looked at the whole: no library here has a row for each pair.
@@ -49,3 +50,12 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
     ]
     attended_symbols, attended_relations = (torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True))
     return x.output(attended_symbols, attended_relations)
+
+
+def _suits(x: RelationalInputs) -> Verdict:
+    if not x.activated:
+        return UNSUITED
+    return Verdict(True, "activated relations of so many pairs are built a block at a time")
+
+
+register(Implementation("blockwise", blockwise_relational_attention, obstacle_to_blocks, _suits, priority=20))

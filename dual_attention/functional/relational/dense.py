@@ -6,19 +6,41 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from .. import reference
-from ..dropout import drop
+from ..checks import is_open
 from .inputs import RelationalAttentionOutput, RelationalInputs
-from .relative_symbols import attend_to_symbols
+from .relative_symbols import attend_to_symbols, has_symbol_per_pair
+from .table import UNSUITED, Implementation, Verdict, register
+from .tiles import multiplies_bfloat16, prefers_tiles
 from .whole import attend_to_relations, attention_weights
+
+LARGEST_DENSE = 256 * 256
+"""Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
+
+On a CPU it does so only while they are few (:data:`MOST_WEIGHTS`; :data:`FEWEST_WEIGHTS` where tiles of relations save
+much, :func:`.tiles.prefers_tiles`), or in a step of decoding (:data:`FEWEST_RECEIVERS`). Measured forward and backward
+on two cores, 16 to 256 objects: where tiles save much, dense was 1.0 to 1.8 times as fast with fewer weights than
+``FEWEST_WEIGHTS``, linear 0.9 to 2.8 times with more; elsewhere dense was 1.0 to 2.1 times as fast with fewer than
+``MOST_WEIGHTS``, linear 1.0 to 3.2 times with more. ``benchmarks/run.py --suite crossing`` measures it anew.
+"""
+
+MOST_WEIGHTS = 2**22
+"""Weights of all examples and heads, about: 16 MB of float32."""
+
+FEWEST_WEIGHTS = 2**17
+"""The same where tiles of relations save much."""
+
+FEWEST_RECEIVERS = 16
+"""Receivers of which fewer are a step of decoding."""
 
 
 def dense_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
     """Relational attention, maps included if they are asked for."""
     mask = x.mask
     weights = attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias)
-    alpha = drop(weights, x.dropout)
+    alpha = F.dropout(weights, x.dropout)
     r = None
     if x.activated or x.need_weights:
         r = reference.relations(x.u, x.w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias)
@@ -29,3 +51,45 @@ def dense_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput
     if r is None or not x.need_weights:
         return result
     return result._replace(weights=alpha, relations=x.with_padded(r))
+
+
+def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:
+    """Why to build all weights at once; None if it is better not to. Also while an export leaves sizes open.
+
+    Args:
+        in_bfloat16: whether what is compared with it multiplies bfloat16, see :func:`.tiles.prefers_tiles`.
+    """
+    if x.need_weights:
+        return "weights and relations were asked for, and are built whole"
+    (batch, heads, n, _), m = x.q.shape, x.k.shape[2]
+    if is_open(n, m):
+        few = "an export leaves lengths open, and relations are activated" if x.activated else None
+    else:
+        known = 1 if is_open(batch) else batch
+        tiles = prefers_tiles(heads, x.u.shape[3], in_bfloat16=in_bfloat16)
+        few = few_pairs(known, heads, n, m, tiles=tiles, on_cpu=x.q.is_cpu, activated=x.activated)
+    if few is None and has_symbol_per_pair(x.symbols, n, m):
+        return "relative symbols have about a row for each pair"
+    return few
+
+
+def few_pairs(batch: int, heads: int, n: int, m: int, *, tiles: bool, on_cpu: bool, activated: bool) -> str | None:
+    """Why there are so few pairs that it is best to build all weights at once, see :data:`LARGEST_DENSE`; or None."""
+    if n * m > LARGEST_DENSE:
+        return None
+    if activated:
+        return f"there are at most {LARGEST_DENSE} pairs, whose activated relations are fastest built at once"
+    if not on_cpu:
+        return f"there are at most {LARGEST_DENSE} pairs"
+    if n < FEWEST_RECEIVERS:
+        return f"a step of decoding has fewer than {FEWEST_RECEIVERS} receivers"
+    most = FEWEST_WEIGHTS if tiles else MOST_WEIGHTS
+    return f"there are fewer than {most} weights" if batch * heads * n * m < most else None
+
+
+def _suits(x: RelationalInputs) -> Verdict:
+    few = reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u))
+    return UNSUITED if few is None else Verdict(True, few)
+
+
+register(Implementation("dense", dense_relational_attention, lambda x: None, _suits, priority=60))

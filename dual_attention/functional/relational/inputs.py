@@ -26,6 +26,7 @@ from ..derivatives import needs_plain
 from ..masks import MaskPattern, pattern_and_bias
 from ..padding import zero_padding
 from ..symbols import RelativeSymbols, check_index, checked_table, symbol_table
+from .relative_symbols import has_symbol_per_pair
 
 
 class RelationalAttentionOutput(NamedTuple):
@@ -176,3 +177,23 @@ def _check_shapes(q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Tensor | 
         **of_symbols,
     )
     check_key_heads(heads, groups)
+
+
+def obstacle_to_operations(x: RelationalInputs) -> str | None:
+    """Why an operation of this library that builds no maps cannot compute this; None if it can."""
+    if x.needs_plain:
+        return "has no derivatives by torch.func, and no forward ones: they need impl='dense'"
+    if x.need_weights:
+        return "builds neither weights nor relations whole: it needs need_weights=False"
+    return None
+
+
+def obstacle_to_blocks(x: RelationalInputs) -> str | None:
+    """The same for one that sums the weights of pairs with the same relative symbol, in blocks."""
+    against = obstacle_to_operations(x)
+    if against is None and isinstance(x.symbols, RelativeSymbols) and has_symbol_per_pair(x.symbols, x.n, x.m):
+        return (
+            f"needs a library of relative symbols with at most 2 (N + M) = {2 * (x.n + x.m)} rows, "
+            f"got {x.symbols.library.shape[0]}"
+        )
+    return against

@@ -14,9 +14,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..activations import activation_name
 from ..attention import attention
-from ..symbols import symbol_table
+from ..checks import is_open
+from ..symbols import RelativeSymbols, symbol_table
+from ..triton import support
 from .inputs import RelationalAttentionOutput, RelationalInputs
+from .table import UNSUITED, Implementation, Verdict, register
 
 COLUMNS = 256
 """Width of the values in one call, unless a symbol and one relation are already wider."""
@@ -45,3 +49,23 @@ def sdpa_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
         values, first = [], last
     assert attended_symbols is not None  # there is a relation at least
     return x.output(attended_symbols, torch.cat(relations, dim=-1))
+
+
+def _obstacle(x: RelationalInputs) -> str | None:
+    if not (x.need_weights or x.dropout or x.activated or isinstance(x.symbols, RelativeSymbols)):
+        return None
+    return (
+        "needs need_weights=False, dropout=0 (its calls would draw different masks), relations with the activation "
+        f"'identity' and shared symbols, got need_weights={x.need_weights}, dropout={x.dropout}, "
+        f"{activation_name(x.rel_activation)!r} and {type(x.symbols).__name__}"
+    )
+
+
+def _suits(x: RelationalInputs) -> Verdict:
+    causal_at_most = x.bias is None and (x.pattern.only_causal or x.pattern.hides_nothing)
+    if not causal_at_most or not support.preferred(x.q) or is_open(x.n, x.m) or _obstacle(x) is not None:
+        return UNSUITED
+    return Verdict(True, "the library has fused kernels for no mask but the causal one")
+
+
+register(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40))

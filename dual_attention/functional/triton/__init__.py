@@ -2,6 +2,7 @@
 
 ====================  ==================================================================================
 :mod:`.support`       limits of the kernels; imports no Triton
+:mod:`.implementation`  their place in the table of implementations; imports no Triton
 :mod:`.tuning`        sizes of tiles for a device, a width and a dtype; imports no Triton
 :mod:`.operation`     the registered operation and its gradient
 :mod:`.launch`        arguments and results of the kernels of a call

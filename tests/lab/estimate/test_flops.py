@@ -10,7 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from dat.estimate import counter_formulas, register_flop_formulas
 from dat.estimate.flops import RelationalSizes, block_pairs, fused_attention, pairs
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, attention
-from dual_attention.functional.relational import linear, pair_symbols
+from dual_attention.functional.relational import linear, operation, pair_symbols
+from dual_attention.functional.relational.blocks import LinearArguments
 from dual_attention.functional.relational.tiles import prefers_tiles
 from tests.lab.estimate.measuring import in_pairs
 
@@ -76,12 +77,14 @@ def test_the_operation_counts_as_its_products(monkeypatch, causal: bool, window:
         backward = counter.get_total_flops() - forward
 
     # By PyTorch's operations; the counter knows only baddbmm.
-    monkeypatch.setattr(linear, "_is_compiled", lambda x: False)
     within = {torch.ops.aten.baddbmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * a[2] * b[2]}
     with FlopCounterMode(display=False, custom_mapping=within) as plain, torch.no_grad():
-        outputs = linear._forward_op._init_fn(*tensors, *numbers)
+        arguments = LinearArguments(*tensors, *numbers)
+        outputs = operation._empty_results(arguments)
+        linear._forward(arguments, *outputs)
         plain_forward = plain.get_total_flops()
-        linear._backward_op._init_fn(*(torch.ones_like(output) for output in outputs), *tensors, *numbers)
+        ones = (torch.ones_like(output) for output in outputs)
+        linear._backward(arguments, *ones, operation._empty_gradients(arguments))
         plain_backward = plain.get_total_flops() - plain_forward
     assert (forward, backward) == (plain_forward, plain_backward)
     assert forward > 0
@@ -96,9 +99,9 @@ def test_the_counter_knows_fused_attention_on_a_cpu():
 
 
 def test_registering_makes_every_counter_count(monkeypatch):
-    for operation in counter_formulas():  # undone after the test
-        monkeypatch.setitem(flop_registry, operation, None)
-        monkeypatch.delitem(flop_registry, operation)
+    for counted in counter_formulas():  # undone after the test
+        monkeypatch.setitem(flop_registry, counted, None)
+        monkeypatch.delitem(flop_registry, counted)
     register_flop_formulas()
     register_flop_formulas()  # changes nothing
     q, k, u, w = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 5, 3, 2), torch.randn(1, 5, 3, 2)

@@ -28,7 +28,6 @@ from dual_attention import (
 )
 from dual_attention._models.seq2seq import Seq2SeqModel
 from dual_attention.baselines import EncoderAbstractorDecoder, Seq2SeqAbstractor
-from dual_attention.functional.relational import compiled
 from tests.lab.estimate.measuring import Measured, in_pairs, measure, peak
 
 VOCABULARY = 50
@@ -301,9 +300,8 @@ def test_low_precision(kind: str, fused: bool):
     fused=[True, False],
     checkpointing=[False, True],
 )
-def test_peaks(kind: str, sizes: tuple[int, int], fused: bool, checkpointing: bool, monkeypatch):
+def test_peaks(kind: str, sizes: tuple[int, int], fused: bool, checkpointing: bool):
     """A profiler's peak of a whole step and of a forward pass, by PyTorch's operations: within a tenth."""
-    monkeypatch.setattr(compiled.LIBRARY, "find", lambda: "switched off")
     vocabulary, length = sizes
     model = language_model(kind, length, vocab_size=vocabulary, d_model=64, n_layers=3)
     model.gradient_checkpointing = checkpointing

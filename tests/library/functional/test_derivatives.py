@@ -12,7 +12,7 @@ from dual_attention.attention import Attention
 from dual_attention.dual_attention import DualAttention
 from dual_attention.dual_attn_blocks import DualAttnEncoderBlock
 from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, attention, relational_attention
-from dual_attention.functional.relational import choice
+from dual_attention.functional.relational import dense
 from dual_attention.mechanisms import GeneralAttention, MultiHead, recipes, scores
 from dual_attention.relational_attention import (
     DisentangledRelationalCrossAttention,
@@ -31,7 +31,7 @@ B, N, D = 2, 4, 4
 def pairs(request, monkeypatch):
     """What ``auto`` takes for few and for many objects."""
     if request.param == "many pairs":
-        monkeypatch.setattr(choice, "LARGEST_DENSE", 0)
+        monkeypatch.setattr(dense, "LARGEST_DENSE", 0)
         monkeypatch.setattr(cross_module, "LARGEST_WHOLE", 0)
         monkeypatch.setattr(cross_module, "BLOCK", 3)
 

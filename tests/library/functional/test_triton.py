@@ -11,7 +11,7 @@ import torch
 
 from dual_attention import PositionRelativeSymbolRetriever, RelationalAttention
 from dual_attention.functional import MaskPattern, RelativeSymbols, relational_attention
-from dual_attention.functional.relational import api, choice
+from dual_attention.functional.relational.table import IMPLEMENTATIONS
 from dual_attention.functional.triton import support
 from dual_attention.functional.triton.tuning import Tile, Tuning, tuning
 
@@ -203,9 +203,10 @@ def test_compiles_as_one_graph_and_exports():
 def test_auto_in_a_layer(relative, monkeypatch):
     """The choice of ``impl="auto"`` on a GPU: the kernels where they can run, otherwise another way, never an error."""
     calls = []
-    fused = api.IMPLEMENTATIONS["triton"]
-    monkeypatch.setattr(choice, "preferred", lambda q: True)
-    monkeypatch.setitem(api.IMPLEMENTATIONS, "triton", lambda inputs: calls.append(1) or fused(inputs))
+    fused = IMPLEMENTATIONS["triton"]
+    monkeypatch.setattr(support, "preferred", lambda q: True)
+    noted = fused._replace(run=lambda inputs: calls.append(1) or fused.run(inputs))
+    monkeypatch.setitem(IMPLEMENTATIONS, "triton", noted)
     layer = RelationalAttention(8, 2, use_relative_positional_symbols=relative, n_kv_heads=1).to(DEVICE)
     x = torch.randn(2, 20, 8, device=DEVICE)
     s = PositionRelativeSymbolRetriever(8, 3).to(DEVICE)(x) if relative else torch.randn(2, 20, 8, device=DEVICE)

@@ -13,7 +13,9 @@ from dual_attention.functional import (
     explain_relational_attention,
     relational_attention,
 )
-from dual_attention.functional.relational import api, choice
+from dual_attention.functional.relational import dense
+from dual_attention.functional.relational.table import IMPLEMENTATIONS
+from dual_attention.functional.triton import support
 from tests.support.tensors import normal
 
 from .inputs import SCALES, assert_same_with_gradients, boolean, draw_inputs, run
@@ -29,13 +31,13 @@ def explain(leaves, index=None, **arguments):
 def run_names(monkeypatch):
     """Names of the implementations that run from here on."""
     names = []
-    for name, implementation in api.IMPLEMENTATIONS.items():
+    for implementation in [*IMPLEMENTATIONS.values()]:
 
-        def noted(inputs, name=name, implementation=implementation):
-            names.append(name)
-            return implementation(inputs)
+        def noted(inputs, implementation=implementation):
+            names.append(implementation.name)
+            return implementation.run(inputs)
 
-        monkeypatch.setitem(api.IMPLEMENTATIONS, name, noted)
+        monkeypatch.setitem(IMPLEMENTATIONS, implementation.name, implementation._replace(run=noted))
     return names
 
 
@@ -84,9 +86,9 @@ GPU = [
 
 @pytest.mark.parametrize(("arguments", "against", "name", "reason"), GPU)
 def test_reasons_on_a_gpu(arguments, against, name, reason, monkeypatch):
-    monkeypatch.setattr(choice, "preferred", lambda q: True)
-    monkeypatch.setattr(choice, "obstacle", lambda inputs: against)
-    monkeypatch.setattr(choice, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(support, "preferred", lambda q: True)
+    monkeypatch.setattr(support, "obstacle", lambda inputs: against)
+    monkeypatch.setattr(dense, "LARGEST_DENSE", 0)
     found = explain(draw_inputs()[0], **arguments)
     assert found.name == name and reason in found.reason
 
@@ -186,9 +188,9 @@ def test_programs_for_elsewhere_hold_no_operations_of_this_library(activation):
 )
 def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
     """Library attention where it has fused kernels; elsewhere another way, never an error."""
-    monkeypatch.setattr(choice, "preferred", lambda q: True)
-    monkeypatch.setattr(choice, "obstacle", lambda inputs: NOT_INSTALLED)
-    monkeypatch.setattr(choice, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(support, "preferred", lambda q: True)
+    monkeypatch.setattr(support, "obstacle", lambda inputs: NOT_INSTALLED)
+    monkeypatch.setattr(dense, "LARGEST_DENSE", 0)
     ran = run_names(monkeypatch)
     leaves, _, _ = draw_inputs()
     out = run(relational_attention, leaves, None, impl="auto", **arguments)
@@ -198,7 +200,7 @@ def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("batch", "heads", "n", "p", "dense"),
+    ("batch", "heads", "n", "p", "few"),
     [
         (1, 8, 64, 64, True),  # few weights
         (1, 8, 128, 64, False),  # tiles of relations save much
@@ -208,9 +210,9 @@ def test_auto_on_a_gpu_without_triton(arguments, taken, monkeypatch):
         (4096, 8, 15, 64, True),  # few receivers
     ],
 )
-def test_where_dense_is_faster(batch, heads, n, p, dense):
-    sizes, tiles = (batch, heads, n, n), choice.prefers_tiles(heads, p)
-    assert (choice.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=False) is not None) == dense
-    whole = n * n <= choice.LARGEST_DENSE
-    assert (choice.few_pairs(*sizes, tiles=tiles, on_cpu=False, activated=False) is not None) == whole
-    assert (choice.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=True) is not None) == whole
+def test_where_dense_is_faster(batch, heads, n, p, few):
+    sizes, tiles = (batch, heads, n, n), dense.prefers_tiles(heads, p)
+    assert (dense.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=False) is not None) == few
+    whole = n * n <= dense.LARGEST_DENSE
+    assert (dense.few_pairs(*sizes, tiles=tiles, on_cpu=False, activated=False) is not None) == whole
+    assert (dense.few_pairs(*sizes, tiles=tiles, on_cpu=True, activated=True) is not None) == whole

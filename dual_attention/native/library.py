@@ -17,6 +17,17 @@ def structure(name: str, *fields: tuple[Any, str]) -> type[ctypes.Structure]:
     return type(name, (ctypes.Structure,), {"_fields_": of})
 
 
+def check_rows(row: int, rows: int) -> None:
+    """Raise ``IndexError`` if an index of relative symbols has led out of their library.
+
+    Args:
+        row: one out of range, if there is any, as a kernel has told, which reads and writes none such.
+        rows: of the library; 0 for symbols without an index.
+    """
+    if rows and not 0 <= row < rows:
+        raise IndexError(f"symbols.index: expected 0 to {rows - 1}, rows of the library, got {row}")
+
+
 class Library:
     """A library that is built, loaded and tried when it is first asked for; other threads wait meanwhile.
 
@@ -50,14 +61,11 @@ class Library:
         return self._found
 
     def get(self) -> ctypes.CDLL:
-        """The library, where it can be had."""
+        """The library; ``RuntimeError`` where it cannot be had, with the reason."""
         found = self.find()
-        assert not isinstance(found, str), found
+        if isinstance(found, str):
+            raise RuntimeError(f"the C kernels cannot be had: {found}")
         return found
-
-    def is_available(self) -> bool:
-        """Whether the library can be had; it is built at the first call."""
-        return not isinstance(self.find(), str)
 
     def _load(self) -> ctypes.CDLL | str:
         try:

@@ -1,8 +1,8 @@
 /* Attention of one receiver, as in a step of decoding, in float32: each sender is read once, as it lies in memory.
 
    Threads take pieces of senders, under weights of the piece's own. Pieces are joined at last, in their order, so that
-   no sum depends on the number of threads, nor on what other examples there are. Without relations it is sensory
-   attention, and symbols are its values. dual_attention/functional/compiled_step.py has the arguments.
+   no sum depends on the number of threads, nor on what other examples there are. dual_attention/native/step.py has the
+   arguments.
 
    Shapes: B examples, H heads, G key/value heads, M senders, D width of keys, R relations of width p, d_h width of
    symbols. */
@@ -18,12 +18,13 @@
 #define AHEAD 16  /* while those are fetched that come so many rows later */
 
 typedef struct {
-  Size batch, heads, groups, m, d, relations, p, width;
+  Size batch, heads, groups, m, d, relations, p, width, library; /* library: rows of the table, if there is an index */
   Size q_strides[2], k_strides[3], table_strides[3], w_strides[2], u_stride, mask_strides[3], index_stride;
   Size threads;
   double scale, rel_scale;
   const float *q, *k, *table, *u, *w;
   const int64_t *index;   /* rows of the table by sender, or null: they are those of the senders */
+  int64_t *wrong;         /* is given an entry of the index that is no row of the table */
   const uint8_t *mask;    /* may be null */
   float *symbols, *attended; /* results, (B, H, d_h) and (B, H, R) */
   float *scratch;
@@ -92,9 +93,11 @@ static void add_senders(const Step *x, const Part *t, Size b, Size first, Size j
     float *to = t->symbols + g * repeat * t->of_symbols;
     if (!x->index)
       add_rows(table + j * x->table_strides[2], x->table_strides[2], count, x->width, weights, repeat, to, t->of_symbols);
-    for (Size i = 0; x->index && i < count; i++)
-      add_rows(table + x->index[(j + i) * x->index_stride] * x->table_strides[2], 0, 1, x->width, weights + i, repeat, to,
-               t->of_symbols);
+    for (Size i = 0; x->index && i < count; i++) {
+      const int64_t row = x->index[(j + i) * x->index_stride];
+      if (row < 0 || row >= x->library) __atomic_store_n(x->wrong, row, __ATOMIC_RELAXED);
+      else add_rows(table + row * x->table_strides[2], 0, 1, x->width, weights + i, repeat, to, t->of_symbols);
+    }
   }
   if (x->relations)
     add_rows(x->w + b * x->w_strides[0] + j * x->w_strides[1], x->w_strides[1], count, x->relations * x->p,

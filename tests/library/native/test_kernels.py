@@ -1,25 +1,23 @@
-"""The library in C against the paper's equation in float64: forward, every gradient, masks of all kinds, dropout."""
+"""The C kernels against the paper's equation in float64: forward, every gradient, masks of all kinds, dropout."""
 
-import os
 import random
-import shutil
-import sys
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from dual_attention.functional import MaskPattern, OffsetSymbols, RelativeSymbols, reference
-from dual_attention.functional.native.building import COMPILERS, SWITCH, UnavailableError
-from dual_attention.functional.native.library import Library
-from dual_attention.functional.relational import compiled
-from dual_attention.functional.relational.api import explain_relational_attention, relational_attention
-from dual_attention.functional.relational.linear import LinearArguments, block_size
-
-# Where there is a compiler, a library that cannot be built is a failure.
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or os.environ.get(SWITCH) == "0" or not any(map(shutil.which, COMPILERS)),
-    reason="needs a compiler of C",
+from dual_attention.functional import (
+    MaskPattern,
+    OffsetSymbols,
+    RelativeSymbols,
+    explain_relational_attention,
+    reference,
+    relational_attention,
 )
+from dual_attention.functional.relational.blocks import LinearArguments
+from dual_attention.native import implementation, kernels
+
+pytestmark = pytest.mark.usefixtures("enabled")
 
 SCALES = {"scale": 0.6, "rel_scale": 0.4}
 LEAVES = ("q", "k", "u", "w", "symbols", "w_r")
@@ -56,10 +54,7 @@ def assert_equal_to_the_equation(leaves, make, pattern=None, *, tolerance=3e-5, 
     """Outputs and gradients of the library, and those of the reference in float64."""
     q, k, u, w, s, w_r = leaves
     operation = operation or relational_attention
-    assert "by the library in C" in str(
-        explain_relational_attention(q, k, u, w, make(s), w_r, mask=pattern, impl="linear", **SCALES)
-    )
-    ours = operation(q, k, u, w, make(s), w_r, mask=pattern, impl="linear", **SCALES).output
+    ours = operation(q, k, u, w, make(s), w_r, mask=pattern, impl="native", **SCALES).output
     wide = [x.detach().double().requires_grad_() for x in leaves]
     mask = None if pattern is None else pattern.dense(None)
     theirs = reference.relational_attention(*wide[:4], make(wide[4]), wide[5], mask=mask, **SCALES)[0]
@@ -151,7 +146,7 @@ def threads():
 @pytest.mark.parametrize("batch", [1, 3])
 def test_any_number_of_threads(symbols, batch, threads, monkeypatch):
     """Threads divide examples among them, whose gradients two of them then add up."""
-    monkeypatch.setattr(compiled, "FEWEST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(kernels, "FEWEST_MULTIPLICATIONS", 1)
     leaves, make = drawn(symbols=symbols, batch=batch, n=70, m=70)
     pattern = MaskPattern(70, 70, causal=True)
     for number in (1, 2, 5, 40):
@@ -163,7 +158,7 @@ def test_any_number_of_threads(symbols, batch, threads, monkeypatch):
 
 def gradients(leaves, make, pattern=None, **options):
     q, k, u, w, s, w_r = leaves
-    out = relational_attention(q, k, u, w, make(s), w_r, mask=pattern, impl="linear", **SCALES, **options).output
+    out = relational_attention(q, k, u, w, make(s), w_r, mask=pattern, impl="native", **SCALES, **options).output
     return out, *torch.autograd.grad(out.square().sum(), leaves)
 
 
@@ -175,7 +170,7 @@ def test_inputs_of_any_strides():
     for a, b in zip(gradients(flipped, make), gradients(leaves, make), strict=True):
         torch.testing.assert_close(a, b)
     q, k, u, w, s, w_r = leaves
-    out = relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES).output
+    out = relational_attention(q, k, u, w, make(s), w_r, impl="native", **SCALES).output
     expanded = torch.autograd.grad(out.sum(), leaves, retain_graph=True)  # a gradient of strides zero
     whole = torch.autograd.grad(out, leaves, torch.ones_like(out))
     for a, b in zip(expanded, whole, strict=True):
@@ -188,27 +183,12 @@ def test_dropout_is_the_same_in_every_derivative(symbols):
     leaves, make = drawn(symbols=symbols, n=30, m=30)
     q, k, u, w, s, w_r = leaves
     torch.manual_seed(3)
-    out = relational_attention(q, k, u, w, make(s), w_r, dropout=0.4, impl="linear", **SCALES).output
+    out = relational_attention(q, k, u, w, make(s), w_r, dropout=0.4, impl="native", **SCALES).output
     g = torch.randn(out.shape)
     direct = torch.autograd.grad(out, leaves, g, retain_graph=True)
     with_graph = torch.autograd.grad(out, leaves, g, create_graph=True)
     for a, b in zip(direct, with_graph, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-
-
-def test_another_number_of_threads_draws_no_other_dropout(threads, monkeypatch):
-    """However many there are in the backward pass, the choice of the library is that of the forward pass."""
-    leaves, make = drawn(n=30, m=30)
-    q, k, u, w, s, w_r = leaves
-    threads(2)
-    compiled._usual_threads.cache_clear()
-    monkeypatch.setattr(compiled, "_threads_with_room", lambda *tensors, relative: 1)
-    out = relational_attention(q, k, u, w, make(s), w_r, dropout=0.4, impl="linear", **SCALES).output
-    expected = torch.autograd.grad(out.sum(), leaves, retain_graph=True)
-    threads(8)
-    for a, b in zip(torch.autograd.grad(out.sum(), leaves), expected, strict=True):
-        torch.testing.assert_close(a, b)
-    compiled._usual_threads.cache_clear()
 
 
 HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -219,13 +199,13 @@ HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("symbols", ["shared", "one for all", "index"])
 def test_half_precision_is_computed_in_float32_and_rounded_once(symbols, dropout, dtype, monkeypatch):
     """Outputs and gradients have the bits that float32 has for the same numbers, rounded at the end."""
-    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", frozenset())
+    monkeypatch.setattr(kernels, "LEFT_TO_PYTORCH", frozenset())
     narrow = [x.detach().to(dtype).requires_grad_() for x in drawn(symbols=symbols, n=40, m=40)[0][:5]]
     wide = [x.detach().float().requires_grad_() for x in narrow]
     index = torch.arange(40 * 40).view(40, 40) % 7 if symbols == "index" else None
     seed = torch.tensor([5]) if dropout else None
     rest = (index, None, seed, None, None, None, None, True, None, 0, 0.6, 0.4, dropout, 32)
-    outs = [torch.ops.dual_attention.linear_relational_attention(*leaves, *rest) for leaves in (narrow, wide)]
+    outs = [torch.ops.dual_attention.native_relational_attention(*leaves, *rest) for leaves in (narrow, wide)]
     g = [torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).to(dtype) for x in outs[0]]
     grads = torch.autograd.grad(outs[0], narrow, g), torch.autograd.grad(outs[1], wide, [x.float() for x in g])
     for ours, theirs in zip((*outs[0], *grads[0]), (*outs[1], *grads[1]), strict=True):
@@ -233,33 +213,28 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(symbols, dropout
 
 
 @HALVES
-def test_matrix_units_and_mixed_types_are_left_to_pytorch(dtype, monkeypatch):
-    leaves, make = drawn(n=20, m=20)
+def test_matrix_units_are_left_to_pytorch(dtype, monkeypatch):
+    leaves, make = drawn(n=300, m=300)
     q, k, u, w, s, w_r = (x.detach().to(dtype) for x in leaves)
-
-    def told(*tensors):
-        return str(explain_relational_attention(*tensors, impl="linear", **SCALES))
-
-    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", frozenset())
-    assert "by the library in C, in float32" in told(q, k, u, w, make(s), w_r)
-    assert "for tensors of one dtype" in compiled.obstacle(q, k.float(), u, w, s, None, relative=False)
-    monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", compiled.HALVES)
-    assert "in C" not in told(q, k, u, w, make(s), w_r)
-    assert "half precision is PyTorch's" in compiled.obstacle(q, k, u, w, s, None, relative=False)
-    assert "in float32" in compiled.obstacle(*(x.double() for x in (q, k, u, w, s)), None, relative=False)
+    monkeypatch.setattr(kernels, "LEFT_TO_PYTORCH", frozenset())
+    explained = explain_relational_attention(q, k, u, w, make(s), w_r, **SCALES)
+    assert explained.name == "native" and explained.reason.endswith(", in float32")
+    monkeypatch.setattr(kernels, "LEFT_TO_PYTORCH", kernels.HALVES)
+    assert "matrix units" in str(explain_relational_attention(q, k, u, w, make(s), w_r, **SCALES))
+    assert explain_relational_attention(q, k, u, w, make(s), w_r, impl="native", **SCALES).name == "native"
 
 
 def test_weights_are_built_at_once_in_bfloat16_only_where_they_are_in_float32(monkeypatch):
-    """Large products, which suit a processor that multiplies bfloat16, would be taken if the library were not."""
+    """Large products, which suit a processor that multiplies bfloat16, would be taken if the kernels were not."""
     monkeypatch.setattr("dual_attention.functional.relational.tiles._HAS_BFLOAT16", True)
     leaves = [
         x.detach().bfloat16() for x in drawn(batch=8, groups=8, repeat=1, n=128, m=128, relations=8, d=32, p=32)[0]
     ]
     taken = {}
-    for left in (frozenset(), frozenset(compiled.HALVES)):
-        monkeypatch.setattr(compiled, "LEFT_TO_PYTORCH", left)
+    for left in (frozenset(), frozenset(kernels.HALVES)):
+        monkeypatch.setattr(kernels, "LEFT_TO_PYTORCH", left)
         taken[left] = explain_relational_attention(*leaves, **SCALES).name
-    assert list(taken.values()) == ["linear", "dense"]
+    assert list(taken.values()) == ["native", "dense"]
 
 
 def arguments(dropout, n=64, m=80, seed=5):
@@ -267,13 +242,13 @@ def arguments(dropout, n=64, m=80, seed=5):
     q, k, u, w, s, _ = (x.detach() for x in leaves)
     nothing = (None,) * 4
     return LinearArguments(
-        q, k, u, w, s, None, None, torch.tensor([seed]), *nothing, False, None, 0, 0.6, 0.4, dropout, block_size(4, m)
+        q, k, u, w, s, None, None, torch.tensor([seed]), *nothing, False, None, 0, 0.6, 0.4, dropout, 32
     )
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_keeps_its_share_everywhere(rate):
-    factors = compiled.dropout_factors(arguments(rate))
+    factors = kernels.dropout_factors(arguments(rate))
     kept = factors != 0
     torch.testing.assert_close(factors[kept], torch.full_like(factors[kept], 1 / (1 - rate)), rtol=1e-3, atol=0)
     spread = (rate * (1 - rate)) ** 0.5
@@ -286,14 +261,14 @@ def test_dropout_keeps_its_share_everywhere(rate):
         a, b = kept.narrow(axis, 0, kept.shape[axis] - 1), kept.narrow(axis, 1, kept.shape[axis] - 1)
         agree = (a == b).float().mean()
         assert abs(agree - (rate**2 + (1 - rate) ** 2)) < 5 * 0.5 / a.numel() ** 0.5
-    assert not torch.equal(factors, compiled.dropout_factors(arguments(rate, seed=6)))
+    assert not torch.equal(factors, kernels.dropout_factors(arguments(rate, seed=6)))
 
 
 def test_dropout_of_the_output():
     x = arguments(0.3)
     symbols, attended = x.q.new_empty(*x.q.shape[:3], x.table.shape[-1]), x.q.new_empty(*x.q.shape[:3], x.u.shape[2])
-    compiled.forward(x, symbols, attended)
-    alpha = reference.attention_weights(x.q, x.k, scale=x.scale) * compiled.dropout_factors(x)
+    kernels.forward(x, symbols, attended)
+    alpha = reference.attention_weights(x.q, x.k, scale=x.scale) * kernels.dropout_factors(x)
     torch.testing.assert_close(symbols, reference.attend_to_symbols(alpha, x.table), rtol=1e-4, atol=1e-4)
     r = reference.relations(x.u, x.w, scale=x.rel_scale)
     torch.testing.assert_close(attended, torch.einsum("bhnm,bnmr->bhnr", alpha, r), rtol=1e-4, atol=1e-4)
@@ -304,7 +279,7 @@ def test_gradient_of_symbols_that_examples_share_in_memory():
     one = s.detach()[:1].expand(s.shape).requires_grad_()
     torch.use_deterministic_algorithms(True)  # which fills what is not written with NaN
     try:
-        out = relational_attention(q, k, u, w, one, w_r, impl="linear", **SCALES).output
+        out = relational_attention(q, k, u, w, one, w_r, impl="native", **SCALES).output
         (found,) = torch.autograd.grad(out.sin().sum(), one)
     finally:
         torch.use_deterministic_algorithms(False)
@@ -320,7 +295,7 @@ def test_what_is_no_number_stays_so():
     with torch.no_grad():
         leaves[0][0, 1, 3, 0] = torch.nan
         q, k, u, w, s, w_r = leaves
-        out = relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES).output
+        out = relational_attention(q, k, u, w, make(s), w_r, impl="native", **SCALES).output
     assert out[0, 1, 3].isnan().all()
     out[0, 1, 3] = 0.0
     assert out.isfinite().all()
@@ -337,38 +312,124 @@ def test_registered_operation():
     """Schema, fake tensors and autograd registration, as of the form in PyTorch."""
     leaves, _ = drawn(n=5, m=5)
     values = (*leaves[:5], *[None] * 7, True, None, 0, 0.5, 0.5, 0.0, 2)
-    torch.library.opcheck(torch.ops.dual_attention.linear_relational_attention.default, values)
+    torch.library.opcheck(torch.ops.dual_attention.native_relational_attention.default, values)
 
 
-def test_why_not(monkeypatch):
-    leaves, make = drawn()
-
-    def reason(x=leaves, **options):
-        q, k, u, w, s, w_r = x
-        return str(explain_relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES, **options))
-
-    assert reason().endswith("was asked for, by the library in C")
-    assert reason(bias=torch.zeros(1, 1, 1, 1)).endswith("(not in C: it takes no bias)")
-    assert reason([x.double() for x in leaves]).endswith("was asked for")
-    monkeypatch.setattr(compiled, "LARGEST_SCRATCH", 1000)
-    assert reason().endswith("(not in C: its threads would need too much memory for sums)")
-    ours = gradients(leaves, make)
-    monkeypatch.undo()
-    for a, b in zip(ours, gradients(leaves, make), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("symbols", ["shared", "index"])
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"n": 0}, {"m": 0}])
+def test_no_pairs_give_zeros(sizes, symbols):
+    leaves, make = drawn(symbols=symbols, **sizes)
+    assert not any(x.any() for x in gradients(leaves, make))
 
 
-def test_without_a_library_everything_works(monkeypatch):
-    leaves, make = drawn(symbols="offsets")
-    with_library = gradients(leaves, make)
+OUT_OF_RANGE = pytest.mark.parametrize("wrong", [-1, 7, 10**9, -(2**40)])
 
-    def fails(source):
-        raise UnavailableError("found no compiler")
 
-    monkeypatch.setattr("dual_attention.functional.native.library.built", fails)
-    monkeypatch.setattr(compiled, "LIBRARY", Library(compiled.SOURCE, {}))
+def call_with_index(leaves, index, **options):
     q, k, u, w, s, w_r = leaves
-    why = explain_relational_attention(q, k, u, w, make(s), w_r, impl="linear", **SCALES)
-    assert str(why).endswith("(not in C: found no compiler)")
-    for a, b in zip(gradients(leaves, make), with_library, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    return relational_attention(q, k, u, w, RelativeSymbols(s, index), w_r, impl="native", **SCALES, **options).output
+
+
+@OUT_OF_RANGE
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_index_out_of_range_is_refused_forward(wrong, threads, monkeypatch):
+    monkeypatch.setattr(kernels, "FEWEST_MULTIPLICATIONS", 1)
+    torch.set_num_threads(threads)
+    leaves, _ = drawn(symbols="index", n=40, m=40)
+    index = torch.randint(7, (40, 40))
+    index[31, 17] = wrong
+    parameter = torch.nn.Parameter(index, requires_grad=False)  # whose numbers are not looked at beforehand
+    message = rf"symbols.index: expected 0 to 6, rows of the library, got {wrong}"
+    with pytest.raises(IndexError, match=message):
+        call_with_index(leaves, parameter)
+    compiled = torch.compile(call_with_index, backend="aot_eager", fullgraph=True)
+    with pytest.raises(IndexError, match=message):
+        compiled(leaves, index)
+
+
+@OUT_OF_RANGE
+def test_an_index_out_of_range_is_refused_backward(wrong):
+    """Nothing is written where it points, although it was in range in the forward pass."""
+    leaves, _ = drawn(symbols="index")
+    index = torch.randint(7, (19, 21))
+    out = call_with_index(leaves, torch.nn.Parameter(index, requires_grad=False))
+    index.data[3, 4] = wrong  # behind the back of autograd
+    with pytest.raises(IndexError, match=f"expected 0 to 6, rows of the library, got {wrong}"):
+        out.sum().backward()
+
+
+def test_an_index_into_no_library_is_refused():
+    leaves, _ = drawn(symbols="index")
+    leaves[4] = leaves[4].detach()[:0].requires_grad_()
+    with pytest.raises(IndexError, match="rows of the library, which has none"):
+        call_with_index(leaves, torch.nn.Parameter(torch.zeros(19, 21, dtype=torch.long), requires_grad=False))
+
+
+def number_of_no_numbers(leaves, make, operation, mask, **options):
+    """How many entries of the output and of each gradient are no finite numbers."""
+    q, k, u, w, s, w_r = leaves
+    out = operation(q, k, u, w, make(s), w_r, mask=mask, **SCALES, **options)[0]
+    return [int((~x.isfinite()).sum()) for x in (out, *torch.autograd.grad(out.sum(), leaves))]
+
+
+@pytest.mark.parametrize("value", [torch.inf, 3e38, torch.nan])
+@pytest.mark.parametrize("place", [1, 3, 4], ids=["key", "relation key", "symbol"])
+@pytest.mark.parametrize("n", [16, 20, 37])
+@pytest.mark.parametrize("kind", ["mask", "order", "segments"])
+def test_a_hidden_sender_that_is_infinite_spoils_no_more_than_in_the_equation(kind, n, place, value):
+    """Lanes without a receiver, and weights of zero times infinity, reach no gradient."""
+    m, hidden = n + 2, n + 1
+    leaves, make = drawn(n=n, m=m)
+    with torch.no_grad():
+        leaves[place][(slice(None), hidden) if place == 3 else (slice(None), slice(None), hidden)] = value
+    visible = torch.arange(m) != hidden
+    pattern = {
+        "mask": MaskPattern(n, m, visible[None, None, None]),
+        "order": MaskPattern(n, m, causal=True, offset=1),
+        "segments": MaskPattern(n, m, None, None, torch.ones(1, n, dtype=torch.long), visible[None].long()),
+    }[kind]
+    ours = number_of_no_numbers(leaves, make, relational_attention, pattern, impl="native")
+    theirs = number_of_no_numbers(leaves, make, reference.relational_attention, pattern.dense(None))
+    assert all(a <= b for a, b in zip(ours, theirs, strict=True)), (ours, theirs)
+    if place == 1:
+        assert ours[0] == 0 and not any(ours[2:])  # the gradient of queries is of keys times zero
+
+
+def test_refusals(monkeypatch):
+    leaves, make = drawn(n=300, m=300)
+    q, k, u, w, s, w_r = leaves
+
+    def why_not(x=leaves, **options):
+        q, k, u, w, s, w_r = x
+        with pytest.raises(ValueError, match=r"^impl='native' ") as error:
+            explain_relational_attention(q, k, u, w, make(s), w_r, impl="native", **SCALES, **options)
+        return str(error.value).removeprefix("impl='native' ")
+
+    assert why_not(bias=torch.zeros(1, 1, 1, 1)) == "takes no bias"
+    assert why_not(rel_activation="relu") == "needs relations with the activation 'identity', got 'relu'"
+    assert why_not(need_weights=True).endswith("it needs need_weights=False")
+    assert why_not([x.double() for x in leaves]).endswith("got torch.float64 on cpu")
+
+    def told(**options):
+        return str(explain_relational_attention(q, k, u, w, make(s), w_r, **SCALES, **options))
+
+    assert told().startswith("native: ") and told().endswith("and C kernels are enabled")
+    assert told(bias=torch.zeros(1, 1, 1, 1)).endswith("(not native: takes no bias)")
+    with FlopCounterMode(display=False):
+        assert told().endswith("(not native: someone sees every operation, to count or imitate it)")
+    monkeypatch.setattr(kernels, "LARGEST_SCRATCH", 1000)
+    assert told().endswith("(not native: its threads would need too much memory for sums)")
+
+
+def test_a_choice_does_not_change_with_the_number_of_threads(monkeypatch):
+    """A block that is computed again draws the same dropout."""
+    leaves, _ = drawn(n=300, m=300)
+    torch.set_num_threads(2)
+    implementation._usual_threads.cache_clear()
+    monkeypatch.setattr(kernels, "threads_with_room", lambda *tensors: 1)
+    names = []
+    for threads in (2, 8):
+        torch.set_num_threads(threads)
+        names.append(explain_relational_attention(*leaves, **SCALES).name)
+    implementation._usual_threads.cache_clear()
+    assert names == ["native", "native"]

@@ -26,9 +26,10 @@ typedef struct {
   const int64_t *index;
   const uint8_t *mask, *padding;
   const int64_t *receiver_segments, *sender_segments;
+  int64_t *wrong; /* is given an entry of the index that is no row of the library */
   float *symbols, *attended; /* results, (B, H, N, d_h) and (B, H, N, R) */
   const float *grad_symbols, *grad_attended;
-  float *dq, *dk, *du, *dw, *dtable; /* dk and dtable may be null */
+  float *dq, *dk, *du, *dw, *dtable;
   float *scratch;
   Team team; /* of threads.h */
 } Call;
@@ -123,16 +124,18 @@ INLINE void hide_some(float *score, Vector hidden) {
   store(score, (Vector)(((Integers)load(score) & (hidden == 0.0f)) | (Integers)hidden));
 }
 
-/* Softmax over senders of scores (J, lanes); zeros for a receiver that sees nothing. */
-static void normalise(float *a, Size lanes, Size seen) {
+/* Softmax over senders of scores (J, lanes); zeros for a receiver that sees nothing, and in lanes without one, whose
+   scores are not numbers if a key is infinite. */
+static void normalise(float *a, Size lanes, Size seen, Size given) {
   for (Size v = 0; v < lanes; v += LANES, a += LANES) {
+    const Integers used = lanes_below(given - v);
     Vector top = ALL(-INFINITY), total = ALL(0.0f);
     for (Size j = 0; j < seen; j++) top = larger(load(a + j * lanes), top);
     top = (Vector)((Integers)top & ~(top == -INFINITY));
     for (Size first = 0; first < seen; first += 64) { /* sums of sums are rounded less */
       Vector some = ALL(0.0f);
       for (Size j = first; j < least(first + 64, seen); j++) {
-        Vector y = exponential(load(a + j * lanes) - top);
+        Vector y = (Vector)((Integers)exponential(load(a + j * lanes) - top) & used);
         store(a + j * lanes, y);
         some += y;
       }
@@ -155,7 +158,7 @@ static void weigh(const Call *x, const Memory *t, Size b, Size i0, Size given, S
     product(seen, x->block, x->d, t->k + (g * x->m + s.first) * x->d, x->d, 1, t->q_lanes, x->block, a, x->block, 0);
     if (!h || (x->mask && x->mask_strides[1])) hides = hide(x, t, b, h, i0, given, s);
     for (Size j = 0; hides && j < count; j += LANES) hide_some(a + j, load(t->hidden + j));
-    normalise(a, x->block, seen);
+    normalise(a, x->block, seen, given);
   }
 }
 

@@ -1,8 +1,5 @@
-"""Attention of one receiver in C against the equation in float64: sizes, masks, symbols; and where it is not taken."""
+"""One receiver in C against the equation in float64: sizes, masks, symbols; and where it is not taken."""
 
-import os
-import shutil
-import sys
 from unittest import mock
 
 import pytest
@@ -10,26 +7,19 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
+from dual_attention import native
 from dual_attention.functional import (
     MaskPattern,
     OffsetSymbols,
     RelativeSymbols,
-    attention,
-    compiled_step,
     explain_relational_attention,
     reference,
     relational_attention,
 )
-from dual_attention.functional.compiled_step import can_step
-from dual_attention.functional.native.building import COMPILERS, SWITCH, UnavailableError
-from dual_attention.functional.native.library import Library
-from dual_attention.functional.relational import linear
+from dual_attention.functional.relational.inputs import check_inputs
+from dual_attention.native import step
 
-# Where there is a compiler, a library that cannot be built is a failure.
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or os.environ.get(SWITCH) == "0" or not any(map(shutil.which, COMPILERS)),
-    reason="needs a compiler of C",
-)
+pytestmark = pytest.mark.usefixtures("enabled")
 
 SCALE, REL_SCALE = 0.3, 0.7
 
@@ -58,19 +48,16 @@ def equation(q, k, u, w, symbols, w_r, mask=None):
 
 
 def assert_equal_to_the_equation(tensors, mask=None):
-    q, k, _, _, symbols, _ = tensors
     whole = None if mask is None else mask.dense(None)
-    with mock.patch.object(linear, "step", wraps=linear.step) as taken:
+    with taken() as steps:
         ours = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=mask).output
-    assert taken.called
-    theirs = equation(*tensors, mask=whole)
-    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-5)
-    if isinstance(symbols, RelativeSymbols):
-        return
-    assert can_step(q, None, 0.0, k, symbols)
-    ours = attention(q, k, symbols.expand(q.shape[0], -1, -1, -1), scale=SCALE, mask=mask)[0]
-    theirs = reference.attention(q.double(), k.double(), symbols.double(), scale=SCALE, mask=whole)[0]
-    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-5)
+    assert steps.called
+    torch.testing.assert_close(ours.double(), equation(*tensors, mask=whole), rtol=1e-4, atol=1e-5)
+
+
+def taken():
+    """Whether the kernel runs meanwhile."""
+    return mock.patch.object(step, "_step", wraps=step._step)
 
 
 SIZES = [
@@ -136,18 +123,16 @@ def test_what_padded_senders_hold_is_not_read(hole):
     pattern = patterns(300)["padding"]
     tensors = drawn()
     expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output
-    q, k, _, w, s, _ = tensors
-    values = attention(q, k, s, scale=SCALE, mask=pattern)[0]
+    _, k, _, w, s, _ = tensors
     for row, padding in enumerate(pattern.padding):
         k[row][:, ~padding], s[row][:, ~padding], w[row][~padding] = hole, hole, hole
     assert torch.equal(relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output, expected)
-    assert torch.equal(attention(q, k, s, scale=SCALE, mask=pattern)[0], values)
 
 
 def test_a_number_that_is_none_is_not_hidden():
-    q, k, *_, s, _ = drawn()
-    k[0, 0, 200, 3] = float("nan")
-    out = attention(q, k, s, scale=SCALE)[0]
+    tensors = drawn()
+    tensors[1][0, 0, 200, 3] = float("nan")
+    out = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
     assert out[0, :2].isnan().all()
     assert not out[0, 2:].isnan().any()
     assert not out[1].isnan().any()
@@ -159,7 +144,7 @@ def test_large_scores():
 
 
 def test_bits_depend_on_neither_threads_nor_other_examples(monkeypatch):
-    monkeypatch.setattr(compiled_step, "FEWEST_PER_THREAD", 1)
+    monkeypatch.setattr(step, "FEWEST_PER_THREAD", 1)
     tensors, found = drawn(batch=3, m=900), []
     before = torch.get_num_threads()
     try:
@@ -176,28 +161,36 @@ def test_bits_depend_on_neither_threads_nor_other_examples(monkeypatch):
 
 def test_it_is_explained():
     given = {"scale": SCALE, "rel_scale": REL_SCALE}
-    assert str(explain_relational_attention(*drawn(), **given)).startswith("linear: a library in C reads the senders")
+    assert str(explain_relational_attention(*drawn(), **given)).startswith("native: a C kernel reads the senders")
     assert explain_relational_attention(*drawn(), **given, need_weights=True).name == "dense"
     assert explain_relational_attention(*drawn(), **given, rel_activation="relu").name == "dense"
 
 
+def can_step(*tensors, bias=None, dropout=0.0, rel_activation="identity", need_weights=False):
+    rest = (SCALE, REL_SCALE, rel_activation, None, bias, dropout, need_weights)
+    return step.can_step(check_inputs(*tensors, *rest))
+
+
 def test_calls_that_others_serve():
-    q, k, *_, v, _ = drawn()
-    assert can_step(q, None, 0.0, k, v)
-    assert not can_step(q.expand(-1, -1, 2, -1), None, 0.0, k, v)
-    assert not can_step(q, torch.zeros(1, 1, 1, 300), 0.0, k, v)
-    assert not can_step(q, None, 0.1, k, v)
-    assert not can_step(q, None, 0.0, k.double(), v)
-    assert not can_step(q, None, 0.0, k.transpose(2, 3).contiguous().transpose(2, 3), v)
-    assert not can_step(q, None, 0.0, k[:, :, :0], v[:, :, :0])
-    assert not can_step(q, None, 0.0, k.clone().requires_grad_(), v)
+    q, k, u, w, s, w_r = tensors = drawn()
+    assert can_step(*tensors)
+    assert not can_step(*drawn(), bias=torch.zeros(1, 1, 1, 300))
+    assert not can_step(*tensors, dropout=0.1)
+    assert not can_step(*tensors, rel_activation="relu")
+    assert not can_step(*tensors, need_weights=True)
+    assert not can_step(*(x.double() for x in tensors))
+    assert not can_step(q, k.transpose(2, 3).contiguous().transpose(2, 3), u, w, s, w_r)
+    assert not can_step(q, k[:, :, :0], u, w[:, :0], s[:, :, :0], w_r)
+    assert not can_step(q.expand(-1, -1, 2, -1), k, u.expand(-1, 2, -1, -1), w, s, w_r)
+    leaf = k.clone().requires_grad_()
+    assert not can_step(q, leaf, u, w, s, w_r)
     with torch.no_grad():
-        assert can_step(q, None, 0.0, k.clone().requires_grad_(), v)
+        assert can_step(q, leaf, u, w, s, w_r)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not can_step(q, None, 0.0, k, v)
+        assert not can_step(*tensors)
     with FlopCounterMode(display=False):
-        assert not can_step(q, None, 0.0, k, v)
-    assert not torch.func.vmap(lambda x: torch.tensor(can_step(x, None, 0.0, k, v)))(q[None]).any()
+        assert not can_step(*tensors)
+    assert not torch.func.vmap(lambda q: torch.tensor(can_step(q, *tensors[1:])))(q[None]).any()
 
 
 def test_derivatives_take_other_ways():
@@ -207,24 +200,9 @@ def test_derivatives_take_other_ways():
     (grad,) = torch.autograd.grad(out.sum(), q)
     assert grad.abs().max() > 0
     tangent = torch.ones_like(q)
-    forward = torch.func.jvp(lambda x: attention(x, k, s, scale=SCALE)[0], (q.detach(),), (tangent,))[1]
+    call, _ = call_of_queries()
+    forward = torch.func.jvp(call, (q.detach(),), (tangent,))[1]
     assert forward.abs().max() > 0
-
-
-def unavailable(monkeypatch):
-    monkeypatch.setattr(
-        "dual_attention.functional.native.library.built", mock.Mock(side_effect=UnavailableError("no compiler"))
-    )
-    monkeypatch.setattr(compiled_step, "LIBRARY", Library(compiled_step.SOURCE, {}))
-
-
-def test_without_a_compiler_others_serve(monkeypatch):
-    tensors = drawn()
-    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
-    unavailable(monkeypatch)
-    assert explain_relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).name == "dense"
-    ours = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
-    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
 def compiled(call, *tensors):
@@ -235,19 +213,16 @@ def compiled(call, *tensors):
 @pytest.mark.parametrize("kind", ["a step of decoding", "padding", "mask of heads", "nothing to see"])
 def test_compiled_code_calls_it_as_one_operation(kind):
     tensors, pattern = drawn(), patterns(300)[kind]
-    q, k, _, w, s, _ = tensors
+    _, k, _, w, s, _ = tensors
     expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output
-    values = attention(q, k, s, scale=SCALE, mask=pattern)[0]
     if kind == "padding":
         spoil_padding(pattern, k, w, s)
-    with mock.patch.object(compiled_step, "_step", wraps=compiled_step._step) as taken:
+    with taken() as steps:
         ours = compiled(
             lambda *x: relational_attention(*x, scale=SCALE, rel_scale=REL_SCALE, mask=pattern).output, *tensors
         )
-        own = compiled(lambda *x: attention(*x, scale=SCALE, mask=pattern)[0], q, k, s)
-    assert taken.call_count == 2
+    assert steps.call_count == 1
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(own, values, rtol=1e-4, atol=1e-5)
 
 
 def spoil_padding(pattern, k, w, s):
@@ -256,13 +231,16 @@ def spoil_padding(pattern, k, w, s):
         k[row][:, ~seen], s[row][:, ~seen], w[row][~seen] = (float("nan"),) * 3
 
 
-def test_compiled_code_takes_other_ways_without_a_compiler_of_c(monkeypatch):
+def test_compiled_code_notices_that_it_is_disabled():
     tensors = drawn()
-    expected = relational_attention(*tensors, scale=SCALE, rel_scale=REL_SCALE).output
-    unavailable(monkeypatch)
-    with mock.patch.object(compiled_step, "_equation", side_effect=AssertionError):
-        ours = compiled(lambda *x: relational_attention(*x, scale=SCALE, rel_scale=REL_SCALE).output, *tensors)
-    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+    call = torch.compile(
+        lambda *x: relational_attention(*x, scale=SCALE, rel_scale=REL_SCALE).output, backend="aot_eager"
+    )
+    expected = call(*tensors)
+    native.disable()
+    with taken() as steps:
+        torch.testing.assert_close(call(*tensors), expected, rtol=1e-4, atol=1e-5)
+    assert not steps.called
 
 
 def test_compiled_relative_symbols():
@@ -274,10 +252,13 @@ def test_compiled_relative_symbols():
         return relational_attention(*tensors, symbols, w_r, scale=SCALE, rel_scale=REL_SCALE).output
 
     torch.testing.assert_close(compiled(call, index), call(index), rtol=1e-4, atol=1e-5)
-    for wrong in (41, -1):
+    for wrong in (41, -1, 10**9):
         index[0, 7] = wrong
-        with pytest.raises(IndexError, match="expected rows of a library of 41"):
+        message = f"symbols.index: expected 0 to 40, rows of the library, got {wrong}"
+        with pytest.raises(IndexError, match=message):
             compiled(call, index)
+        with pytest.raises(IndexError, match=message):
+            call(torch.nn.Parameter(index, requires_grad=False))
 
 
 def arguments_of_the_operation(kind):
@@ -291,48 +272,40 @@ def arguments_of_the_operation(kind):
         "relations": (q, k, s, u, w, None, mask, SCALE, REL_SCALE),
         "padding": (q, k, s, u, w, None, mask, SCALE, REL_SCALE),
         "relative symbols": (q, k, torch.randn(41, 2, 24), u, w, index, None, SCALE, REL_SCALE),
-        "columns": (q, k.transpose(2, 3).contiguous().transpose(2, 3), s, None, None, None, None, SCALE, 1.0),
+        "columns": (q, k.transpose(2, 3).contiguous().transpose(2, 3), s, u, w, None, None, SCALE, 1.0),
     }[kind]
 
 
 KINDS = ["relations", "padding", "relative symbols", "columns"]
 
 
-@pytest.mark.parametrize("library", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_operation_is_registered_as_it_behaves(kind, library, monkeypatch):
+def test_the_operation_is_registered_as_it_behaves(kind):
     arguments = arguments_of_the_operation(kind)
-    if not library:
-        unavailable(monkeypatch)
     with torch.no_grad():
-        torch.library.opcheck(compiled_step._operation, arguments)
+        torch.library.opcheck(step._operation, arguments)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_graph_that_was_kept_serves_without_a_library(kind, monkeypatch):
-    arguments = arguments_of_the_operation(kind)
-    expected = compiled_step._operation(*arguments)
-    unavailable(monkeypatch)
-    for ours, theirs in zip(compiled_step._operation(*arguments), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+def test_the_operation_refuses_a_gradient():
+    q, *rest = arguments_of_the_operation("relations")
+    with pytest.raises(RuntimeError, match="dual_attention::step has no gradient"):
+        step._operation(q.requires_grad_(), *rest)
 
 
 def test_compiled_calls_with_gradients_take_other_ways():
     q, k, u, w, s, w_r = drawn()
     q.requires_grad_()
-    with mock.patch.object(compiled_step, "_step", wraps=compiled_step._step) as taken:
+    with taken() as steps:
         out = compiled(lambda q: relational_attention(q, k, u, w, s, w_r, scale=SCALE, rel_scale=REL_SCALE).output, q)
-    assert not taken.called
+    assert not steps.called
     (grad,) = torch.autograd.grad(out.sum(), q)
     assert grad.abs().max() > 0
 
 
-def call_of_queries(*, relational):
+def call_of_queries():
     """Attention of one receiver as a function of its queries, and queries."""
     q, k, u, w, s, w_r = drawn()
-    if relational:
-        return lambda q: relational_attention(q, k, u, w, s, w_r, scale=SCALE, rel_scale=REL_SCALE).output, q
-    return lambda q: attention(q, k, s, scale=SCALE)[0], q
+    return lambda q: relational_attention(q, k, u, w, s, w_r, scale=SCALE, rel_scale=REL_SCALE).output, q
 
 
 TRANSFORMS = {
@@ -343,10 +316,9 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-@pytest.mark.parametrize("relational", [True, False])
-def test_compiled_transforms_take_other_ways(name, relational):
+def test_compiled_transforms_take_other_ways(name):
     """The operation would lose tangents and gradients without a word."""
-    call, q = call_of_queries(relational=relational)
+    call, q = call_of_queries()
     transformed = TRANSFORMS[name](call)
     found = compiled(transformed, q)
     assert found.abs().max() > 0
@@ -354,9 +326,8 @@ def test_compiled_transforms_take_other_ways(name, relational):
 
 
 @pytest.mark.parametrize("kind", ["eager", "compiled"])
-@pytest.mark.parametrize("relational", [True, False])
-def test_forward_derivatives(kind, relational):
-    call, q = call_of_queries(relational=relational)
+def test_forward_derivatives(kind):
+    call, q = call_of_queries()
     expected = torch.func.jvp(call, (q,), (q,))[1]
     torch._dynamo.reset()
     function = torch.compile(call, backend="eager") if kind == "compiled" else call

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..._files import cache_folder, write_atomically
+from .._files import cache_folder, write_atomically
 
 SWITCH = "DUAL_ATTENTION_NATIVE"
 """Environment variable; 0 means that nothing is built or loaded."""

@@ -1,9 +1,8 @@
 /* Relational attention in float32, forward and backward, for blocks of receivers, each in a lane of one or two vectors.
-   Without relations it is sensory attention, and symbols are its values.
 
    A block's weights are built for all senders, its relations for a few senders at a time; neither is kept. The backward
    pass builds them again. Each number of a vector belongs to another receiver, so that sums over senders, relations and
-   features never cross lanes. dual_attention/functional/relational/compiled.py has the arguments.
+   features never cross lanes. dual_attention/native/kernels.py has the arguments.
 
    Shapes: B examples, H heads, G key/value heads, N receivers, M senders, D width of keys, R relations of width p, d_h
    width of symbols, K rows of a library of relative symbols; in a block: J senders that order lets any receiver see. */
@@ -18,7 +17,12 @@ static void find_places(const Call *x, const Memory *t, Size i0, Size given, Spa
   for (Size j = s.first; j < s.last; j++)
     for (Size i = 0; i < x->block; i++) {
       Size receiver = i0 + least(i, given - 1);
-      t->place[(j - s.first) * x->block + i] = x->index[receiver * x->index_strides[0] + j * x->index_strides[1]];
+      int64_t row = x->index[receiver * x->index_strides[0] + j * x->index_strides[1]];
+      if (row < 0 || row >= x->library) {
+        __atomic_store_n(x->wrong, row, __ATOMIC_RELAXED);
+        row = 0; /* the results are not used */
+      }
+      t->place[(j - s.first) * x->block + i] = row;
     }
 }
 
@@ -114,7 +118,7 @@ static void symbols_backward(const Call *x, const Memory *t, Size b, Size i0, Si
       for (Size j = 0; j < seen; j++)
         for (Size i = 0; i < L; i++) da[j * L + i] = t->dbeta[t->place[j * L + i] * L + i];
     } else {
-      if (x->dtable) product(seen, ld, L, a, L, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
+      product(seen, ld, L, a, L, 1, t->g, ld, ds + (g * rows + s.first) * ld, ld, 1);
       product(seen, L, x->width, table + s.first * ld, ld, 1, t->g_lanes, L, da, L, 0);
     }
   }
@@ -145,6 +149,10 @@ static void relations_backward(const Call *x, const Memory *t, Size b, Size i0, 
   unpack_lanes(t->du, L, given, R * p, x->rel_scale, x->du + (b * x->n + i0) * R * p, R * p);
 }
 
+/* The gradient of some weights; zero where they are, which hides infinite ones of senders that are not seen. */
+INLINE Vector of_seen(const float *gradient, Vector weights) {
+  return (Vector)((Integers)load(gradient) & (weights != 0.0f));
+}
 /* Writes the gradient of queries and adds that of keys, from that of the weights before dropout. */
 static void scores_backward(const Call *x, const Memory *t, Size b, Size i0, Size given, Span s, float *dk) {
   const Size ld = padded(x->d), seen = s.last - s.first, L = x->block;
@@ -153,15 +161,15 @@ static void scores_backward(const Call *x, const Memory *t, Size b, Size i0, Siz
     float *a = t->alpha + h * seen * L, *da = t->dalpha + h * seen * L;
     for (Size v = 0; v < L; v += LANES) {
       Vector mean = ALL(0.0f);
-      for (Size j = v; j < seen * L; j += L) mean += load(a + j) * load(da + j);
-      for (Size j = v; j < seen * L; j += L) store(da + j, load(a + j) * (load(da + j) - mean));
+      for (Size j = v; j < seen * L; j += L) mean += load(a + j) * of_seen(da + j, load(a + j));
+      for (Size j = v; j < seen * L; j += L) store(da + j, load(a + j) * (of_seen(da + j, load(a + j)) - mean));
     }
     product(x->d, L, seen, t->k + sender * x->d, 1, x->d, da, L, t->part, L, 0);
     float *dq = x->dq + b * x->dq_strides[0] + h * x->dq_strides[1] + i0 * x->dq_strides[2];
     unpack_lanes(t->part, L, given, x->d, x->scale, dq, x->dq_strides[2]);
     const float *q = x->q + b * x->q_strides[0] + h * x->q_strides[1] + i0 * x->q_strides[2];
     pack(q, x->q_strides[2], given, x->d, x->scale, t->q, L, ld);
-    if (x->dk) product(seen, ld, L, da, L, 1, t->q, ld, dk + sender * ld, ld, 1);
+    product(seen, ld, L, da, L, 1, t->q, ld, dk + sender * ld, ld, 1);
   }
 }
 
@@ -196,14 +204,14 @@ static void pack_example(const Call *x, const Memory *t, Size b, int first) {
 /* Gradients of the symbols of one example, or of all examples, from sums over receivers. */
 static void write_table(const Call *x, Size b, const float *sums, int add) {
   const Size ld = padded(x->width), rows = table_rows(x), *strides = x->dtable_strides;
-  for (Size g = 0; x->dtable && g < x->groups; g++)
+  for (Size g = 0; g < x->groups; g++)
     write_rows(sums + g * rows * ld, ld, rows, x->width, x->dtable + b * strides[0] + g * strides[1], strides[2], add);
 }
 
 /* Gradients of an example's senders: written, or added to what another thread has written. */
 static void write_sums(const Call *x, const Memory *t, Size b, const float *sums, int add) {
   const Size ld = padded(x->d), of_p = padded(x->p), *strides = x->dk_strides;
-  for (Size g = 0; x->dk && g < x->groups; g++)
+  for (Size g = 0; g < x->groups; g++)
     write_rows(sums + g * x->m * ld, ld, x->m, x->d, x->dk + b * strides[0] + g * strides[1], strides[2], add);
   for (Size l = 0; l < x->relations; l++)
     write_rows(sums + t->of_k + l * x->m * of_p, of_p, x->m, x->p, x->dw + (b * x->m * x->relations + l) * x->p,

@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from dual_attention.functional.native import building
-from dual_attention.functional.native.building import UnavailableError, built
+from dual_attention.native import building
+from dual_attention.native.building import UnavailableError, built
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled on Windows")
 

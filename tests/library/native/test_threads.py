@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dual_attention.functional import native
-from dual_attention.functional.native import threads
-from dual_attention.functional.native.building import COMPILERS, built
-from dual_attention.functional.native.threads import team
+from dual_attention import native
+from dual_attention.native import threads
+from dual_attention.native.building import COMPILERS, built
+from dual_attention.native.threads import team
 
 HEADER = Path(native.__file__).with_name("threads.h")
 

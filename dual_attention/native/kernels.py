@@ -1,34 +1,33 @@
-"""Relational attention in linear memory by one library in C, on a CPU, where a compiler is found.
+"""Relational attention in linear memory by one library in C, as an operation of PyTorch.
 
-``native/relational_attention.c`` does for blocks of receivers, one in each lane of one or two vectors, what
-:mod:`.blocks` does by PyTorch's operations, and never stores relations of more than a few senders. Where it cannot be
-had, or cannot compute a call, :func:`obstacle` says why, and the call takes :mod:`.blocks`.
+``relational_attention.c`` does for blocks of receivers, one in each lane of one or two vectors, what
+:mod:`dual_attention.functional.relational.blocks` does by PyTorch's operations, and never stores relations of more than
+a few senders. It computes in float32. Tensors of half precision are cast, and results cast back.
 
-It computes in float32. Tensors of half precision are cast, and results cast back, but for those that are
-:data:`LEFT_TO_PYTORCH`, which has code for matrix units.
-
-Shapes: as in :mod:`..reference`.
+Shapes: as in :mod:`dual_attention.functional.reference`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import platform
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..checks import fake_mode
-from ..dropout import LEVELS
-from ..native.library import Library
-from ..native.threads import team
-from .blocks import LinearArguments
-from .workspace import Workspace
+from ..functional.relational.blocks import Gradients, LinearArguments
+from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
+from ..functional.relational.operation import arguments_of, registered
+from ..functional.relational.workspace import Workspace
+from .library import Library, check_rows
+from .threads import team
 
-SOURCE = Path(__file__).parents[1] / "native" / "relational_attention.c"
+SOURCE = Path(__file__).with_name("relational_attention.c")
+
+LEVELS = 2**16
+"""Number of rates of dropout, to one of which a rate is rounded; the factor of what is kept is that of the rounded."""
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -42,12 +41,12 @@ def _left_to_pytorch() -> frozenset[torch.dtype]:
 
 
 LEFT_TO_PYTORCH = _left_to_pytorch()
-"""Types of half precision that are not cast."""
+"""Types of half precision that ``impl="auto"`` does not cast."""
 
 LARGEST_SCRATCH = 2**28
 """Bytes of intermediate results, at most, that all threads have together. Sums over receivers are among them, for each
-thread its own, and grow with the number of senders. Where less than half of the threads have room, the library is not
-taken."""
+thread its own, and grow with the number of senders. Where less than half of the threads have room, ``impl="auto"`` does
+not take the library."""
 
 LARGEST_KEPT = 2**26
 """Bytes of them, at most, that are kept for the next call."""
@@ -78,7 +77,7 @@ class _Call(ctypes.Structure):
         *[(name, ctypes.c_uint64) for name in ("seed", "share")],
         *[(name, ctypes.c_double) for name in ("scale", "rel_scale", "factor")],
         *[(name, ctypes.c_void_p) for name in ("q", "k", "u", "w", "table", "index", "mask", "padding")],
-        *[(name, ctypes.c_void_p) for name in ("receiver_segments", "sender_segments", "symbols", "attended")],
+        *[(name, ctypes.c_void_p) for name in ("receiver_segments", "sender_segments", "wrong", "symbols", "attended")],
         *[(name, ctypes.c_void_p) for name in ("grad_symbols", "grad_attended", "dq", "dk", "du", "dw", "dtable")],
         ("scratch", ctypes.c_void_p),
         ("team", ctypes.c_void_p),
@@ -90,37 +89,17 @@ LIBRARY = Library(
 )
 
 
-def obstacle(
-    q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None, *, relative: bool
-) -> str | None:
-    """Why the library is not taken for such tensors, as a clause; None if it is.
-
-    Args:
-        table: shared symbols, or the library of relative ones.
-    """
-    if not q.is_cpu or any(x.dtype != q.dtype for x in (k, u, w, table)):
-        return "it computes on a CPU, for tensors of one dtype"
-    if not takes(q.dtype):
-        return "half precision is PyTorch's on this processor" if q.dtype in HALVES else "it computes in float32"
-    if fake_mode() is not None:
-        return "tensors are only imagined"
-    if bias is not None:
-        return "it takes no bias"
-    if 0 in (*q.shape, k.shape[2], u.shape[3], *table.shape):
-        return "there is nothing to compute"
-    library = LIBRARY.find()
-    if isinstance(library, str):
-        return library
-    room = _threads_with_room(q, k, u, table, relative=relative)
-    return None if 2 * room >= _usual_threads() else "its threads would need too much memory for sums"
-
-
-def takes(dtype: torch.dtype) -> bool:
-    """Whether the library computes with tensors of that type, cast to float32 if need be."""
+def suits(dtype: torch.dtype) -> bool:
+    """Whether the library is as good as others with tensors of that type, cast to float32 if need be."""
     return dtype == torch.float32 or (dtype in HALVES and dtype not in LEFT_TO_PYTORCH)
 
 
-def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relative: bool) -> int:
+def relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
+    """Relational attention for the identity activation, without maps or a bias."""
+    return x.output(*_operation(*arguments_of(x, x.n)))
+
+
+def threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, relative: bool) -> int:
     """Threads whose scratch is at most :data:`LARGEST_SCRATCH` together; about, by what grows with the senders."""
     (batch, heads, *_), (_, groups, m, d), (relations, p), width = q.shape, k.shape, u.shape[2:], table.shape[-1]
     copies = 2 if batch == 1 else 3  # of what belongs to senders: the given ones, and sums of one example or of two
@@ -132,39 +111,35 @@ def _threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, *, relati
 
 def forward(x: LinearArguments, symbols: Tensor, attended: Tensor) -> None:
     """Write attended symbols ``(B, H, N, d_h)`` and relations ``(B, H, N, R)``, which are contiguous."""
+    if _has_no_pairs(x):
+        symbols.zero_()
+        attended.zero_()
+        return
     call = _Arguments(x)
     call.fill("symbols", symbols, 3)
     call.fill("attended", attended)
     call.run("forward")
 
 
-def backward(
-    x: LinearArguments,
-    grad_symbols: Tensor,
-    grad_attended: Tensor,
-    *,
-    dq: Tensor,
-    dk: Tensor | None,
-    du: Tensor,
-    dw: Tensor,
-    dtable: Tensor | None,
-) -> None:
-    """Write gradients of q, k, u, w and the table; those of u and w are contiguous.
-
-    Args:
-        dk, dtable: None saves the time that they take.
-    """
+def backward(x: LinearArguments, grad_symbols: Tensor, grad_attended: Tensor, into: Gradients) -> None:
+    """Write gradients of q, k, u, w and the table; those of u and w are contiguous."""
+    if _has_no_pairs(x):
+        for gradient in (into.q, into.k, into.u, into.w, into.table):
+            gradient.zero_()
+        return
     call = _Arguments(x)
     call.read("grad_symbols", grad_symbols, 3)
     call.write("grad_attended", grad_attended.float().contiguous())
-    call.fill("dq", dq, 3)
-    call.fill("du", du)
-    call.fill("dw", dw)
-    if dk is not None:
-        call.fill("dk", dk, 3)
-    if dtable is not None:
-        call.fill("dtable", _groups_first(dtable) if call.call.library else dtable, 3)
+    call.fill("dq", into.q, 3)
+    call.fill("dk", into.k, 3)
+    call.fill("du", into.u)
+    call.fill("dw", into.w)
+    call.fill("dtable", _groups_first(into.table) if call.call.library else into.table, 3)
     call.run("backward")
+
+
+def _has_no_pairs(x: LinearArguments) -> bool:
+    return 0 in (*x.q.shape[:3], x.k.shape[2])
 
 
 def dropout_factors(x: LinearArguments) -> Tensor:
@@ -182,12 +157,15 @@ class _Arguments:
     def __init__(self, x: LinearArguments) -> None:
         (batch, heads, n, d), (_, groups, m, _), (*_, relations, p) = x.q.shape, x.k.shape, x.u.shape
         relative = x.symbol_index is not None
-        room = _threads_with_room(x.q, x.k, x.u, x.table, relative=relative)
+        if relative and not x.table.shape[0]:
+            raise IndexError("symbols.index: expected rows of the library, which has none")
+        room = threads_with_room(x.q, x.k, x.u, x.table, relative)
         multiplications = batch * heads * n * m * (d + x.table.shape[-1] + relations)
         threads = min(torch.get_num_threads(), room, multiplications // FEWEST_MULTIPLICATIONS)
         library = LIBRARY.get()
         vector = library.lanes_of_vector()
         self.like, self.library, self.held = x.q.new_empty(0, dtype=torch.float32), library, []
+        self.wrong = ctypes.c_int64(0)
         self.cast_back: list[tuple[Tensor, Tensor]] = []
         self.call = _Call(
             batch=batch,
@@ -208,6 +186,7 @@ class _Arguments:
             scale=x.scale,
             rel_scale=x.rel_scale,
             team=team(),
+            wrong=ctypes.addressof(self.wrong),
         )
         self.read("q", x.q, 3)
         self.read("k", x.k, 3)
@@ -251,6 +230,7 @@ class _Arguments:
         scratch = Workspace(self.like, LARGEST_KEPT).tensor("scratch", size)
         self.call.scratch = scratch.data_ptr()
         getattr(self.library, name)(ctypes.byref(self.call))
+        check_rows(self.wrong.value, self.call.library)
         for x, result in self.cast_back:
             x.copy_(result)
 
@@ -279,10 +259,4 @@ def _groups_first(library: Tensor) -> Tensor:
     return library.movedim(0, 1)[None]
 
 
-@cache
-def _usual_threads() -> int:
-    """Threads that PyTorch had at the first call, a number that never changes.
-
-    A backward pass must choose as its forward pass did, whose dropout it draws again.
-    """
-    return torch.get_num_threads()
+_operation = registered("native_relational_attention", forward=forward, backward=backward, kept=dropout_factors)

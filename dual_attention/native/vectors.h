@@ -37,6 +37,8 @@ INLINE Integers lanes(void) {
   for (int i = 0; i < LANES; i++) place[i] = i;
   return place;
 }
+/* All bits of the first `count` lanes. */
+INLINE Integers lanes_below(Size count) { return lanes() < (int32_t)count; }
 INLINE Vector larger(Vector a, Vector b) {
   Integers more = a > b;
   return (Vector)(((Integers)a & more) | ((Integers)b & ~more));

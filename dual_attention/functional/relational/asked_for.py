@@ -1,0 +1,45 @@
+"""The place of ``native`` in the table until somebody asks for it. Nothing else here knows of C kernels."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+import torch
+
+from .dense import reason_for_dense
+from .inputs import RelationalAttentionOutput, RelationalInputs
+from .table import UNSUITED, Implementation, Verdict, register
+
+HOW = "dual_attention.native.enable()"
+
+SWITCH = "DUAL_ATTENTION_NATIVE"
+"""Environment variable; 1 enables the C kernels, which are then built when they first run."""
+
+KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def _obstacle(x: RelationalInputs) -> str | None:
+    return f"is not enabled: {HOW} compiles and registers it"
+
+
+def _suits(x: RelationalInputs) -> Verdict:
+    """Not; but a user is told of it where it would be taken."""
+    computes = x.q.is_cpu and x.q.dtype in KERNEL_DTYPES and not x.activated and x.bias is None
+    if not computes or (x.n > 1 and reason_for_dense(x, in_bfloat16=False) is not None):
+        return UNSUITED
+    return Verdict(False, f"{HOW} offers C kernels")
+
+
+def _run(x: RelationalInputs) -> RelationalAttentionOutput:
+    raise RuntimeError(f"impl='native' {_obstacle(x)}")
+
+
+def register_place() -> None:
+    """Say in the table how to ask for ``native``."""
+    register(Implementation("native", _run, _obstacle, _suits, priority=80))
+
+
+register_place()
+if os.environ.get(SWITCH) == "1":
+    importlib.import_module("dual_attention.native").enable_when_used()

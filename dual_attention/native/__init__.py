@@ -1,0 +1,57 @@
+"""C kernels for relational attention on CPUs: training, and a step of decoding. They are asked for.
+
+    from dual_attention import native
+
+    native.enable()       # compiles them, the first time on a machine, and registers impl="native"
+    native.disable()
+
+:func:`enable` compiles C with the compiler of the machine and keeps the result in the user's cache folder. From then on
+``impl="auto"`` takes it where it suits: in float32 and half precision, for the identity activation, without a bias,
+for a step of decoding and where there are too many weights to build all at once. Results agree with the others to
+rounding; dropout draws another mask. ``DUAL_ATTENTION_NATIVE=1`` in the environment enables it when it is first used.
+
+=====================  ===========================================================================
+:mod:`.implementation`  what the kernels can compute, when they suit, and their place in the table
+:mod:`.kernels`         forward and backward, as an operation of PyTorch
+:mod:`.step`            one receiver, as in decoding
+:mod:`.library`, :mod:`.building`, :mod:`.threads`  how C is built, loaded and given threads
+=====================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+__all__ = ["disable", "enable", "is_enabled"]
+
+
+def enable() -> None:
+    """Compile and load the kernels, and register them as the implementation ``"native"``; again it does nothing.
+
+    Raises:
+        RuntimeError: if they cannot be built, with the reason.
+    """
+    from . import implementation, kernels, step
+
+    for library in (kernels.LIBRARY, step.LIBRARY):
+        library.get()
+    implementation.enable()
+
+
+def enable_when_used() -> None:
+    """As :func:`enable`, but the kernels are compiled, and errors raised, when they first run."""
+    from . import implementation
+
+    implementation.enable()
+
+
+def disable() -> None:
+    """Take the implementation out again."""
+    from . import implementation
+
+    implementation.disable()
+
+
+def is_enabled() -> bool:
+    """Whether ``impl="auto"`` may take the kernels."""
+    from . import implementation
+
+    return implementation.is_enabled()

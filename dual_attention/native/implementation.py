@@ -1,0 +1,94 @@
+"""The place of the C kernels in the table of implementations of relational attention."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from ..functional.activations import activation_name
+from ..functional.checks import dispatches, is_exporting
+from ..functional.relational import asked_for
+from ..functional.relational.dense import reason_for_dense
+from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_operations
+from ..functional.relational.table import IMPLEMENTATIONS, UNSUITED, Implementation, Verdict, register
+from ..functional.relational.tiles import multiplies_bfloat16
+from ..functional.symbols import RelativeSymbols, symbol_table
+from . import kernels, step
+
+CAN_TELL_EXPORTS = hasattr(torch.compiler, "is_exporting")
+"""Whether an export can be told from code that is compiled: since torch 2.7."""
+
+
+def enable() -> None:
+    """Register the kernels."""
+    register(NATIVE)
+
+
+def disable() -> None:
+    """Leave their place in the table to a note how to ask for them."""
+    if is_enabled():
+        asked_for.register_place()
+
+
+def is_enabled() -> bool:
+    """Whether they are registered."""
+    return IMPLEMENTATIONS["native"] is NATIVE
+
+
+def _run(x: RelationalInputs) -> RelationalAttentionOutput:
+    return step.relational_attention(x) if step.can_step(x) else kernels.relational_attention(x.zeroed())
+
+
+def _obstacle(x: RelationalInputs) -> str | None:
+    against = obstacle_to_operations(x)
+    if against is not None:
+        return against
+    if x.activated:
+        return f"needs relations with the activation 'identity', got {activation_name(x.rel_activation)!r}"
+    if x.bias is not None:
+        return "takes no bias"
+    if not x.q.is_cpu or x.q.dtype not in (torch.float32, *kernels.HALVES):
+        return f"computes on a CPU in float32, bfloat16 or float16, got {x.q.dtype} on {x.q.device}"
+    if not (x.q.shape[-1] and symbol_table(x.symbols).shape[-1]):
+        return "needs queries and symbols of some width"
+    return None
+
+
+def _suits(x: RelationalInputs) -> Verdict:
+    if not x.q.is_cpu or is_exporting() or (torch.compiler.is_compiling() and not CAN_TELL_EXPORTS):
+        return UNSUITED
+    if step.can_step(x):
+        return Verdict(True, "a C kernel reads the senders of one receiver once")
+    in_float32 = kernels.suits(x.q.dtype)
+    if reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u) and not in_float32) is not None:
+        return UNSUITED
+    against = _obstacle(x) or _reservation(x)
+    if against is not None:
+        return Verdict(False, against)
+    form = "" if x.q.dtype == torch.float32 else ", in float32"
+    return Verdict(True, "there are too many weights to build all at once, and C kernels are enabled" + form)
+
+
+def _reservation(x: RelationalInputs) -> str | None:
+    """Why not to take the kernels although they could compute this; None if they suit."""
+    if not kernels.suits(x.q.dtype):
+        return "half precision is left to this processor's matrix units"
+    if torch.compiler.is_compiling():
+        return None
+    if dispatches():
+        return "someone sees every operation, to count or imitate it"
+    room = kernels.threads_with_room(x.q, x.k, x.u, symbol_table(x.symbols), isinstance(x.symbols, RelativeSymbols))
+    return None if 2 * room >= _usual_threads() else "its threads would need too much memory for sums"
+
+
+@cache
+def _usual_threads() -> int:
+    """Threads that PyTorch had at the first call, a number that never changes.
+
+    A block that is computed again in the backward pass must choose as before: other implementations draw other dropout.
+    """
+    return torch.get_num_threads()
+
+
+NATIVE = Implementation("native", _run, _obstacle, _suits, priority=80, takes_padded=True)

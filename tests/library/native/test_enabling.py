@@ -1,0 +1,110 @@
+"""Nothing is compiled until somebody asks; what happens then, and where nothing can be."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from dual_attention import native
+from dual_attention.functional import explain_relational_attention, relational_attention
+from dual_attention.functional.relational.table import IMPLEMENTATIONS, Implementation, Verdict, register
+from dual_attention.native import building, kernels, step
+from dual_attention.native.library import Library
+
+SCALES = {"scale": 0.6, "rel_scale": 0.4}
+
+
+def drawn(n=300, dtype=torch.float32):
+    shapes = (2, 4, n, 8), (2, 4, 300, 8), (2, n, 3, 2), (2, 300, 3, 2), (2, 4, 300, 6), (4, 6, 3)
+    return [torch.randn(shape, dtype=dtype) for shape in shapes]
+
+
+def told(leaves, **options):
+    return str(explain_relational_attention(*leaves, **SCALES, **options))
+
+
+def test_it_is_asked_for():
+    assert not native.is_enabled()
+    hint = "(not native: dual_attention.native.enable() offers C kernels)"
+    assert told(drawn()).startswith("linear: ") and told(drawn()).endswith(hint)
+    assert told(drawn(n=1)).startswith("dense: ") and told(drawn(n=1)).endswith(hint)
+    for other in (drawn(n=20), drawn(dtype=torch.float64)):
+        assert "native" not in told(other)
+    assert "native" not in told(drawn(), rel_activation="relu")
+    message = r"impl='native' is not enabled: dual_attention\.native\.enable\(\)"
+    with pytest.raises(ValueError, match=message):
+        relational_attention(*drawn(), **SCALES, impl="native")
+    native.disable()  # what is not enabled may be disabled
+    assert not native.is_enabled()
+
+
+def test_enabled_and_disabled_again(enabled):
+    leaves = drawn()
+    assert native.is_enabled() and told(leaves).startswith("native: ")
+    native.enable()
+    ours = relational_attention(*leaves, **SCALES, impl="native").output
+    native.disable()
+    assert not native.is_enabled() and told(leaves).startswith("linear: ")
+    torch.testing.assert_close(relational_attention(*leaves, **SCALES).output, ours, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("module", [kernels, step])
+def test_without_a_compiler_the_reason_is_told_in_a_line(module, tmp_path, monkeypatch):
+    monkeypatch.setenv("DUAL_ATTENTION_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv(building.SWITCH, raising=False)
+    monkeypatch.setattr(module, "LIBRARY", Library(module.SOURCE, {}))
+    with pytest.raises(RuntimeError) as error:
+        native.enable()
+    reason = "found no compiler" if sys.platform != "win32" else "nothing is compiled on Windows"
+    assert reason in str(error.value) and "\n" not in str(error.value)
+    assert not native.is_enabled()
+
+
+ENVIRONMENT = """
+import sys
+import torch
+from dual_attention import RelationalAttention, SymbolicAttention, native
+print("dual_attention.native.kernels" in sys.modules, native.is_enabled())
+from dual_attention.functional.relational import api
+print(native.is_enabled())
+"""
+
+
+@pytest.mark.parametrize(("switch", "enabled"), [("1", "True"), ("0", "False"), (None, "False")])
+def test_the_environment_asks_for_it(switch, enabled, tmp_path):
+    """Nothing is compiled at an import all the same."""
+    environment = {name: value for name, value in os.environ.items() if name != building.SWITCH}
+    environment |= {"DUAL_ATTENTION_CACHE": str(tmp_path)} | ({} if switch is None else {building.SWITCH: switch})
+    done = subprocess.run(
+        [sys.executable, "-c", ENVIRONMENT], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.split() == [enabled] * 3, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_implementation_of_ones_own(monkeypatch):
+    """The table alone says what there is: nothing else knows of this one."""
+    before = dict(IMPLEMENTATIONS)
+    ours = Implementation(
+        "ones",
+        run=lambda x: x.output(x.q.new_ones(*x.q.shape[:3], x.w_r.shape[1]), x.q.new_zeros(*x.q.shape[:3], 3)),
+        obstacle=lambda x: "takes no bias" if x.bias is not None else None,
+        suits=lambda x: Verdict(x.n == 20, "there are twenty" if x.n == 20 else "there are not twenty"),
+        priority=70,
+    )
+    try:
+        register(ours)
+        assert told(drawn(n=20)) == "ones: there are twenty"
+        assert (relational_attention(*drawn(n=20), **SCALES).output == 1).all()
+        assert "(not ones: there are not twenty)" in told(drawn(n=21))
+        with pytest.raises(ValueError, match=r"impl='ones' takes no bias"):
+            told(drawn(), impl="ones", bias=torch.zeros(1, 1, 1, 1))
+        with pytest.raises(ValueError, match=r"impl: expected one of auto, .*, ones, .*, got 'others'"):
+            told(drawn(), impl="others")
+    finally:
+        IMPLEMENTATIONS.clear()
+        IMPLEMENTATIONS.update(before)
