@@ -59,6 +59,6 @@ def first_occurrences(keys: Tensor) -> Tensor:
     return position[is_first].sort().values
 
 
-def text_digest() -> Any:
+def document_hash() -> Any:
     """A hash to be updated with the bytes of a document."""
     return hashlib.blake2b(digest_size=8)

@@ -23,7 +23,7 @@ from ._layers.options import (
     SymbolOptions,
 )
 from ._layers.symbols import Symbols
-from ._models.config import LanguageConfig, TokenPositions
+from ._models.config import DecoderLanguageConfig, TokenPositions
 from ._models.language import LanguageModel, LanguageModelOutput
 from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
@@ -97,7 +97,7 @@ class TransformerLM(LanguageModel):
     ) -> None:
         check_boolean(use_flash_attention=use_flash_attention)
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(config_of(LanguageConfig, locals()))
+            super().__init__(config_of(DecoderLanguageConfig, locals()))
         self.n_heads = n_heads
         self.use_flash_attention = use_flash_attention
         self._finish(dtype)
@@ -176,7 +176,7 @@ class DualAttnTransformerLM(LanguageModel):
                 "symbol_retriever_config={'shared_symbol_retriever': True}"
             )
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(config_of(LanguageConfig, locals()))
+            super().__init__(config_of(DecoderLanguageConfig, locals()))
         self.symbol_retriever_config = options
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra
@@ -187,10 +187,10 @@ class DualAttnTransformerLM(LanguageModel):
         self.update_symbols_each_layer = update_symbols_each_layer
         self._finish(dtype)
 
-    def _create_block(self, config: LanguageConfig) -> nn.Module:
+    def _create_block(self, config: DecoderLanguageConfig) -> nn.Module:
         return super()._create_block(config if config.ff_bias is None else replace(config, bias=config.ff_bias))
 
-    def _create_retrievers(self, config: LanguageConfig) -> list[nn.Module]:
+    def _create_retrievers(self, config: DecoderLanguageConfig) -> list[nn.Module]:
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
         retrievers = [
             create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)

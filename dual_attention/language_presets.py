@@ -12,7 +12,7 @@ import torch
 
 from ._layers.config import arguments_for, check_types
 from ._layers.options import parameters_of
-from ._models.config import LanguageConfig
+from ._models.config import DecoderLanguageConfig
 from .language_models import DualAttnTransformerLM, TransformerLM
 
 __all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]
@@ -21,7 +21,7 @@ _CLASSES = {"dat": DualAttnTransformerLM, "transformer": TransformerLM}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelConfig(LanguageConfig):
+class LanguageModelConfig(DecoderLanguageConfig):
     """All that builds a language model: the arguments of its class, under their names and with their defaults.
 
     Attributes:

@@ -30,7 +30,7 @@ from dual_attention import (
 )
 from dual_attention._layers import options
 from dual_attention._layers.config import arguments_for, config_of
-from dual_attention._models.config import EncoderConfig, LanguageConfig, Seq2SeqConfig, VisionConfig
+from dual_attention._models.config import DecoderLanguageConfig, EncoderConfig, Seq2SeqConfig, VisionConfig
 from dual_attention._models.retrievers import _CLASSES as RETRIEVERS
 from dual_attention.baselines import Abstractor, Seq2SeqAbstractor
 from dual_attention.baselines.abstractor import AbstractorOptions
@@ -105,7 +105,7 @@ def test_options_are_the_arguments_of_the_classes(kind, classes, elsewhere):
 
 
 FAMILIES = {
-    LanguageConfig: (TransformerLM, DualAttnTransformerLM),
+    DecoderLanguageConfig: (TransformerLM, DualAttnTransformerLM),
     EncoderConfig: (TransformerEncoder, DualAttnTransformerEncoder),
     VisionConfig: (VisionTransformer, VisionDualAttnTransformer),
     Seq2SeqConfig: (Seq2SeqTransformer, Seq2SeqDualAttnTransformer, Seq2SeqAbstractor),
@@ -159,7 +159,7 @@ def test_help_names_every_mask(method):
 
 def test_a_configuration_keeps_copies():
     given = {"n_kv_heads": 1}
-    config = config_of(LanguageConfig, {**COMMON, "sa_kwargs": given, "unknown": 3})
+    config = config_of(DecoderLanguageConfig, {**COMMON, "sa_kwargs": given, "unknown": 3})
     given["n_kv_heads"] = 2
     assert config.sa_kwargs == {"n_kv_heads": 1}
     assert "vocab_size" not in arguments_for(EncoderBlock, config)

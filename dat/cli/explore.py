@@ -9,4 +9,4 @@ def explore(prog: str, arguments: Sequence[str]) -> int:
     """``dat explore``."""
     from ..explorer import command  # which needs the extra "train"; the list of commands does not
 
-    return command.explore(prog, arguments)
+    return command.run_explorer(prog, arguments)

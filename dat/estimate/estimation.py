@@ -11,11 +11,11 @@ from torch import nn
 
 from dual_attention._layers.cache import CacheGroup, ContextCache, TokenCache
 
-from .inputs import Example, Sizes
+from .inputs import Example, InputSizes
 from .models import resolve_model
 from .parts import CHECKPOINTS, RECOMPUTED
 from .result import Device, Estimate, Part
-from .tracing import Implementation, Run, Trace
+from .tracing import Implementation, Run, TracedCall
 from .units import DTYPES, dtype_name
 
 NO_GPU = (
@@ -82,14 +82,14 @@ def estimate(
         checkpointing = any(getattr(part, "gradient_checkpointing", False) is True for part in module.modules())
     checkpointing = checkpointing and training
     traced_on: Device = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
-    sizes = Sizes(batch, length, context_length, stored, traced_on)
+    sizes = InputSizes(batch, length, context_length, stored, traced_on)
     run = Run(module, sizes, products, impl, checkpointing, fused_loss, inputs)
     evaluated = run.trace(training=False)
     trained = run.trace(training=True) if training else None
     return _estimate_of(run, known if name is None else name, device, evaluated, trained)
 
 
-def _estimate_of(run: Run, name: str, device: Device, evaluated: Trace, trained: Trace | None) -> Estimate:
+def _estimate_of(run: Run, name: str, device: Device, evaluated: TracedCall, trained: TracedCall | None) -> Estimate:
     """The estimate that follows from a forward pass without gradients and, if there is one, a training step."""
     seen, call = trained or evaluated, evaluated.call
     parts = tuple(_parts(seen))
@@ -144,7 +144,7 @@ def _check(**sizes: int | None) -> None:
             raise ValueError(f"{name}: expected a positive integer, got {size!r}")
 
 
-def _parts(seen: Trace) -> Iterator[Part]:
+def _parts(seen: TracedCall) -> Iterator[Part]:
     """Figures by part, in the order in which the parts are first met."""
     meter, kept = seen.meter, dict(seen.kept.by_part)
     for part, nbytes in ((CHECKPOINTS, seen.kept.otherwise), (RECOMPUTED, meter.recomputed)):

@@ -48,7 +48,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class InputSizes:
     """Sizes asked for, and the dtype of inputs that are no integers."""
 
     batch: int
@@ -72,7 +72,7 @@ class Sizes:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=kind, device=self.device)
 
 
-def example(model: nn.Module, sizes: Sizes, inputs: Any = None) -> Example:
+def example(model: nn.Module, sizes: InputSizes, inputs: Any = None) -> Example:
     """The call of a model, with the inputs that were given, if any; under a ``FakeTensorMode`` it takes no memory."""
     if inputs is not None:
         return _given(inputs, sizes)
@@ -82,7 +82,7 @@ def example(model: nn.Module, sizes: Sizes, inputs: Any = None) -> Example:
     return make(model, sizes)
 
 
-def _given(inputs: Any, sizes: Sizes) -> Example:
+def _given(inputs: Any, sizes: InputSizes) -> Example:
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
     args = args if isinstance(args, tuple) else (args,)
     made: dict[int, Tensor] = {}  # a tensor that is given twice stays one
@@ -107,7 +107,7 @@ def _given(inputs: Any, sizes: Sizes) -> Example:
     return Example(args, kwargs, batch=first.shape[0], length=sizes.length_within(first.shape[1]))
 
 
-def _images(model: Any, sizes: Sizes) -> Example:
+def _images(model: Any, sizes: InputSizes) -> Example:
     rows, columns = model.grid_size
     tokens = 1 + rows * columns
     if sizes.length not in (None, tokens):
@@ -119,29 +119,29 @@ def _images(model: Any, sizes: Sizes) -> Example:
     return Example((x,), batch=sizes.batch, length=tokens, loss=mean_cross_entropy)
 
 
-def _objects(model: Any, sizes: Sizes) -> Example:
+def _objects(model: Any, sizes: InputSizes) -> Example:
     if sizes.length not in (None, model.n_objects):
         raise ValueError(f"length: images of this model have {model.n_objects} objects, got {sizes.length}")
     x = sizes.numbers(sizes.batch, model.image_channels, model.image_height, model.image_width)
     return Example((x,), batch=sizes.batch, length=model.n_objects, loss=mean_cross_entropy)
 
 
-def _language(model: Any, sizes: Sizes) -> Example:
+def _language(model: Any, sizes: InputSizes) -> Example:
     length = sizes.length_within(model.block_size)
     fused = {"targets": sizes.tokens(length), "loss_only": True}
     return Example((sizes.tokens(length),), batch=sizes.batch, length=length, loss=wide_cross_entropy, fused_loss=fused)
 
 
-def _encoder(model: Any, sizes: Sizes) -> Example:
+def _encoder(model: Any, sizes: InputSizes) -> Example:
     length = sizes.length_within(model.block_size)
     return Example((sizes.tokens(length),), batch=sizes.batch, length=length)
 
 
-def _encoder_with_head(model: Any, sizes: Sizes) -> Example:
+def _encoder_with_head(model: Any, sizes: InputSizes) -> Example:
     return replace(_encoder(model.encoder, sizes), loss=wide_cross_entropy)
 
 
-def _seq2seq(model: Any, sizes: Sizes) -> Example:
+def _seq2seq(model: Any, sizes: InputSizes) -> Example:
     length = sizes.length_within(model.out_block_size)
     source = min(length, model.in_block_size) if sizes.context_length is None else sizes.context_length
 
@@ -154,7 +154,7 @@ def _seq2seq(model: Any, sizes: Sizes) -> Example:
     return Example(args, batch=sizes.batch, length=length, context_length=source, loss=lambda output: output[1])
 
 
-_MAKERS: tuple[tuple[Any, Callable[[Any, Sizes], Example]], ...] = (
+_MAKERS: tuple[tuple[Any, Callable[[Any, InputSizes], Example]], ...] = (
     (VisionModel, _images),
     ((VisionAbstractor, VisionCoRelNet, VisionESBN, VisionPrediNet), _objects),
     (LanguageModel, _language),

@@ -91,7 +91,7 @@ class ParallelEstimate:
         return {**vars(self), "device_bytes": self.device_bytes, "sent_bytes": self.sent_bytes}
 
     def __str__(self) -> str:
-        return "\n".join(aligned(in_words(self)))
+        return "\n".join(aligned(_in_words(self)))
 
 
 def parallel_estimate(
@@ -183,7 +183,7 @@ def _group(group: ShardingGroup, seen: set[int], size: int, itemsize: int) -> Gr
     return Group(parts * size, parts, learning * size, learning, itemsize, group.is_root)
 
 
-def in_words(e: ParallelEstimate) -> list[tuple[str, str]]:
+def _in_words(e: ParallelEstimate) -> list[tuple[str, str]]:
     """Figures by name."""
     sharing = {"ddp": "a copy on each", "fsdp": "shared by all", "hsdp": f"shared by {e.shard_size}, and copies"}
     passes = "1 pass" if e.passes == 1 else f"{e.passes} passes"

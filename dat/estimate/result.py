@@ -210,7 +210,7 @@ class Estimate:
         return figures
 
     def __str__(self) -> str:
-        return report(self)
+        return _report(self)
 
 
 EXCLUDED = (
@@ -219,7 +219,7 @@ EXCLUDED = (
 )
 
 
-def report(estimate: Estimate) -> str:
+def _report(estimate: Estimate) -> str:
     """Tables of the parts, of memory and of arithmetic."""
     e = estimate
     context = f" after {e.context_length:,}" if e.context_length else ""
@@ -230,7 +230,7 @@ def report(estimate: Estimate) -> str:
     if e.checkpointing and e.training:
         passes += " with checkpointed blocks"
     title = f"{e.model}: {e.batch:,} x {e.length:,} tokens{context}, {passes}, {precision}, {e.device}"
-    return "\n".join([title, "", *parts_table(e), "", *aligned(figures(e)), "", *EXCLUDED, *e.notes])
+    return "\n".join([title, "", *parts_table(e), "", *aligned(cost_figures(e)), "", *EXCLUDED, *e.notes])
 
 
 def parts_table(e: Estimate) -> list[str]:
@@ -243,7 +243,7 @@ def parts_table(e: Estimate) -> list[str]:
     return aligned([line if e.training else line[:3] for line in table], right=range(1, 5))
 
 
-def figures(e: Estimate) -> list[tuple[str, str]]:
+def cost_figures(e: Estimate) -> list[tuple[str, str]]:
     """Figures of the whole model by name."""
     frozen = e.parameters - e.trainable_parameters
     found = [("parameters", f"{e.parameters:,}")]

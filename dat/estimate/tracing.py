@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from dual_attention import relational_attention as layers
 from dual_attention.transformer_blocks import Block
 
-from .inputs import Example, Sizes, example
+from .inputs import Example, InputSizes, example
 from .meter import Kept, Meter, tensors_in
 from .parts import parameter_counts
 
@@ -31,7 +31,7 @@ Implementation = Literal["auto", "dense", "linear", "triton"]
 
 
 @dataclass(frozen=True)
-class Trace:
+class TracedCall:
     """One run of ``model``, a copy; ``parameters`` counts all parameters and those that learn, by part."""
 
     model: nn.Module
@@ -46,14 +46,14 @@ class Run:
     """A run on fake tensors; attributes as :func:`.estimate` takes them."""
 
     module: nn.Module
-    sizes: Sizes
+    sizes: InputSizes
     dtype: torch.dtype
     impl: Implementation
     checkpointing: bool
     fused_loss: bool | None
     inputs: Any
 
-    def trace(self, *, training: bool) -> Trace:
+    def trace(self, *, training: bool) -> TracedCall:
         """Run a copy of the module, forward and if ``training`` backward.
 
         It has a thread of its own, whose settings (gradients, autocast) are the defaults, and whose workspaces, which
@@ -69,7 +69,7 @@ class Run:
                 f"model: {error.func} has no rule for the shapes of its results (register_fake)"
             ) from error
 
-    def _trace(self, training: bool) -> Trace:
+    def _trace(self, training: bool) -> TracedCall:
         again = self.checkpointing and training
         with FakeTensorMode(allow_non_fake_inputs=True):
             model = fake_copy(self.module, self.sizes, training=training, checkpointing=again)
@@ -82,7 +82,7 @@ class Run:
                 call, own_products = replace(call, kwargs=arguments, loss=lambda output: output.loss), "output"
             meter = Meter(model, own_products=own_products, checkpointing=again)
             kept = self._measure(model, call, meter, training=training)
-            return Trace(model, call, meter, kept, parameter_counts(model, meter.part_of))
+            return TracedCall(model, call, meter, kept, parameter_counts(model, meter.part_of))
 
     def _measure(self, model: nn.Module, call: Example, meter: Meter, *, training: bool) -> Kept:
         """Let the meter see the call, under autocast if products have another dtype than the parameters."""
@@ -111,7 +111,7 @@ class Run:
         return kept
 
 
-def fake_copy(model: nn.Module, sizes: Sizes, *, training: bool, checkpointing: bool) -> nn.Module:
+def fake_copy(model: nn.Module, sizes: InputSizes, *, training: bool, checkpointing: bool) -> nn.Module:
     """A copy with fake parameters and buffers; what is shared stays shared, and no hooks of the owner are left.
 
     With ``checkpointing``, models that can checkpoint their steps do so; otherwise every block of the library.

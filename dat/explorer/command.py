@@ -34,7 +34,7 @@ EVERYWHERE = "0.0.0.0"
 """The address of all networks of this machine."""
 
 
-def parser_of(prog: str) -> Any:
+def _parser_of(prog: str) -> Any:
     """The options of ``dat explore``."""
     parser = option_parser(
         prog=prog,
@@ -65,9 +65,9 @@ def parser_of(prog: str) -> Any:
     return parser
 
 
-def explore(prog: str, arguments: Sequence[str]) -> int:
+def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     """``dat explore``."""
-    options = parse_options(parser_of(prog), arguments)
+    options = parse_options(_parser_of(prog), arguments)
     check_options(options)
     out = None if options.export is None else checked_export(options.export)
     view = View.of(options.view or "")
@@ -201,7 +201,7 @@ def run_app(prog: str = "dat explore", arguments: Sequence[str] | None = None) -
         The exit status.
     """
     try:
-        return explore(prog, sys.argv[1:] if arguments is None else arguments)
+        return run_explorer(prog, sys.argv[1:] if arguments is None else arguments)
     except (ImportError, OSError, TypeError, ValueError) as error:
         print(f"{prog}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
         return 2

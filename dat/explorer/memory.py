@@ -45,7 +45,7 @@ def free_bytes() -> int | None:
         return None
 
 
-def check_memory(sites: Iterable[Site], n: int) -> None:
+def check_recording_fits(sites: Iterable[Site], n: int) -> None:
     """Raise ``ValueError`` if there is no room for a recording of ``n`` tokens, with what could be done."""
     sites = list(sites)
     needed, free = recording_bytes(sites, n), free_bytes()

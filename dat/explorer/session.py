@@ -19,7 +19,7 @@ from dual_attention.model_analysis.sites import LayerChoice, choose_sites
 from dual_attention.model_analysis.views.tokens import token_labels
 
 from ..checkpoints import Checkpoint
-from .memory import check_memory
+from .memory import check_recording_fits
 from .packing import Bits, pack
 from .recording import Recording, record
 from .requests import Json
@@ -101,7 +101,7 @@ class TextSession:
     def record(self, text: str) -> Recording:
         """Record the model on a text; errors as :meth:`tokens`, and if memory does not suffice."""
         tokens = self.tokens(text)
-        check_memory((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
+        check_recording_fits((choice.site for choice in choose_sites(self.model, self.layers)), len(tokens))
         x, labels = self.tensor(tokens), token_labels(self.tokenizer, tokens)
         with self.reserved() as model:
             about = {"title": self.title, "facts": self.facts, "reads": "text", "layers": self.layers}

@@ -103,7 +103,7 @@ def predicted(model: nn.Module, tokens: Tensor, interventions: Sequence[Interven
     return Predicted(log_probs, cross_entropy(log_probs[:-1], tokens[0, 1:], reduction="none"))
 
 
-def divergence(before: Predicted, after: Predicted) -> Tensor:
+def _divergence(before: Predicted, after: Predicted) -> Tensor:
     """Kullback-Leibler divergence of the prediction after each token in nats, ``(N,)``."""
     p, q = before.log_probs, after.log_probs
     return (p.exp() * (p - q)).sum(-1)
@@ -148,8 +148,8 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
             "controls": [_mean(one.losses) for one in controls],
         },
         "divergence": {
-            "after": _mean(divergence(before, after)),
-            "controls": [_mean(divergence(before, one)) for one in controls],
+            "after": _mean(_divergence(before, after)),
+            "controls": [_mean(_divergence(before, one)) for one in controls],
         },
         "next": _next_tokens(session, place, before, after, controls),
     }

@@ -67,7 +67,7 @@ class RunningMeans:
         return found
 
 
-class Pass(NamedTuple):
+class _Pass(NamedTuple):
     """A forward and backward pass.
 
     Attributes:
@@ -86,7 +86,7 @@ def never() -> bool:
     return False
 
 
-def evaluate(
+def mean_measures(
     model: nn.Module,
     examples: Examples,
     loss: LossFunction,
@@ -239,7 +239,9 @@ class Trainer:
         for name in names:
             examples, size = self.problem.evaluation[name], self.config.loop.eval_batch_size
             options = {"batch_size": size, "stop": self.stop, "placement": self.placement}
-            means = evaluate(self.problem.model, examples, self.problem.loss, weights=self.problem.weights, **options)
+            means = mean_measures(
+                self.problem.model, examples, self.problem.loss, weights=self.problem.weights, **options
+            )
             results.update({f"{name}_{metric}": value for metric, value in means.items()})
         return results
 
@@ -277,7 +279,7 @@ class Trainer:
         self.step += 1
         self._note(passes, len(indices))
 
-    def _add_gradients(self, indices: Tensor) -> list[Pass]:
+    def _add_gradients(self, indices: Tensor) -> list[_Pass]:
         """Add the gradients of the mean loss of a step, in the passes of this process."""
         problem, placement = self.problem, self.placement
         parts = placement.parts(indices, self.plan.micro_batch_size)
@@ -293,10 +295,10 @@ class Trainer:
             with placement.passing(last=len(passes) == len(parts) - 1):
                 loss, metrics = problem.loss(placement.called, batch)
                 placement.backward(loss, share)
-            passes.append(Pass({"loss": loss.detach(), **metrics}, part.examples, share))
+            passes.append(_Pass({"loss": loss.detach(), **metrics}, part.examples, share))
         return passes
 
-    def _note(self, passes: list[Pass], n: int) -> None:
+    def _note(self, passes: list[_Pass], n: int) -> None:
         """Add the loss and the metrics of a step of ``n`` examples to the running means, the same in all processes."""
         if self.workers.size == 1 and (self.problem.weigh is None or len(passes) == 1):
             for done in passes:

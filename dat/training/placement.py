@@ -24,7 +24,7 @@ from .problem import Problem
 from .sharding import whole_values, whole_weights
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """Examples of one forward and backward pass.
 
     Attributes:
@@ -56,7 +56,7 @@ class Placement:
         """Whether each process writes its part of a checkpoint, rather than the first one all of it."""
         return False
 
-    def parts(self, indices: Tensor, micro_batch_size: int | None) -> list[Part]:
+    def parts(self, indices: Tensor, micro_batch_size: int | None) -> list[_Part]:
         """Of a step's examples, those of each forward and backward pass of this process.
 
         Every process has the same number of passes, at least one.
@@ -65,8 +65,8 @@ class Placement:
         most = -(-len(indices) // groups)
         size = min(micro_batch_size or most, most)
         own = indices.tensor_split(groups)[self.workers.rank // self.sharing]
-        parts = [Part(part, len(part)) for part in own.split(size) if len(part)]
-        idle = Part(indices[:1], 0)
+        parts = [_Part(part, len(part)) for part in own.split(size) if len(part)]
+        idle = _Part(indices[:1], 0)
         return parts + [idle] * (-(-most // size) - len(parts))
 
     def backward(self, loss: Tensor, share: float | Tensor) -> None:
@@ -179,7 +179,7 @@ class Sharded(Placement):
         model.reshard()
 
 
-def place(problem: Problem, device: torch.device, machine: MachineConfig, workers: Workers = ALONE) -> Placement:
+def place_model(problem: Problem, device: torch.device, machine: MachineConfig, workers: Workers = ALONE) -> Placement:
     """Place the model of a problem as a configuration says, on the device of each process.
 
     A model without values gets its initial ones.
@@ -206,7 +206,7 @@ def place(problem: Problem, device: torch.device, machine: MachineConfig, worker
     return placement
 
 
-def check_sizes(loop: LoopConfig | StepLoopConfig, machine: MachineConfig, workers: Workers) -> None:
+def check_divisible(loop: LoopConfig | StepLoopConfig, machine: MachineConfig, workers: Workers) -> None:
     """Check that a step can be divided among processes, and a model if it is to be.
 
     Raises:

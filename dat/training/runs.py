@@ -19,10 +19,10 @@ from .configs import MachineConfig, ParallelMachineConfig, RunConfig, StepLoopCo
 from .distributed import ALONE, Workers
 from .experiment import AnyExperiment, Prepared
 from .interrupt import Interrupted, StopOnSignal, Terminated
-from .loop import Trainer, evaluate
+from .loop import Trainer, mean_measures
 from .metrics import MetricsLog
 from .optim import build_optimizer
-from .placement import check_sizes, place
+from .placement import check_divisible, place_model
 from .plots import plot_run
 from .progress import choose_progress
 from .run_folder import RunFolder
@@ -48,7 +48,7 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     folder = RunFolder(path)
     if workers.first:
         folder.refuse_existing()
-    check_sizes(config.loop, config.machine, workers)
+    check_divisible(config.loop, config.machine, workers)
     prepared = prepare_together(experiment, config, workers, cache=path.parent)  # before the folder is made: it may be
     if prepared.problem.draw is None:  # impossible, and so may this
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
@@ -78,7 +78,7 @@ def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = A
             raise FileExistsError(f"{path}: the run is finished; there is nothing to resume")
         folder.check_beginning()
         config = read_config(experiment.Config, folder.config)
-        check_sizes(config.loop, config.machine, workers)
+        check_divisible(config.loop, config.machine, workers)
         cache = folder.path.resolve().parent
         prepared = prepare_together(experiment, config, workers, cache=cache, run=folder.path)
         train_run(experiment, folder, config, prepared, workers)
@@ -149,7 +149,7 @@ def train_run(
     """
     use_native(prepared.problem.model, lambda: workers.first)
     with prepared.arithmetic(), StopOnSignal() as stop:
-        placement = place(prepared.problem, prepared.device, config.machine, workers)
+        placement = place_model(prepared.problem, prepared.device, config.machine, workers)
         trainer = Trainer(
             prepared.problem,
             config,
@@ -242,7 +242,7 @@ def evaluate_run(
         with prepared.arithmetic():
             for name, examples in problem.evaluation.items():
                 size, weights = config.loop.eval_batch_size, problem.weights
-                means = evaluate(problem.model, examples, problem.loss, batch_size=size, weights=weights)
+                means = mean_measures(problem.model, examples, problem.loss, batch_size=size, weights=weights)
                 numbers[name] = experiment.evaluation(prepared, name, means)
     return numbers
 

@@ -57,7 +57,7 @@ class _Writer(library.HuggingFaceStorageWriter):
             with require("safetensors", extra="train").safe_open(str(path), framework="pt") as file:
                 written = set(file.keys())
                 for item in plan.items:
-                    if item.index.fqn in written and not same(
+                    if item.index.fqn in written and not same_bytes(
                         file.get_tensor(item.index.fqn), planner.resolve_data(item)
                     ):
                         raise Damaged(f"{path}: {item.index.fqn} is not what was written; is the disk damaged?")
@@ -65,7 +65,7 @@ class _Writer(library.HuggingFaceStorageWriter):
         return future
 
 
-def same(found: Tensor, written: Tensor) -> bool:
+def same_bytes(found: Tensor, written: Tensor) -> bool:
     """Whether two tensors have the same shape, dtype and bytes."""
     written = written.detach().cpu()
     alike = (found.dtype, found.shape) == (written.dtype, written.shape)

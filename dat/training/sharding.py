@@ -19,7 +19,7 @@ def is_sharded(tensor: Any) -> bool:
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
-def whole(tensor: Any) -> Tensor:
+def whole_tensor(tensor: Any) -> Tensor:
     """All of a tensor that is sharded along its first axis; every process asks for it at the same time.
 
     Not by ``full_tensor()``: the collective that it uses damages memory of the process now and then where gloo carries
@@ -80,5 +80,5 @@ def _kept(tensor: Tensor, keep: bool) -> Tensor:
     """All of a tensor, on the CPU if it was sharded; without values if it is not to be kept."""
     if not is_sharded(tensor):
         return tensor
-    put_together = whole(tensor)
+    put_together = whole_tensor(tensor)
     return put_together.cpu() if keep else put_together[:0]

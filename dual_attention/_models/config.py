@@ -68,7 +68,7 @@ class OutputLayerConfig(TyingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageConfig(TokensConfig, OutputLayerConfig, HeadOptionsConfig, SymbolsConfig):
+class DecoderLanguageConfig(TokensConfig, OutputLayerConfig, HeadOptionsConfig, SymbolsConfig):
     """A decoder-only language model, see :mod:`dual_attention.language_models`."""
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"

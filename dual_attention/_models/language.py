@@ -23,7 +23,7 @@ from ..functional import cross_entropy, linear_cross_entropy
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
 from ..transformer_blocks import create_norm
-from .config import LanguageConfig
+from .config import DecoderLanguageConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import IGNORED, check_targets
 from .passing import BlockInputs, Trace
@@ -63,7 +63,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
     _block_kind: Any
     """Class of the blocks."""
 
-    def __init__(self, config: LanguageConfig) -> None:
+    def __init__(self, config: DecoderLanguageConfig) -> None:
         super().__init__(config)
         self.tie_weights = config.tie_weights
         self.dff = config.dff
@@ -89,14 +89,14 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         self.layers = Layers(layers)
         self.rope = rotary_encoding(blocks[0].attention, config)
 
-    def _create_block(self, config: LanguageConfig) -> nn.Module:
+    def _create_block(self, config: DecoderLanguageConfig) -> nn.Module:
         """One of the blocks, causal."""
         kind = self._block_kind
         fields = arguments_for(kind, config)
         own = checked_options("block_kwargs", config.block_kwargs, kind, taken=("causal", *fields))
         return kind(**fields, causal=True, **own)
 
-    def _create_retrievers(self, config: LanguageConfig) -> Sequence[nn.Module]:
+    def _create_retrievers(self, config: DecoderLanguageConfig) -> Sequence[nn.Module]:
         """A symbol retriever for each block, or none at all."""
         return ()
 

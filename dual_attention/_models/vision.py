@@ -47,7 +47,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     return height // patch_height, width // patch_width
 
 
-def sizes_of(name: str, given: Iterable[int], number: int) -> tuple[int, ...]:
+def checked_sizes(name: str, given: Iterable[int], number: int) -> tuple[int, ...]:
     """So many positive sizes; ``TypeError`` or ``ValueError`` for others."""
     sizes = tuple(given) if isinstance(given, Iterable) and not isinstance(given, Tensor) else ()
     if len(sizes) != number:
@@ -80,8 +80,8 @@ class VisionModel(StackModel):
         width, pool, pos_enc = config.d_model, config.pool, config.pos_enc
         check_depth(n_layers=config.n_layers)
         check_positive(d_model=width, num_classes=config.num_classes)
-        self.image_channels, image_width, image_height = sizes_of("image_shape", config.image_shape, 3)
-        self.patch_width, self.patch_height = sizes_of("patch_size", config.patch_size, 2)
+        self.image_channels, image_width, image_height = checked_sizes("image_shape", config.image_shape, 3)
+        self.patch_width, self.patch_height = checked_sizes("patch_size", config.patch_size, 2)
         if pool not in ("cls", "mean"):
             raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
         if pos_enc not in ("learned", "interpolated", "none"):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_like, check_not_negative, check_positive
 from .._layers.options import SymbolOptions, arguments_of
-from .._models.vision import patch_embedding, patch_grid, sizes_of
+from .._models.vision import checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
 from ..functional.checks import check_tensor
 from .abstractor import Abstractor, AbstractorSymbols
@@ -34,8 +34,8 @@ class ObjectClassifier(nn.Module, ABC):
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, num_classes=num_classes)
-        self.image_channels, self.image_width, self.image_height = sizes_of("image_shape", image_shape, 3)
-        self.patch_width, self.patch_height = sizes_of("patch_size", patch_size, 2)
+        self.image_channels, self.image_width, self.image_height = checked_sizes("image_shape", image_shape, 3)
+        self.patch_width, self.patch_height = checked_sizes("patch_size", patch_size, 2)
         self.d_model = d_model
         self.grid_size = patch_grid(self.image_height, self.image_width, self.patch_height, self.patch_width)
         self.n_objects = self.grid_size[0] * self.grid_size[1]

@@ -17,7 +17,7 @@ from transformers import PreTrainedConfig
 from .._files import read_json_object
 from .._layers.config import FieldsConfig
 from .._layers.options import parameters_of
-from .._models.config import EncoderConfig, LanguageConfig, VisionConfig
+from .._models.config import DecoderLanguageConfig, EncoderConfig, VisionConfig
 from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
@@ -148,7 +148,7 @@ def _add_fields(cls: type[ModelConfig], source: type[FieldsConfig], defaults: Ma
 
 class DualAttnConfig(
     ModelConfig,
-    fields_of=LanguageConfig,
+    fields_of=DecoderLanguageConfig,
     defaults={
         "vocab_size": 50304,
         "d_model": 1024,

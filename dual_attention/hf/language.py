@@ -41,7 +41,7 @@ class DualAttnModelOutput(BaseModelOutputWithPast):
     relations: tuple[Tensor, ...] | None = None
 
 
-class Pass(NamedTuple):
+class _Pass(NamedTuple):
     """Findings of a forward pass.
 
     Attributes:
@@ -73,7 +73,7 @@ class OwnsLanguageModel(OwnsModel):
         position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
-    ) -> Pass:
+    ) -> _Pass:
         """Pass tokens through the blocks; arguments as :meth:`DualAttnModel.forward`, outputs: maps and states."""
         tokens = one_input(input_ids, inputs_embeds)
         maps, states, traced = self._traced(*outputs)
@@ -96,7 +96,7 @@ class OwnsLanguageModel(OwnsModel):
         found = traced_fields(trace, maps, states)
         if trace is not None and maps:
             found["relations"] = relations_of(trace.maps)
-        return Pass(hidden, past, found)
+        return _Pass(hidden, past, found)
 
     def _cache_if_useful(self, use_cache: bool | None, inputs_embeds: Tensor | None) -> DualAttnCache | None:
         """A new cache, unless it is not asked for, or would have to keep a graph."""

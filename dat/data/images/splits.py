@@ -50,7 +50,7 @@ def split_images(
     Raises:
         ValueError: more images are asked for than there are; others as :func:`load_images`.
     """
-    check_sizes(name, n_train, n_val, n_test)
+    check_image_counts(name, n_train, n_val, n_test)
     images, official = load_images(name, folder=folder, from_hub=from_hub)
     generator = torch.Generator().manual_seed(stream_seed("images", name, seed))
     order = torch.randperm(len(images.images), generator=generator)
@@ -61,7 +61,7 @@ def split_images(
     return {split: found for split, found in splits.items() if split == "train" or len(found.images)}
 
 
-def check_sizes(name: ImageSetName, n_train: int, n_val: int, n_test: int) -> None:
+def check_image_counts(name: ImageSetName, n_train: int, n_val: int, n_test: int) -> None:
     """Raise ValueError if a set has fewer images than these sizes ask for, or none is left to train on."""
     about = IMAGE_SETS[name]
     if about.split and n_test > about.test:

@@ -18,7 +18,7 @@ from dual_attention._hashing import stream_seed
 
 from ..._processes import follow_parent
 from .files import LEVELS, MODULES, TESTS, Pair, path_of, shares
-from .generator import adapted, draw
+from .generator import adapted, draw_pairs
 
 PART = 50
 """Questions that are drawn from one seed, by one process."""
@@ -27,7 +27,7 @@ Report = Callable[[int, int], None]
 """``report(done, all)`` is told how many questions there are."""
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """Questions that are drawn together."""
 
     module: str
@@ -37,13 +37,13 @@ class Part(NamedTuple):
 
     def pairs(self) -> list[Pair]:
         """The questions and their answers."""
-        return draw(self.module, self.split, self.n, self.seed)
+        return draw_pairs(self.module, self.split, self.n, self.seed)
 
 
-def parts(module: str, counts: Mapping[str, int], seed: int) -> list[Part]:
+def parts(module: str, counts: Mapping[str, int], seed: int) -> list[_Part]:
     """The parts of a module, split by split; more questions of a split begin with the same."""
     return [
-        Part(module, split, min(PART, n - first), stream_seed(seed, module, split, first))
+        _Part(module, split, min(PART, n - first), stream_seed(seed, module, split, first))
         for split, n in counts.items()
         for first in range(0, n, PART)
     ]
@@ -92,7 +92,7 @@ def generated_folder(
     return folder
 
 
-def _generate(folder: Path, jobs: list[Part], workers: int, report: Report | None) -> None:
+def _generate(folder: Path, jobs: list[_Part], workers: int, report: Report | None) -> None:
     """Draw the parts and write them as one folder, at once."""
     temporary, total, done = temporary_path(folder), sum(job.n for job in jobs), 0
     texts: dict[Path, list[str]] = {}
@@ -115,14 +115,14 @@ def _generate(folder: Path, jobs: list[Part], workers: int, report: Report | Non
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _drawn(jobs: list[Part], workers: int) -> Iterator[list[Pair]]:
+def _drawn(jobs: list[_Part], workers: int) -> Iterator[list[Pair]]:
     """The questions of each part, in order."""
     if workers == 1:
-        yield from map(Part.pairs, jobs)
+        yield from map(_Part.pairs, jobs)
         return
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
     try:
-        yield from executor.map(Part.pairs, jobs)
+        yield from executor.map(_Part.pairs, jobs)
     finally:
         executor.shutdown(wait=True, cancel_futures=True)

@@ -117,7 +117,7 @@ def _within(ends: tuple[float, float], share: float) -> float:
     return ends[0] + share * (ends[1] - ends[0])
 
 
-def draw(module: str, split: str, n: int, seed: int) -> list[Pair]:
+def draw_pairs(module: str, split: str, n: int, seed: int) -> list[Pair]:
     """``n`` questions with their answers; they depend on the arguments only, and more of them begin with the same.
 
     As in the generator's own program, those with a question of more than 160 characters or an answer of more than 30

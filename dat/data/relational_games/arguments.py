@@ -20,13 +20,13 @@ def to_integer(name: str, value: object, *, minimum: int | None = None) -> int:
     return integer
 
 
-def check_sizes(n_train: int, n_val: int, n_test: int) -> dict[str, int]:
+def split_sizes(n_train: int, n_val: int, n_test: int) -> dict[str, int]:
     """The number of images of each split, by its name. Errors as in :func:`to_integer`."""
     sizes = {"train": n_train, "val": n_val, "test": n_test}
     return {split: to_integer(f"n_{split}", size, minimum=0) for split, size in sizes.items()}
 
 
-def check_share(name: str, value: float) -> float:
+def _check_share(name: str, value: float) -> float:
     """``value`` as a probability. Raises ValueError when it is outside 0 .. 1."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
@@ -35,7 +35,7 @@ def check_share(name: str, value: float) -> float:
 
 def share_of(task: Task, independent_share: float | None) -> float:
     """The share, or the task's default for None. Raises ValueError when it is outside 0 .. 1."""
-    return check_share("independent_share", task.independent_share if independent_share is None else independent_share)
+    return _check_share("independent_share", task.independent_share if independent_share is None else independent_share)
 
 
 def check_shares(shares: tuple[float, float, float]) -> None:

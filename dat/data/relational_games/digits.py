@@ -21,7 +21,7 @@ from torch import Tensor
 from dual_attention._hashing import stream_seed
 
 from ..images.digits import DigitSource, digit_images
-from .arguments import check_sizes, to_integer
+from .arguments import split_sizes, to_integer
 from .dataset import RelationalGames
 from .objects import SPRITE_SIZE, ObjectSet
 from .render import CELL_SIZE, render_tiles
@@ -116,7 +116,7 @@ def digit_splits(
     """
     if task not in DIGIT_TASKS:
         raise ValueError(f"task: expected one of {', '.join(DIGIT_TASKS)}, got {task!r}")
-    sizes = {**check_sizes(n_train, n_val, n_test), "unseen": to_integer("n_unseen", n_unseen, minimum=0)}
+    sizes = {**split_sizes(n_train, n_val, n_test), "unseen": to_integer("n_unseen", n_unseen, minimum=0)}
     seed = to_integer("seed", seed)
     held = check_classes(unseen)
     hands = {name: _hands(source, held, name, seed) for name in sizes}

@@ -19,7 +19,7 @@ from torch import Tensor
 from dual_attention._extras import require
 from dual_attention._hashing import keys_of, stream_seed
 
-from .arguments import check_layout, check_shares, check_sizes, to_integer
+from .arguments import check_layout, check_shares, split_sizes, to_integer
 from .dataset import RelationalGames
 from .labels import labels_of
 from .objects import OBJECT_SETS, object_set
@@ -160,7 +160,7 @@ def official_splits(
         ValueError: see ``load_official``; also counts out of range or above what the file holds.
         TypeError: a count or the seed is not an integer.
     """
-    sizes = check_sizes(n_train, n_val, n_test)
+    sizes = split_sizes(n_train, n_val, n_test)
     if n_heldout is not None:
         n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)

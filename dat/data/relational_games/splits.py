@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dual_attention._hashing import counter_words, first_occurrences, keys_of, stream_seed, uniform_of
 
-from .arguments import check_shares, check_sizes, check_task_objects, share_of, to_integer
+from .arguments import check_shares, check_task_objects, share_of, split_sizes, to_integer
 from .dataset import RelationalGames, generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import render
@@ -73,7 +73,7 @@ def make_splits(
         TypeError: a count or the seed is not an integer.
     """
     definition = check_task_objects(task, objects)
-    sizes = check_sizes(n_train, n_val, n_test)
+    sizes = split_sizes(n_train, n_val, n_test)
     n_heldout = to_integer("n_heldout", n_heldout, minimum=0)
     seed = to_integer("seed", seed)
     check_shares(shares)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from dual_attention._files import replaced_atomically
-from dual_attention._hashing import text_digest
+from dual_attention._hashing import document_hash
 
 from .documents import hash_of_text
 
@@ -90,7 +90,7 @@ def write_corpus(out: Path, folders: Sequence[Path], patterns: Sequence[str], *,
     with replaced_atomically(out) as file:
         for name, path in find_texts(folders, patterns):
             text = clean_text(read_text(path))
-            digest = text_digest()
+            digest = document_hash()
             digest.update(text.encode())
             if len(text) < shortest:
                 short += 1

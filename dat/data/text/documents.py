@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dual_attention._hashing import text_digest
+from dual_attention._hashing import document_hash
 
 PARTS = 8
 """Parts to keep apart of a text that has too few documents, about."""
@@ -79,7 +79,7 @@ class TokenView:
 
 
 def hash_of_text(digest: Any) -> int:
-    """The number that stands for a document, from :func:`text_digest` of all its text."""
+    """The number that stands for a document, from :func:`document_hash` of all its text."""
     return int.from_bytes(digest.digest(), "little")
 
 
@@ -96,7 +96,7 @@ def find_documents(arrays: Sequence[Tokens], end: int) -> Documents:
         for block in range(0, len(array), _BLOCK):
             begins.update((block + np.flatnonzero(array[block : block + _BLOCK] == end)).tolist())
         for first, stop in pairwise([*sorted(begins), len(array)]):
-            digest = text_digest()
+            digest = document_hash()
             digest.update(np.ascontiguousarray(array[first:stop], dtype="<u4"))
             starts.append(before + first)
             hashes.append(hash_of_text(digest))
@@ -170,7 +170,7 @@ def _parts(stretches: np.ndarray, wanted: int, least: int) -> np.ndarray:
 
 
 def _hash_of_number(number: int) -> int:
-    digest = text_digest()
+    digest = document_hash()
     digest.update(number.to_bytes(8, "little"))
     return hash_of_text(digest)
 

@@ -96,7 +96,7 @@ def validation_split(splits: dict[str, Any]) -> str | None:
     return next((name for name in VALIDATION if name in splits), None)
 
 
-def identity(split: Any) -> dict[str, Any]:
+def split_identity(split: Any) -> dict[str, Any]:
     """Marks of the version of a split, as JSON; of a streamed one, the sizes that its card gives."""
     about = (split.info.splits or {}).get(str(split.split))
     if hasattr(split, "num_rows"):

@@ -19,7 +19,7 @@ import numpy as np
 from dual_attention._checksums import sha256_of
 from dual_attention._extras import require
 from dual_attention._files import read_json_object, remove_leftovers, replaced_atomically, write_json
-from dual_attention._hashing import text_digest
+from dual_attention._hashing import document_hash
 from dual_attention.generation.tokenizer import Tokenizer
 
 from .documents import Documents, Tokens, TokenView, hash_of_text
@@ -76,7 +76,7 @@ def make_shards(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with require("filelock", extra="train").FileLock(folder / ".lock"):
-        if whole(folder):
+        if shards_are_whole(folder):
             return
         remove_leftovers(folder)
         (folder / ABOUT).unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def make_shards(
         write_json(folder / ABOUT, {"origin": origin, **sizes})
 
 
-def whole(folder: Path) -> bool:
+def shards_are_whole(folder: Path) -> bool:
     """Whether a folder holds all shards of a text, and each is as it was written."""
     try:
         about = read_json_object(folder / ABOUT)
@@ -132,7 +132,7 @@ def _hashed(pieces: Iterable[Piece], hashes: list[int]) -> Iterator[Piece]:
         if piece.begins:
             if digest is not None:
                 hashes.append(hash_of_text(digest))
-            digest = text_digest()
+            digest = document_hash()
         digest.update(piece.text.encode())
         yield piece
     if digest is not None:
@@ -170,7 +170,7 @@ def _in_parallel(folder: Path, batches: Iterable[list[Piece]], tokenizer: Tokeni
 
 def _shard(folder: Path, number: int, batch: list[Piece], tokenizer: Tokenizer) -> Shard:
     """Make a shard, unless it is there, made of the same text and as it was written."""
-    digest = text_digest()
+    digest = document_hash()
     for piece in batch:
         digest.update(b"\1" if piece.begins else b"\0")
         digest.update(piece.text.encode())

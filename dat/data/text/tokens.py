@@ -15,7 +15,7 @@ from dual_attention.generation.tokenizer import Tokenizer, fingerprint
 from .documents import Documents, Tokens
 from .files import Piece, python_documentation
 from .formats import have_fields, read_documents
-from .hub_datasets import identity, read_dataset
+from .hub_datasets import read_dataset, split_identity
 from .shards import NoText, Report, make_shards, open_shards
 
 TOKEN_SUFFIXES = (".npy", ".bin")
@@ -139,7 +139,7 @@ def tokenize_dataset(
 
 def origin_of_dataset(split: Any, name: str, field: str, most: int | None = None) -> dict[str, Any]:
     """Identity of the documents of a split, as JSON."""
-    origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **identity(split)}
+    origin = {"kind": "data set", "name": name, "split": str(split.split), "field": field, **split_identity(split)}
     return origin if most is None else {**origin, "first rows": most}
 
 

@@ -10,7 +10,7 @@ from dual_attention._models.config import Pool
 
 from ...data.images import IMAGE_SETS, ImageSetName
 from ...data.images.augmentation import AugmentationName
-from ...data.images.splits import check_sizes
+from ...data.images.splits import check_image_counts
 from ...training.configs import (
     MOST_EXAMPLES,
     MOST_STEPS,
@@ -86,7 +86,7 @@ class ImageDataConfig(ImageSources):
         check_integers(self, "data", "n_train", most=MOST_EXAMPLES)
         check_seed(self, "data")
         self.check_source(self.dataset)
-        check_sizes(self.dataset, self.trained, self.n_val, self.tested(self.dataset))
+        check_image_counts(self.dataset, self.trained, self.n_val, self.tested(self.dataset))
 
     @property
     def trained(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ...data.images import IMAGE_SETS, ImageSetName
-from ...data.images.splits import check_sizes
+from ...data.images.splits import check_image_counts
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, PrecisionMachineConfig, check_names
 from .config import ImageConfig, ImageDataConfig, ImageOptimConfig, ImageSources
@@ -42,7 +42,7 @@ class ImageGrid(GridConfig):
         check_names("datasets", self.datasets, IMAGE_SETS)
         for dataset in self.datasets:
             self.data.check_source(dataset)
-            check_sizes(dataset, max(self.sizes), self.data.n_val, self.data.tested(dataset))
+            check_image_counts(dataset, max(self.sizes), self.data.n_val, self.data.tested(dataset))
 
     def points(self) -> list[dict[str, Any]]:
         return [

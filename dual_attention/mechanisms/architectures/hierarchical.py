@@ -13,7 +13,7 @@ from ..._layers.inputs import check_members, check_part, check_positive, on_one_
 from ..alignments import Align
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import Additive, KeyOnly, Score
-from .parts import ScoreFactory, build_attention, check_input, check_mask, make_score, summarise
+from .parts import ScoreFactory, build_attention, check_input, check_mask_shape, make_score, summarise
 
 
 class HierarchicalOutput(NamedTuple):
@@ -79,7 +79,7 @@ class HierarchicalAttention(nn.Module):
         """
         if x.dim() != len(self.levels) + 2:
             raise ValueError(f"x: expected a batch, {len(self.levels)} levels and a width, got shape {tuple(x.shape)}")
-        check_mask("mask", mask, x.shape[:-1])
+        check_mask_shape("mask", mask, x.shape[:-1])
         weights = []
         for number, level in enumerate(self.levels):
             if number:

@@ -43,10 +43,10 @@ def summarise(
 def check_input(name: str, x: Tensor, width: int, mask: Tensor | None, mask_name: str) -> None:
     """Raise ``ValueError`` or ``TypeError`` unless ``x`` is ``(B, n, width)`` and its mask boolean ``(B, n)``."""
     check_sequence(name, x, width)
-    check_mask(mask_name, mask, x.shape[:2])
+    check_mask_shape(mask_name, mask, x.shape[:2])
 
 
-def check_mask(name: str, mask: Tensor | None, shape: Sequence[int]) -> None:
+def check_mask_shape(name: str, mask: Tensor | None, shape: Sequence[int]) -> None:
     """Raise ``ValueError`` or ``TypeError`` unless a mask, if there is one, is boolean and of that shape."""
     if mask is not None:
         require_boolean(name, mask)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._files import read_json_object, write_json
-from ..._hashing import text_digest
+from ..._hashing import document_hash
 from ...generation import evaluating
 from ..capture import capture
 from ..maps import CallMaps
@@ -258,7 +258,7 @@ def _describe(
     relations: RelationChoice,
 ) -> dict[str, Any]:
     """Description of a dictionary, as JSON: settings, choice, and fingerprints of model and corpus."""
-    corpus, tokens = text_digest(), 0
+    corpus, tokens = document_hash(), 0
     for document in documents:
         if document.dim() != 1 or document.is_floating_point():
             raise ValueError(f"documents: expected ids of shape (N,), got {document.dtype} {tuple(document.shape)}")
@@ -282,7 +282,7 @@ def _describe(
 
 def weights_digest(model: nn.Module) -> str:
     """Fingerprint of a model's weights and their names, as the field ``model`` of a dictionary's ``about`` has it."""
-    weights = text_digest()
+    weights = document_hash()
     for name, tensor in model.state_dict().items():
         weights.update(name.encode())
         weights.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -63,7 +63,7 @@ def edited(
             handle.remove()
         for edit in edits:
             edit.seen.clear()
-    check_places(edits)
+    check_edits_applied(edits)
 
 
 def hook(edits: Sequence[Edit], when: Callable[[], bool] = lambda: True) -> Iterator[RemovableHandle]:
@@ -95,7 +95,7 @@ def hook_reads(edits: Sequence[Edit]) -> Iterator[RemovableHandle]:
             yield tap.register_forward_hook(reading(edit, name))
 
 
-def check_places(edits: Sequence[Edit]) -> None:
+def check_edits_applied(edits: Sequence[Edit]) -> None:
     """Raise ``ValueError`` if a place that a target names was in no call, after some call was made."""
     for edit in edits:
         missed = edit.region.missed()

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ...generation import evaluating
 from ..capture import is_recomputing, uncompiled
-from .applying import check_places, hook_reads
+from .applying import check_edits_applied, hook_reads
 from .edits import Edit, edits_of
 from .effects import Effect, Source, check_metrics, effects_from
 from .kinds import Intervention
@@ -66,7 +66,7 @@ def approximate_effects(
                     gradients = probes.gradients(measure)
                     for name, found in edits.items():
                         values[name, metric] += probes.first_order(found, gradients, len(measure)).tolist()
-            check_places(probes.edits)
+            check_edits_applied(probes.edits)
     return effects_from(values)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from ...functional.masks import check_mask, require_boolean
 
 
-def check_floating(**tensors: Tensor) -> None:
+def check_floating_tensors(**tensors: Tensor) -> None:
     """Refuse what is not a floating-point tensor."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -19,7 +19,7 @@ def check_floating(**tensors: Tensor) -> None:
 
 def check_relations(name: str, relations: Tensor, *, square: bool = False) -> None:
     """Refuse what is not ``(B, N, M, R)``, or with ``square`` not ``(B, N, N, R)``."""
-    check_floating(**{name: relations})
+    check_floating_tensors(**{name: relations})
     wanted = "(B, N, N, R)" if square else "(B, N, M, R)"
     if relations.dim() != 4 or (square and relations.shape[1] != relations.shape[2]):
         raise ValueError(f"{name}: expected shape {wanted}, got {tuple(relations.shape)}")

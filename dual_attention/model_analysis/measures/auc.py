@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...functional.masks import require_boolean
-from ._checks import check_floating, check_strata
+from ._checks import check_floating_tensors, check_strata
 
 
 def area_under_curve(scores: Tensor, positive: Tensor) -> float:
@@ -53,7 +53,7 @@ class RankedScores:
     """
 
     def __init__(self, scores: Tensor, strata: Tensor | None = None) -> None:
-        check_floating(scores=scores)
+        check_floating_tensors(scores=scores)
         if scores.dim() != 2:
             raise ValueError(f"scores: expected shape (pairs, scores), got {tuple(scores.shape)}")
         if not scores.isfinite().all():

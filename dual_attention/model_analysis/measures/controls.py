@@ -25,13 +25,13 @@ from ...functional import squared_distance_keys, squared_distance_queries
 from ...functional.activations import Activation, activation_function
 from ...functional.checks import without_autocast
 from ...relational_attention import RelationalAttention
-from ._checks import check_floating
+from ._checks import check_floating_tensors
 from .detection import Detection, Shuffle, detect
 
 
 def attention_scores(weights: Tensor) -> Tensor:
     """Attention weights ``(B, H, N, M)`` as scores of pairs, ``(B, N, M, H)``."""
-    check_floating(weights=weights)
+    check_floating_tensors(weights=weights)
     if weights.dim() != 4:
         raise ValueError(f"weights: expected shape (B, H, N, M), got {tuple(weights.shape)}")
     return weights.movedim(1, 3)
@@ -44,7 +44,7 @@ def cosine_scores(x: Tensor, y: Tensor | None = None) -> Tensor:
         y: by default ``x``. A vector of zeros has the cosine 0 to all others.
     """
     y = x if y is None else y
-    check_floating(x=x, y=y)
+    check_floating_tensors(x=x, y=y)
     return (F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).transpose(1, 2))[..., None]
 
 
@@ -77,7 +77,7 @@ def random_relations(
         ``(B, N, M, R)``.
     """
     y = x if y is None else y
-    check_floating(x=x, y=y)
+    check_floating_tensors(x=x, y=y)
     generator = torch.Generator().manual_seed(seed)
     width = x.shape[-1]
     projections = [

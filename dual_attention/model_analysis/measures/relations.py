@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import check_floating, check_relations, check_same_shape, pair_mask
+from ._checks import check_floating_tensors, check_relations, check_same_shape, pair_mask
 
 
 def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
     Raises:
         ValueError: if shapes differ.
     """
-    check_floating(relational=relational, symbolic=symbolic)
+    check_floating_tensors(relational=relational, symbolic=symbolic)
     check_same_shape("symbolic", symbolic, "relational", relational)
     one, other = relational.double().norm(dim=-1), symbolic.double().norm(dim=-1)
     return one / (one + other)
@@ -129,7 +129,7 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
 
 def _check_attention(attention: Tensor, relations: Tensor) -> None:
     check_relations("relations", relations)
-    check_floating(attention=attention)
+    check_floating_tensors(attention=attention)
     b, n, m, _ = relations.shape
     if attention.dim() != 4 or (attention.shape[0], *attention.shape[2:]) != (b, n, m):
         raise ValueError(f"attention: expected ({b}, heads, {n}, {m}), got {tuple(attention.shape)}")

@@ -29,7 +29,7 @@ from dat.data.mathematics import (
     read_pairs,
 )
 from dat.data.mathematics.files import LEVELS, path_of, shares
-from dat.data.mathematics.generator import draw
+from dat.data.mathematics.generator import draw_pairs
 from dat.training.lock import LOCK
 from tests.support.questions import write_official
 
@@ -43,9 +43,9 @@ def test_a_seed_decides_the_text_in_any_process():
     """With the generator's own sets it depends on the hashes of strings, and on addresses in memory."""
     program = (
         "import json; from dat.data.mathematics import MODULES, generator;"
-        "print(json.dumps([generator.draw(module, 'train-easy', 4, 5) for module in MODULES]))"
+        "print(json.dumps([generator.draw_pairs(module, 'train-easy', 4, 5) for module in MODULES]))"
     )
-    here = [[list(pair) for pair in draw(module, "train-easy", 4, 5)] for module in MODULES]
+    here = [[list(pair) for pair in draw_pairs(module, "train-easy", 4, 5)] for module in MODULES]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     there = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(there.stdout) == here
@@ -54,24 +54,24 @@ def test_a_seed_decides_the_text_in_any_process():
 def test_more_questions_begin_with_the_same_and_generators_are_left_alone():
     random.seed(3)
     np.random.seed(3)
-    few = draw(LINEAR, "interpolate", 3, 1)
+    few = draw_pairs(LINEAR, "interpolate", 3, 1)
     drawn = random.random(), np.random.rand()
     random.seed(3)
     np.random.seed(3)
     assert drawn == (random.random(), np.random.rand())
-    assert draw(LINEAR, "interpolate", 6, 1)[:3] == few != draw(LINEAR, "interpolate", 3, 2)
+    assert draw_pairs(LINEAR, "interpolate", 6, 1)[:3] == few != draw_pairs(LINEAR, "interpolate", 3, 2)
 
 
 @pytest.mark.parametrize("split", ["train-easy", "interpolate", "extrapolate"])
 def test_linear_equations_are_solved(split):
-    for question, answer in draw(LINEAR, split, 10, 0):
+    for question, answer in draw_pairs(LINEAR, split, 10, 0):
         left, right, variable = re.fullmatch(r"Solve (.*) = (.*) for (\w)\.", question).groups()
         found = eval(f"({left}) - ({right})", {variable: int(answer)})
         assert found == 0
 
 
 def test_products_are_expanded():
-    for question, answer in draw("polynomials__expand", "train-easy", 5, 0):
+    for question, answer in draw_pairs("polynomials__expand", "train-easy", 5, 0):
         expression = sympy.sympify(question.removeprefix("Expand ").removesuffix("."))
         assert sympy.expand(expression - sympy.sympify(answer)) == 0
 
@@ -80,7 +80,7 @@ def test_difficulty_grows():
     """Numbers of questions to extrapolate are larger than any of training."""
     means = []
     for split in (*LEVELS, "extrapolate"):
-        texts = [question for question, _ in draw(LINEAR, split, 30, 0)]
+        texts = [question for question, _ in draw_pairs(LINEAR, split, 30, 0)]
         means.append(sum(map(len, texts)) / 30)
     assert means == sorted(means)
 

@@ -10,7 +10,7 @@ import pytest
 
 from dat.data.text import shards
 from dat.data.text.files import Piece
-from dat.data.text.shards import NoText, make_shards, open_shards, whole
+from dat.data.text.shards import NoText, make_shards, open_shards, shards_are_whole
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, Tokenizer
 
 PIECES = [Piece(f"document {i}\n" * (i % 5 + 1), i % 7 != 3) for i in range(60)]
@@ -79,7 +79,7 @@ class Counting(ByteTokenizer):
 def test_what_a_stopped_process_made_is_kept(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "a", Counting(stop=40), threads=1)
-    assert not whole(tmp_path / "a") and len(list((tmp_path / "a").glob("tokens-*.npy"))) > 2
+    assert not shards_are_whole(tmp_path / "a") and len(list((tmp_path / "a").glob("tokens-*.npy"))) > 2
     rest = Counting()
     make(tmp_path / "a", rest)
     assert 0 < rest.calls < 40 and tokens_of(tmp_path / "a") == serial(rest)

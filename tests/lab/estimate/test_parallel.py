@@ -19,7 +19,7 @@ from dat.experiments.language.problem import build_language_model, language_loss
 from dat.training.configs import OptimConfig, ParallelMachineConfig, StepLoopConfig
 from dat.training.distributed import Workers
 from dat.training.loop import Trainer
-from dat.training.placement import place
+from dat.training.placement import place_model
 from dat.training.problem import Problem, TensorExamples
 from dat.training.sharding import local
 from dual_attention.language_models import LanguageModel
@@ -87,7 +87,7 @@ def step(workers: Workers, machine: ParallelMachineConfig, changes: dict[str, An
     problem = Problem(build(changes), examples, language_loss(machine.autocast))
     loop = StepLoopConfig(steps=3, batch_size=BATCH, micro_batch_size=changes.get("micro"))
     config: Any = SimpleNamespace(optim=OptimConfig(optimizer="adamw", grad_clip=None), loop=loop, seed=0)
-    trainer = Trainer(problem, config, placement=place(problem, torch.device("cpu"), machine, workers))
+    trainer = Trainer(problem, config, placement=place_model(problem, torch.device("cpu"), machine, workers))
     for _ in range(2):  # after the first one DDP divides gradients anew
         trainer.train_step(torch.arange(BATCH))
     with Traffic() as traffic:

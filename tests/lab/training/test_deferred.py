@@ -15,7 +15,7 @@ from dat.experiments.language.problem import build_language_model, prepare_text
 from dat.training.configs import ParallelMachineConfig
 from dat.training.deferred import deferred
 from dat.training.distributed import Workers
-from dat.training.placement import place
+from dat.training.placement import place_model
 from tests.lab.experiments.language.conftest import MODEL, tiny_config
 from tests.support.processes import together
 
@@ -65,7 +65,7 @@ def test_sharded_models_have_them_whatever_the_number_of_processes(kind, size):
         model, draw = deferred(partial(made, KINDS[kind]))
         # tests make problems of models only, so no data are needed here
         problem = Bare(model, draw)
-        return place(problem, torch.device("cpu"), SHARDED, workers).weights()
+        return place_model(problem, torch.device("cpu"), SHARDED, workers).weights()
 
     found = together(size, weights)[0]
     expected = made(KINDS[kind]).state_dict()
@@ -88,7 +88,7 @@ def test_a_run_that_is_to_be_sharded_begins_alike_in_one_process(tmp_path, base)
     whole = prepare_text(config, cache=tmp_path).problem
     parts = prepare_text(replace(config, machine=machine), cache=tmp_path).problem
     assert parts.draw is not None and next(parts.model.parameters()).is_meta
-    place(parts, torch.device("cpu"), machine)
+    place_model(parts, torch.device("cpu"), machine)
     assert parts.factors == whole.factors
     for found, expected in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(found, expected)

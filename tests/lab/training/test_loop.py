@@ -15,7 +15,7 @@ from torch import nn
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import LoopConfig, OptimConfig
 from dat.training.interrupt import Interrupted
-from dat.training.loop import Diverged, Trainer, evaluate
+from dat.training.loop import Diverged, Trainer, mean_measures
 from dat.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
 from dat.training.optim import learning_rate
 from dat.training.problem import Problem, TensorExamples
@@ -212,7 +212,7 @@ def test_nan_stops_training_with_one_line(tmp_path):
 def test_evaluate_leaves_the_mode_and_uses_no_dropout(training):
     trainer = make_trainer()
     model = trainer.problem.model.train(training)
-    means = [evaluate(model, Rows(30, 2), squared_error, batch_size=size) for size in (7, 30)]
+    means = [mean_measures(model, Rows(30, 2), squared_error, batch_size=size) for size in (7, 30)]
     assert model.training is training
     assert means[0] == pytest.approx(means[1], rel=1e-5)
 
@@ -234,7 +234,7 @@ def test_means_over_parts_of_examples_do_not_depend_on_the_batches():
     problem = replace(trainer.problem, loss=loss, weigh=weights["loss"], metric_weights={"signed": weights["signed"]})
     assert problem.weights == weights
     means = [
-        evaluate(problem.model, examples, loss, batch_size=size, weights=problem.weights) for size in (1, 3, 4, 10)
+        mean_measures(problem.model, examples, loss, batch_size=size, weights=problem.weights) for size in (1, 3, 4, 10)
     ]
     assert all(found == pytest.approx(means[-1], rel=1e-5) for found in means)
     trainer.problem = replace(problem, evaluation={"val": examples})

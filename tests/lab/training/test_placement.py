@@ -20,10 +20,10 @@ from dat.training.distributed import ALONE, Workers
 from dat.training.interrupt import Interrupted
 from dat.training.loop import Trainer
 from dat.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
-from dat.training.placement import Placement, Replicated, Sharded, check_sizes, place
+from dat.training.placement import Placement, Replicated, Sharded, check_divisible, place_model
 from dat.training.problem import Problem
 from dat.training.seeding import derive_seed
-from dat.training.sharding import whole
+from dat.training.sharding import whole_tensor
 from tests.support.processes import together
 
 CPU = torch.device("cpu")
@@ -88,7 +88,7 @@ def make_trainer(workers: Workers = ALONE, machine: ParallelMachineConfig = COPI
     config: Any = SimpleNamespace(optim=settings["optim"], loop=settings["loop"], seed=3)
     folder = settings.get("folder")
     checkpoints = None if folder is None else Checkpoints(folder)
-    return Trainer(problem, config, placement=place(problem, CPU, machine, workers), checkpoints=checkpoints)
+    return Trainer(problem, config, placement=place_model(problem, CPU, machine, workers), checkpoints=checkpoints)
 
 
 def train(workers: Workers = ALONE, machine: ParallelMachineConfig = COPIED, **changes: Any) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def test_gradients_are_means_over_processes(size, kind):
         placement = Sharded(model, workers, CPU) if kind is Sharded else Replicated(model, workers)
         placement.called(torch.tensor([1.0, 10.0], dtype=torch.float64) * 3**workers.rank).backward()
         assert isinstance(model.weight.grad, Tensor)
-        return whole(model.weight.grad)
+        return whole_tensor(model.weight.grad)
 
     expected = torch.tensor([1.0, 10.0], dtype=torch.float64).expand(3, 2) * sum(3**r for r in range(size)) / size
     for found in together(size, gradient):
@@ -373,7 +373,7 @@ def test_a_process_holds_its_part_only():
 )
 def test_sizes_that_do_not_divide(size, loop, machine, message):
     with pytest.raises(ValueError, match=message):
-        check_sizes(loop, machine, Workers(0, size))
+        check_divisible(loop, machine, Workers(0, size))
 
 
 def test_blocks_are_not_compiled_where_they_gather():
