@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from unittest.mock import patch
 
-from ..experiments import EXPERIMENTS
+from ..experiments import experiment_named
 from .main import Command, every_command
 from .plain_parser import PlainParser
 
@@ -75,7 +75,7 @@ def _lines_of(command: Command) -> list[str]:
     found: dict[str, Iterable[str]] = {}
     options = options_of_command(command)
     if command.experiment is not None:
-        experiment = EXPERIMENTS[command.experiment].load()
+        experiment = experiment_named(command.experiment)
         named = {"--preset": experiment.presets, "--scale": getattr(experiment, "grids", {})}
         found = {f'"{begin} {option} "': names for option, names in named.items() if option in options}
     if command.words == ("completion",):

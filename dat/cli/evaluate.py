@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from dual_attention._files import json_text
 
-from ..experiments import EXPERIMENTS, experiment_of_run
+from ..experiments import experiment_of_run
+from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import MachineConfig
 from ..training.run_folder import RunFolder
@@ -16,12 +17,14 @@ from ..training.tables import show
 
 def evaluate(prog: str, arguments: Sequence[str]) -> int:
     """``dat evaluate``."""
-    measured = ", ".join(entry.evaluated for entry in EXPERIMENTS.values())
-    parser = option_parser(prog=prog, description=f"Measure a trained model from its weights: {measured}.")
+    about = "Measure a trained model from its weights, on the evaluation sets of its experiment."
+    parser = option_parser(prog=prog, description=about)
     parser.add_argument("run", metavar="RUN", help="Run folder of a finished run.")
+    takes_file(parser)
     parser.add_argument("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
     parser.add_class_arguments(MachineConfig, "machine")
     options = parse_options(parser, arguments)
+    run_given(options)
     folder = RunFolder.open(options.run)
     experiment = experiment_of_run(folder)
     numbers = evaluate_run(experiment, options.run, options.machine)

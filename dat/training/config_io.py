@@ -216,7 +216,7 @@ def commented_yaml(config: Any, indent: int = 0) -> str:
     lines = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        lines.extend(f"{pad}# {line}" for line in textwrap.wrap(helps[field.name], 116 - len(pad)))
+        lines.extend(f"{pad}# {line}" for line in textwrap.wrap(helps.get(field.name, ""), 116 - len(pad)))
         if dataclasses.is_dataclass(value):
             lines.append(f"{pad}{field.name}:")
             lines.append(commented_yaml(value, indent + 1).rstrip("\n"))
