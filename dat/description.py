@@ -15,6 +15,8 @@ from .checkpoints import Checkpoint
 from .estimate import Estimate, estimate
 from .estimate.result import Part
 from .estimate.units import dtype_name, flops, nbytes
+from .experiments import experiment_of_run
+from .sweeps.experiment import SweptExperiment
 
 _KEYS_OF_EVERY_RUN = ("experiment", "seed", "data", "optim", "loop", "machine", "output")
 
@@ -34,8 +36,9 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
             long as the context, or one image, on a GPU; where there is none, from a trace on a CPU.
     """
     model = checkpoint.model
-    training = estimate(model, dtype=OPTIMISED_IN)
-    inference = training if dtype == OPTIMISED_IN else estimate(model, dtype=dtype, training=False)
+    given = inputs_of(checkpoint)
+    training = estimate(model, dtype=OPTIMISED_IN, **given)
+    inference = training if dtype == OPTIMISED_IN else estimate(model, dtype=dtype, training=False, **given)
     found: dict[str, Any] = {
         "checkpoint": checkpoint.source,
         "kind": checkpoint.kind,
@@ -68,6 +71,15 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
         kept = ("loss", "perplexity", "bits_per_byte", "accuracy", "steps", "tokens", "seconds")
         found["result"] = {name: result[name] for name in kept if name in result}
     return found
+
+
+def inputs_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Inputs of the model, if it is one that only its experiment knows."""
+    if checkpoint.run is None or isinstance(checkpoint.model, LanguageModel):
+        return {}
+    experiment = experiment_of_run(checkpoint.run)
+    call = experiment.example_call(checkpoint.config) if isinstance(experiment, SweptExperiment) else {}
+    return {name: value for name, value in call.items() if name == "inputs"}
 
 
 def memory(inference: Estimate, training: Estimate) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..experiments import EXPERIMENTS
+from ..experiments import experiment_named
 from ..training.config_io import LIST_OPTIONS, option_parser, parse_options
 from .main import Command, every_command
 
@@ -72,7 +72,7 @@ def _lines_of(command: Command) -> list[str]:
     found: dict[str, Iterable[str]] = {}
     options = options_of_command(command)
     if command.experiment is not None:
-        experiment = EXPERIMENTS[command.experiment].load()
+        experiment = experiment_named(command.experiment)
         named = {"--preset": experiment.presets, "--scale": getattr(experiment, "grids", {})}
         found = {f'"{begin} {option} "': names for option, names in named.items() if option in options}
     if command.words == ("completion",):

@@ -22,6 +22,7 @@ from ..estimate.result import Device, Estimate
 from ..estimate.tracing import Implementation
 from ..estimate.units import DTYPES, aligned, count, duration, flops
 from ..experiments import experiment_named, experiment_of
+from ..experiments.files import run_given, takes_file
 from ..training.config_data import read_mapping
 from ..training.config_io import OptionParser, option_parser, parse_options, read_config
 
@@ -40,6 +41,7 @@ def estimate(prog: str, arguments: Sequence[str]) -> int:
     if options.mfu > 1:
         raise ValueError(f"--mfu: expected a share in (0, 1], got {options.mfu}")
     check_sharding(options)
+    run_given(options)
     name, model = find_model(options.model)
     own = options.batch if options.shard is None else options.batch // options.devices
     at_once = min(options.micro_batch or own, own)
@@ -138,11 +140,11 @@ def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
     if "model_type" in values:
         model = model_from_config(values, source=str(path))[1]
         return type(model).__name__, model
-    if not isinstance(values.get("model"), Mapping):
+    if "experiment" not in values and not isinstance(values.get("model"), Mapping):
         return from_mapping(values)
     experiment = experiment_of(values, path)
     config = read_config(experiment.Config, path)
-    return config.model.name, experiment.empty_model(config)
+    return getattr(getattr(config, "model", None), "name", experiment.name), experiment.empty_model(config)
 
 
 def seconds(found: Estimate, options: argparse.Namespace) -> dict[str, float]:
@@ -197,6 +199,7 @@ def parser(prog: str) -> OptionParser:
     )
     add("--shard_size", type=integer, metavar="S", help="devices that share one model, with hsdp")
     add("--micro_batch", type=integer, metavar="B", help="sequences in one pass of a device, with --shard (its part)")
+    takes_file(made)
     add("--json", action="store_true", help="print JSON")
     return made
 

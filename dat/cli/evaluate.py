@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from dual_attention._files import json_text
 
-from ..experiments import EXPERIMENTS, experiment_of_run
+from ..experiments import experiment_of_run
+from ..experiments.files import run_given, takes_file
 from ..training.config_io import build_parser, parse_config
 from ..training.configs import MachineConfig
 from ..training.run_folder import RunFolder
@@ -25,13 +26,14 @@ class EvaluateConfig:
 
 def evaluate(prog: str, arguments: Sequence[str]) -> int:
     """``dat evaluate``."""
-    measured = ", ".join(entry.evaluated for entry in EXPERIMENTS.values())
-    about = f"Measure a trained model from its weights: {measured}."
+    about = "Measure a trained model from its weights, on the evaluation sets of its experiment."
     parser = build_parser(EvaluateConfig, prog=prog, description=about)
     parser.usage = "%(prog)s RUN [--KEY VALUE ...]"
     parser.add_argument("run", metavar="RUN", help="Run folder of a finished run.")
+    takes_file(parser)
     parser.add_argument("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
     config, options = parse_config(parser, EvaluateConfig, arguments)
+    run_given(options)
     folder = RunFolder.open(options.run)
     experiment = experiment_of_run(folder)
     numbers = evaluate_run(experiment, options.run, config.machine)

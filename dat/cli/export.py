@@ -14,6 +14,7 @@ from dual_attention.language_models import LanguageModel
 
 from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
 from ..estimate.units import DTYPES
+from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import check
 
@@ -30,6 +31,7 @@ def export(prog: str, arguments: Sequence[str]) -> int:
         "of the published models on the hub.",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
+    takes_file(parser)
     parser.add_argument("--to", type=Literal["transformers", "hub"], default="transformers", help="Format.")
     parser.add_argument("--out", type=str, required=True, metavar="FOLDER", help="New folder; nothing is overwritten.")
     parser.add_argument("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
@@ -43,6 +45,7 @@ def export(prog: str, arguments: Sequence[str]) -> int:
         "of transformers; the format of the hub has one file.",
     )
     options = parse_options(parser, arguments)
+    run_given(options)
     if options.max_shard_size is not None:
         check(options.to == "transformers", "--max_shard_size", "--to transformers", f"--to {options.to}")
         check(

@@ -20,6 +20,7 @@ from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..data.text.files import standard_input
 from ..estimate.units import DTYPES
 from ..experiments import experiment_of_run
+from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import MOST_THREADS, MachineConfig, check
 from ..training.device import prepare_device
@@ -131,12 +132,14 @@ def parser_of(prog: str) -> Any:
     add("--device", type=devices, default="auto", help="A GPU if there is one, or the one named.")
     add("--dtype", type=DTypeName, default="float32", help="Of the model.")
     add("--threads", type=int, help="CPU threads; by default one for each core.")
+    takes_file(parser)
     return parser
 
 
 def generate(prog: str, arguments: Sequence[str]) -> int:
     """``dat generate``."""
     options = parse_options(parser_of(prog), arguments)
+    run_given(options)
     choices = sampling_options(options)
     prompt = standard_input("prompt") if options.prompt == "-" else options.prompt
     check_prompt(prompt)  # before anything is loaded

@@ -11,6 +11,7 @@ from dual_attention._words import printable
 from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..description import PARAMETERS, describe, sections_of
 from ..estimate.units import DTYPES, aligned
+from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 
 DTypeName = Literal["float32", "bfloat16", "float16", "float64"]
@@ -35,9 +36,11 @@ def info(prog: str, arguments: Sequence[str]) -> int:
         "are checked.",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
+    takes_file(parser)
     parser.add_argument("--dtype", type=DTypeName, help="Of inference; by default that of the weights.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     options = parse_options(parser, arguments)
+    run_given(options)
     checkpoint = open_checkpoint(options.checkpoint, device="meta")
     found = describe(checkpoint, DTYPES[options.dtype] if options.dtype else checkpoint.weights_dtype)
     print(json_text(found, indent=2) if options.json else printable(report(found)))

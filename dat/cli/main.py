@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from dual_attention._words import printable, suggestion
 
 from .._errors import in_one_line
-from ..experiments import EXPERIMENTS
+from ..experiments import EXPERIMENTS, MOVED, installed, is_file
 from ..training.interrupt import EXIT_STATUS, Interrupted
 
 
@@ -30,7 +31,7 @@ class Command:
         target: ``module:function`` in this package; the function takes the program's name, the remaining arguments
             and the experiment, if it is of one, and returns an exit status.
         summary: one line for the list of commands.
-        experiment: the name of one, for a command of an experiment.
+        experiment: the name of one, or its file, for a command of an experiment.
     """
 
     words: tuple[str, ...]
@@ -77,19 +78,28 @@ ARGUMENTS = {
 """Commands of experiments, and what may follow the name."""
 
 
-def every_command() -> tuple[Command, ...]:
-    """All sub-commands, in the order of the list."""
+def every_command(*, others: bool = True) -> tuple[Command, ...]:
+    """All sub-commands, in the order of the list.
+
+    Args:
+        others: whether those of installed packages are among them, which takes a moment to find out.
+    """
+    known = {**EXPERIMENTS, **(installed() if others else {})}
+
+    def of_experiments(*words: str) -> list[Command]:
+        return [
+            _of_experiment(word, name, entry.summaries[word])
+            for word in words
+            for name, entry in known.items()
+            if word in entry.summaries
+        ]
+
     demo = Command(("demo",), "", "demo:demo", "watch a DAT learn a relation from fewer examples than a Transformer")
-    return (demo, *_of_experiments("train"), *FIXED, *_of_experiments("reproduce", "plot", "data"))
+    return (demo, *of_experiments("train"), *FIXED, *of_experiments("reproduce", "plot", "data"))
 
 
-def _of_experiments(*words: str) -> list[Command]:
-    return [
-        Command((word, name), ARGUMENTS[word], f"{word}:{word}", entry.summaries[word], experiment=name)
-        for word in words
-        for name, entry in EXPERIMENTS.items()
-        if word in entry.summaries
-    ]
+def _of_experiment(word: str, name: str, summary: str = "") -> Command:
+    return Command((word, shlex.quote(name)), ARGUMENTS[word], f"{word}:{word}", summary, experiment=name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,11 +151,18 @@ def dispatch(words: list[str]) -> int:
 
         print(f"relational-attention {__version__}")
         return 0
-    for command in every_command():
+    if len(words) > 1 and words[0] in ARGUMENTS and not_built_in(words[1]):
+        return _of_experiment(*words[:2]).run(words[2:])
+    for command in every_command(others=False):
         n = len(command.words)
         if tuple(words[:n]) == command.words:
             return command.run(words[n:])
     return unknown(words)
+
+
+def not_built_in(name: str) -> bool:
+    """Whether an experiment's name is one of a file or of an installed package."""
+    return is_file(name) or (name not in EXPERIMENTS and (name in MOVED or name in installed()))
 
 
 def unknown(words: list[str]) -> int:
@@ -156,13 +173,13 @@ def unknown(words: list[str]) -> int:
         print(overview(beginning))
         return 0
     if beginning and (len(words) == 1 or words[1].startswith("-")):
-        raise ValueError(
-            f"dat {words[0]}: expected {_alternatives(c.words[1] for c in beginning)} next; see dat --help"
-        )
+        names = f"{_alternatives(c.words[1] for c in beginning)} or FILE.py"
+        raise ValueError(f"dat {words[0]}: expected {names} next; see dat --help")
     choices = sorted({c.words[1] for c in beginning}) if beginning else sorted({c.words[0] for c in commands})
     wrong = words[1] if beginning else words[0]
     hint = suggestion(wrong, choices) or "; see dat --help"
-    raise ValueError(f"unknown command {wrong!r}: expected {_alternatives(choices)}{hint}")
+    file = " or FILE.py" if beginning else ""
+    raise ValueError(f"unknown command {wrong!r}: expected {_alternatives(choices)}{file}{hint}")
 
 
 def _alternatives(names: Iterable[str]) -> str:
@@ -181,6 +198,7 @@ def overview(commands: Sequence[Command]) -> str:
         *(f"  {left:{width}}  {right}" for left, right in rows),
         "",
         "  dat COMMAND --help   every option of a command",
+        "  FILE.py              an experiment of your own, in place of an experiment's name",
         "  dat --version        version of the library",
         "  --debug              show where an error comes from (also DAT_DEBUG=1)",
     ]

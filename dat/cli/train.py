@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ from typing import Any, Literal
 from dual_attention._checksums import sha256_of
 
 from .._processes import keep_freed_memory
-from ..experiments import experiment_named, experiment_of_run
+from ..experiments import experiment_named, name_in
+from ..experiments.files import goes_by
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
+from ..training.configs import check
 from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
@@ -46,9 +49,11 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     """Train in each of ``workers``."""
     config, options = parse_config(parser_of(prog, experiment), experiment.Config, arguments)
     check_only_resume(options.resume, arguments)
+    expected = experiment.source or experiment.name
+    check(goes_by(experiment, config.experiment), "experiment", expected, config.experiment)
     if workers.size > 1:
         workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
-        workers.agree("code", installed())
+        workers.agree("code", installed(experiment))
     unfinished = options.resume
     if unfinished is None:
         config, unfinished = workers.from_first(beginning(config) if workers.first else (config, None))
@@ -83,17 +88,19 @@ def beginning(config: Any) -> tuple[Any, Path | None]:
     return config, folder.path if again else None
 
 
-def installed() -> str:
-    """Versions of what computes, and the checksum of each file of both packages."""
+def installed(experiment: AnyExperiment) -> str:
+    """Versions of what computes, and the checksum of each file of both packages and of that of the experiment."""
     root, packages = Path(__file__).parents[2], ("dat", "dual_attention")
     paths = sorted(path for package in packages for path in (root / package).rglob("*.py"))
     files = {path.relative_to(root).as_posix(): sha256_of(path) for path in paths}
+    files["experiment"] = sha256_of(Path(inspect.getfile(type(experiment))))
     return "\n".join(f"{name} {value}" for name, value in {**versions(), **files}.items())
 
 
 def resume(experiment: AnyExperiment, path: Path, workers: Workers) -> RunFolder:
     """Continue the run in ``path``."""
-    name = experiment_of_run(RunFolder.open(path)).name
-    if name != experiment.name:
-        raise ValueError(f"{path}: a run of {name}, not of {experiment.name}")
+    folder = RunFolder.open(path)
+    name = name_in(folder.read_values(), folder.config)
+    if not goes_by(experiment, name):
+        raise ValueError(f"{path}: a run of {name}, not of {experiment.source or experiment.name}")
     return resume_run(experiment, path, workers)

@@ -1,8 +1,12 @@
-"""The experiments by name. Listing them imports none; :meth:`Entry.load` does."""
+"""The experiments by name: built-in ones, those of installed packages, and those in the user's own files.
+
+Listing them imports none; :func:`experiment_named` does.
+"""
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,8 +14,17 @@ from typing import TYPE_CHECKING, Any
 from dual_attention._words import suggestion
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ..training.experiment import AnyExperiment
     from ..training.run_folder import RunFolder
+
+ENTRY_POINTS = "dat.experiments"
+"""Group of entry points by which an installed package brings experiments: ``NAME = "module:class"``."""
+
+
+FILE = re.compile(r"(?P<file>.*\.py)(?::(?P<kind>\w+))?", re.DOTALL)
+"""The name of an experiment in a file: ``FILE.py``, or ``FILE.py:CLASS``."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +32,14 @@ class Entry:
     """An experiment in the registry.
 
     Attributes:
+        name: on the command line and in configurations.
         target: ``module:class`` of the :class:`~dat.training.experiment.Experiment`.
-        evaluated: what ``dat evaluate`` measures, for its help.
         summaries: for each command of ``dat`` that the experiment has (train, reproduce, plot, data), a line for the
             list of commands.
     """
 
+    name: str
     target: str
-    evaluated: str
     summaries: Mapping[str, str]
 
     def load(self) -> AnyExperiment:
@@ -36,107 +49,146 @@ class Entry:
 
 
 EXPERIMENTS: dict[str, Entry] = {
-    "relational-games": Entry(
-        f"{__name__}.relational_games.experiment:RelationalGames",
-        "of Relational Games on all object sets",
-        {
-            "train": "train one model in a run folder",
-            "reproduce": "the paper's learning curves: many runs in parallel, resumable",
-            "plot": "learning curves from the results of several grids",
-            "data": "a contact sheet of example images",
-        },
-    ),
-    "language": Entry(
-        f"{__name__}.language.experiment:LanguageModelling",
-        "of language on its validation text",
-        {
-            "train": "train a language model on your text",
-            "reproduce": "perplexity of small language models by length of training",
-            "plot": "curves of perplexity from the results of several grids",
-            "data": "one clean file of text from folders of unpacked packages",
-        },
-    ),
-    "images": Entry(
-        f"{__name__}.images.experiment:ImageClassification",
-        "of images on those kept apart",
-        {
-            "train": "train a Vision Transformer or ViDAT on CIFAR or on handwritten digits",
-            "reproduce": "accuracy on images beside the paper's tables",
-            "plot": "accuracy from the results of several grids",
-        },
-    ),
-    "mathematics": Entry(
-        f"{__name__}.mathematics.experiment:Mathematics",
-        "of answers on questions within and beyond training",
-        {
-            "train": "train an encoder-decoder model to answer questions",
-            "reproduce": "accuracy of answers to generated questions, or the paper's grid",
-            "plot": "accuracy from the results of several grids",
-        },
-    ),
-    "digit-games": Entry(
-        f"{__name__}.digit_games.experiment:DigitGames",
-        "of Relational Games with handwritten digits on new hands and new classes",
-        {
-            "train": "train one model on a relation between handwritten digits",
-            "reproduce": "accuracy between digits of classes trained on, and of others",
-            "plot": "learning curves from the results of several grids",
-            "data": "a contact sheet of example images",
-        },
-    ),
-    "recall": Entry(
-        f"{__name__}.recall.experiment:Recall",
-        "of recall, copying and state tracking on new sequences",
-        {
-            "train": "train one causal model to copy, to recall or to track a state",
-            "reproduce": "recall, copying and state tracking, and the step at which they are learned",
-            "plot": "table and figure from the results of several grids",
-        },
-    ),
-    "length": Entry(
-        f"{__name__}.length.experiment:Length",
-        "of sorting and equations by length",
-        {
-            "train": "train one causal model to sort or to solve equations",
-            "reproduce": "accuracy on lengths that were not trained on",
-            "plot": "table and figure from the results of several grids",
-        },
-    ),
-    "theorem-1": Entry(
-        f"{__name__}.theorem_1.experiment:Theorem1",
-        "of selected relations on new draws",
-        {
-            "train": "train one attention to select an object and relate to it",
-            "reproduce": "Theorem 1: error against width and temperature",
-            "plot": "its figure from the results of several grids",
-        },
-    ),
+    entry.name: entry
+    for entry in (
+        Entry(
+            "relational-games",
+            f"{__name__}.relational_games.experiment:RelationalGames",
+            {
+                "train": "train one model in a run folder",
+                "reproduce": "the paper's learning curves: many runs in parallel, resumable",
+                "plot": "learning curves from the results of several grids",
+                "data": "a contact sheet of example images",
+            },
+        ),
+        Entry(
+            "language",
+            f"{__name__}.language.experiment:LanguageModelling",
+            {
+                "train": "train a language model on your text",
+                "reproduce": "perplexity of small language models by length of training",
+                "plot": "curves of perplexity from the results of several grids",
+                "data": "one clean file of text from folders of unpacked packages",
+            },
+        ),
+        Entry(
+            "images",
+            f"{__name__}.images.experiment:ImageClassification",
+            {
+                "train": "train a Vision Transformer or ViDAT on CIFAR or on handwritten digits",
+                "reproduce": "accuracy on images beside the paper's tables",
+                "plot": "accuracy from the results of several grids",
+            },
+        ),
+        Entry(
+            "mathematics",
+            f"{__name__}.mathematics.experiment:Mathematics",
+            {
+                "train": "train an encoder-decoder model to answer questions",
+                "reproduce": "accuracy of answers to generated questions, or the paper's grid",
+                "plot": "accuracy from the results of several grids",
+            },
+        ),
+        Entry(
+            "recall",
+            f"{__name__}.sequences.experiment:Recall",
+            {
+                "train": "train one causal model to copy, to recall or to track a state",
+                "reproduce": "recall, copying and state tracking, and the step at which they are learned",
+                "plot": "a table from the results of several grids",
+            },
+        ),
+        Entry(
+            "length",
+            f"{__name__}.sequences.experiment:Length",
+            {
+                "train": "train one causal model to sort or to solve equations",
+                "reproduce": "accuracy on lengths that were not trained on",
+                "plot": "a table from the results of several grids",
+            },
+        ),
+    )
 }
-"""Every experiment, in the order of lists."""
+"""The built-in experiments, in the order of lists."""
+
+MOVED = {
+    "theorem-1": "studies/theorem_1/experiment.py",
+    "digit-games": "studies/digit_games/experiment.py",
+}
+"""Files of the repository that hold experiments which were built in once, by the names that old runs have for them."""
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is one of an experiment in a file."""
+    return FILE.fullmatch(name) is not None
+
+
+def installed() -> dict[str, Entry]:
+    """The experiments of installed packages; a built-in name stays ours."""
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
+    return {
+        point.name: Entry(point.name, point.value, dict.fromkeys(("train", "reproduce", "plot"), _origin(point)))
+        for point in entry_points(group=ENTRY_POINTS)
+        if point.name not in EXPERIMENTS
+    }
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"of the package {point.dist.name}" if point.dist else f"of {point.value.partition(':')[0]}"
 
 
 def experiment_named(name: str) -> AnyExperiment:
-    """The experiment of that name."""
-    if name not in EXPERIMENTS:
-        hint = suggestion(str(name), EXPERIMENTS)
-        raise ValueError(f"experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}{hint}")
-    return EXPERIMENTS[name].load()
+    """The experiment of that name: a built-in or installed one, or ``FILE.py`` or ``FILE.py:CLASS``, which is run.
+
+    So the name must be one that the user gave, not one that a configuration did: see :func:`experiment_of`.
+    """
+    from . import files  # torch is imported with it; the list of commands needs none
+
+    if is_file(name):
+        return files.load(name)
+    if name in EXPERIMENTS:
+        return EXPERIMENTS[name].load()
+    others = installed()
+    if name in others:
+        return others[name].load()
+    if name in MOVED:
+        raise ValueError(f"experiment: {name} is the file {MOVED[name]} of the repository now; name that")
+    known = (*EXPERIMENTS, *others)
+    hint = suggestion(str(name), known)
+    raise ValueError(f"experiment: expected one of {', '.join(known)} or FILE.py, got {name!r}{hint}")
 
 
-def experiment_of(values: Mapping[str, Any], source: object) -> AnyExperiment:
-    """The experiment that a configuration is of, by its key ``experiment``, or for older ones by their other keys.
+def name_in(values: Mapping[str, Any], source: object) -> str:
+    """The experiment's name in a configuration: its key ``experiment``, or what other keys of older ones say.
 
     Args:
         source: of the configuration, for errors.
     """
     name = values.get("experiment")
-    if name is None:  # older runs have no such key
-        if "task" in values:
-            name = "relational-games"
-        elif isinstance(values.get("model"), Mapping):
-            name = "language"
-        else:
-            raise ValueError(f"{source}: not the configuration of a run")
+    if name is not None:
+        return str(name)
+    if "task" in values:
+        return "relational-games"
+    if isinstance(values.get("model"), Mapping):
+        return "language"
+    raise ValueError(f"{source}: not the configuration of a run")
+
+
+def experiment_of(values: Mapping[str, Any], source: object) -> AnyExperiment:
+    """The experiment that a configuration is of. A file that it names is not run: the user has to name it, too."""
+    from . import files
+
+    name = name_in(values, source)
+    if name not in EXPERIMENTS:
+        if (experiment := files.named(name)) is not None:
+            return experiment
+        if is_file(name):
+            raise ValueError(files.refusal(name, source))
+        if name in MOVED:
+            raise ValueError(
+                f"{source}: of the experiment {name}, a file of the repository: --experiment {MOVED[name]}"
+            )
     try:
         return experiment_named(name)
     except ValueError as error:

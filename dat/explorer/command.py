@@ -18,6 +18,7 @@ from .._native import use_native
 from ..checkpoints import CHECKPOINT
 from ..data.text.files import standard_input
 from ..estimate.units import nbytes
+from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from .dictionaries import read_dictionary
 from .example import example_model
@@ -59,6 +60,7 @@ def _parser_of(prog: str) -> Any:
     add("--share", action="store_true", help="Let other machines of the network open the page by its address.")
     add("--port", type=int, default=0, help="To listen on; by default a free one.")
     add("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
+    takes_file(parser)
     add(
         "--bits", type=int, help="Of the numbers in the page, 8, 16 or 32; by default the fewest that change no colour."
     )
@@ -68,6 +70,7 @@ def _parser_of(prog: str) -> Any:
 def run_explorer(prog: str, arguments: Sequence[str]) -> int:
     """``dat explore``."""
     options = parse_options(_parser_of(prog), arguments)
+    run_given(options)
     check_options(options)
     out = None if options.export is None else checked_export(options.export)
     view = View.of(options.view or "")

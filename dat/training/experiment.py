@@ -46,6 +46,7 @@ Ready = TypeVar("Ready", bound=Prepared)
 class Experiment(ABC, Generic[Config, Ready]):
     """One experiment. A subclass gives a configuration, :meth:`prepare` and the description of its results."""
 
+    source: str = ""  # FILE.py:CLASS of one in a file of the user's, which is its name in configurations
     name: ClassVar[str]  # on the command line and in configurations
     title: ClassVar[str]  # in prose
     about_train: ClassVar[str]  # descriptions of the commands

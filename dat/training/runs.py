@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import shutil
 import socket
 import tempfile
 import time
@@ -44,6 +46,8 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
         FileNotFoundError: if not all processes see it.
         ValueError: if examples, batches or the model cannot be divided among them.
     """
+    if experiment.source:
+        config = replace(config, experiment=experiment.source)  # pyright: ignore[reportArgumentType]
     path = Path(config.output.folder) / config.run_name
     folder = RunFolder(path)
     if workers.first:
@@ -53,10 +57,17 @@ def start_run(experiment: AnyExperiment, config: RunConfig, workers: Workers = A
     if prepared.problem.draw is None:  # impossible, and so may this
         build_optimizer(prepared.problem.model, config.optim, prepared.problem.factors)
     if workers.first:
-        folder = RunFolder.create(path, commented_yaml(config), prepared.write)
+        folder = RunFolder.create(path, commented_yaml(config), lambda new: write_beginning(experiment, prepared, new))
     with locked_by_first(folder, workers):
         train_run(experiment, folder, config, prepared, workers)
     return folder
+
+
+def write_beginning(experiment: AnyExperiment, prepared: Prepared, folder: Path) -> None:
+    """Write what a run folder holds beside its configuration, a copy of the user's own experiment among it."""
+    prepared.write(folder)
+    if experiment.source:
+        shutil.copy(inspect.getfile(type(experiment)), folder)
 
 
 def resume_run(experiment: AnyExperiment, path: str | Path, workers: Workers = ALONE) -> RunFolder:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (["frobnicate"], "unknown command 'frobnicate': expected .*train"),
         (
             ["train", "chess"],
-            "unknown command 'chess': expected digit-games or .* or theorem-1",
+            "unknown command 'chess': expected images or .* or relational-games or FILE.py",
         ),
         (["train", "language", "--model.n_heads_sa=0", "--model.n_heads_ra=0"], "at least 1, got 0"),
         (["train", "language", "--data.path", "none.txt"], r"data\.path: no such file or folder: none\.txt"),
@@ -105,12 +105,12 @@ pytestmark = pytest.mark.usefixtures("here")
         (["trian", "language"], r"did you mean train\?"),
         (["train", "langauge"], r"did you mean language\?"),
         # Incomplete commands
-        (["train"], "dat train: expected digit-games or .* or theorem-1 next"),
+        (["train"], "dat train: expected images or .* or relational-games or FILE.py next"),
         (
             ["reproduce", "--dry_run"],
-            "dat reproduce: expected digit-games or .* or theorem-1 next",
+            "dat reproduce: expected images or .* or relational-games or FILE.py next",
         ),
-        (["data"], "dat data: expected digit-games or language or relational-games next"),
+        (["data"], "dat data: expected language or relational-games or FILE.py next"),
         (["estimate"], "MODEL|model"),
         (["completion"], "SHELL|shell"),
         # Absurd sizes

@@ -12,8 +12,9 @@ from dat.experiments import EXPERIMENTS
 from dat.experiments.base_width import scaled_from_base
 from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dat.training.loop import Trainer
+from examples.my_experiment import Sums, SumsConfig
 
-WIDTHS = {"language": 32, "mathematics": 16, "images": 32, "relational-games": 32, "digit-games": 32}
+WIDTHS = {"language": 32, "mathematics": 16, "images": 32, "relational-games": 32}
 """A base width for each experiment's default model, of a half to a quarter of its own."""
 
 
@@ -47,12 +48,12 @@ def test_the_base_model_is_the_same_model(name):
 
 
 def test_muon_and_mup_are_refused_where_they_mean_nothing():
-    experiment = EXPERIMENTS["theorem-1"].load()
+    experiment, sums = Sums(), SumsConfig()
     for optim, message in [
-        ({"optimizer": "muon"}, r"optim\.optimizer: expected adam or adamw with a SelectAndRelate"),
+        ({"optimizer": "muon"}, r"optim\.optimizer: expected adam or adamw with a Linear"),
         ({"mup_base_width": 8}, r"optim\.mup_base_width: expected null in this experiment"),
     ]:
-        config = config_of("theorem-1", **optim)
+        config = replace(sums, optim=replace(sums.optim, **optim))
         with pytest.raises(ValueError, match=message):
             Trainer(experiment.timing_problem(config), config)
     games = config_of("relational-games", mup_base_width=32)

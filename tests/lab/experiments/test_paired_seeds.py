@@ -11,12 +11,10 @@ import torch
 
 from dat.data.images.augmentation import AUGMENTATIONS
 from dat.experiments import EXPERIMENTS
-from dat.experiments.digit_games.config import DigitSets
 from dat.experiments.images.config import ImageSources
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.mathematics.config import QuestionsConfig
 from dat.experiments.relational_games.grid import GridData
-from dat.experiments.theorem_1.config import SelectionDataConfig
 from dat.sweeps.grid import cells
 from dat.training.experiment import Prepared
 from dat.training.loop import Trainer
@@ -26,8 +24,6 @@ IMAGES = {"sizes": (40,), "data": ImageSources(n_val=10, n_test=10, augmentation
 SMALL: dict[str, dict[str, Any]] = {
     "relational-games": {"tasks": ("same",), "sizes": (40,), "data": GridData(n_val=8, n_test=8, n_heldout=8)},
     "images": IMAGES,
-    "digit-games": {"tasks": ("same",), "sizes": (40,), "data": DigitSets(n_val=8, n_test=8, n_unseen=8)},
-    "theorem-1": {"widths": (8,), "data": SelectionDataConfig(n_val=8, n_test=8)},
 }
 """Smallest grids; an experiment without one is tried with its default grid."""
 

@@ -15,11 +15,6 @@ from dat.sweeps.results import merge_results
 
 EXPERIMENTS_FOLDER = Path(__file__).parents[3] / "experiments"
 REPORTS = [
-    ("recall", "study", "study/report.md"),
-    ("recall", "selective-copying", "study/report-selective.md"),
-    ("recall", "state", "study/report-state.md"),
-    ("length", "study", "study/report.md"),
-    ("digit-games", "digits", "digits/report.md"),
     ("language", "study", "study/report.md"),
 ]
 

@@ -1,14 +1,14 @@
-"""The experiment of :mod:`.toy` with networks that cannot be trained: killed, as a system does that has run out of
+"""The experiment of the example with networks that cannot be trained: killed, as a system does that has run out of
 memory, or failing (one of them late), or without their data."""
 
 import os
 import signal
 import time
 
-from .toy import Toy
+from examples.my_experiment import Sums
 
 
-class Doomed(Toy):
+class Doomed(Sums):
     name = "doomed"
 
     def prepare(self, config, *, cache, run=None):
@@ -17,7 +17,7 @@ class Doomed(Toy):
         return super().prepare(config, cache=cache, run=run)
 
 
-class Failing(Toy):
+class Failing(Sums):
     name = "failing"
 
     def prepare(self, config, *, cache, run=None):
@@ -26,7 +26,7 @@ class Failing(Toy):
         return super().prepare(config, cache=cache, run=run)
 
 
-class Alike(Toy):
+class Alike(Sums):
     name = "alike"
 
     def prepare(self, config, *, cache, run=None):
@@ -43,7 +43,7 @@ class Delayed(Alike):
         return super().prepare(config, cache=cache, run=run)
 
 
-class Lacking(Toy):
+class Lacking(Sums):
     """One kind of network lacks its data: the one that an environment variable names."""
 
     name = "lacking"

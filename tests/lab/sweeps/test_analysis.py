@@ -23,10 +23,9 @@ from dat.sweeps.report import Reading, plot_results
 from dat.sweeps.reproduce import reproduce
 from dat.training.config_io import commented_yaml
 from dual_attention.model_analysis.measures.intervals import corrected, equivalence_p, half_width, paired_p, sign_flip_p
+from examples.my_experiment import Sums, SumsGrid
 
-from .toy import Toy, ToyGrid
-
-TOY = Toy()
+TOY = Sums()
 PLAN = AnalysisConfig(question="Is deep better?", measure="val", reference="linear", arms=("deep",), seeds=3, bound=0.5)
 PLACES = [("", 8), ("", 16)]
 PLANNED = {place: dict.fromkeys(("linear", "deep"), place[1]) for place in PLACES}
@@ -88,7 +87,7 @@ def test_only_what_is_planned_counts():
     assert findings(TOY, PLAN, incomplete, PLANNED)[0].differences.keys() == {0, 2}
 
 
-class LongerGrid(ToyGrid):
+class LongerGrid(SumsGrid):
     """A grid in which deep networks are given twice the examples."""
 
     def points(self):
@@ -97,7 +96,7 @@ class LongerGrid(ToyGrid):
         ]
 
 
-class Longer(Toy):
+class Longer(Sums):
     Grid = LongerGrid
     shipped: ClassVar = {"grids/tiny.yaml": LongerGrid(out="tiny", seeds=3)}
 
@@ -148,7 +147,7 @@ def test_readings():
 
 
 def test_a_run_that_followed_its_analysis(tmp_path, in_process):
-    grid = ToyGrid(out=str(tmp_path / "grid"), seeds=3)
+    grid = SumsGrid(out=str(tmp_path / "grid"), seeds=3)
     folder = reproduce(TOY, grid, analysis=PLAN, quiet=True)
     report = (folder.path / "report.md").read_text()
     assert "It was followed in every point." in report and "Is deep better?" in report
@@ -163,7 +162,7 @@ def test_a_run_that_followed_its_analysis(tmp_path, in_process):
 
 
 def test_what_was_not_followed_is_named(tmp_path, in_process):
-    grid = ToyGrid(out=str(tmp_path / "grid"), seeds=1)
+    grid = SumsGrid(out=str(tmp_path / "grid"), seeds=1)
     folder = reproduce(TOY, grid, quiet=True)
     assert not (folder.path / RECORD).exists()
     reproduce(TOY, replace(grid, first_seed=1), analysis=PLAN, quiet=True)
@@ -179,14 +178,14 @@ def test_what_was_not_followed_is_named(tmp_path, in_process):
 def test_settings_that_differ_from_the_planned_grid(tmp_path, in_process):
     plan = replace(PLAN, grid="tiny", seeds=2, fewest_seeds=2)
     folder = reproduce(
-        TOY, ToyGrid(out=str(tmp_path / "grid"), seeds=2, lr_of={"deep": 0.01}), analysis=plan, quiet=True
+        TOY, SumsGrid(out=str(tmp_path / "grid"), seeds=2, lr_of={"deep": 0.01}), analysis=plan, quiet=True
     )
     report = (folder.path / "report.md").read_text()
     assert "others than planned: lr_of.deep 0.01 in place of None" in report
 
 
 def test_another_analysis_is_refused(tmp_path, in_process):
-    grid = ToyGrid(out=str(tmp_path / "grid"), seeds=2)
+    grid = SumsGrid(out=str(tmp_path / "grid"), seeds=2)
     folder = reproduce(TOY, grid, analysis=PLAN, quiet=True)
     kept = (folder.path / ANALYSIS).read_text()
     with pytest.raises(ValueError, match=r"analysis: .*grid was begun with another one \(20"):
@@ -247,7 +246,7 @@ def test_an_analysis_that_cannot_decide_is_refused(plan, message, tmp_path):
     with pytest.raises(ValueError, match=f"analysis: {message}"):
         find_analysis(TOY, str(tmp_path / "plan.yaml"))
     with pytest.raises(ValueError, match=f"analysis: {message}"):
-        reproduce(TOY, ToyGrid(out=str(tmp_path / "grid")), analysis=plan, quiet=True)
+        reproduce(TOY, SumsGrid(out=str(tmp_path / "grid")), analysis=plan, quiet=True)
     assert not (tmp_path / "grid" / "cells").exists()
 
 
@@ -265,7 +264,7 @@ def test_an_analysis_that_some_outcome_decides(plan):
 
 
 def test_an_analysis_recorded_earlier_is_still_computed(tmp_path, in_process, monkeypatch):
-    plan, grid = replace(PLAN, arms=("deep", "deep")), ToyGrid(out=str(tmp_path / "grid"), seeds=3)
+    plan, grid = replace(PLAN, arms=("deep", "deep")), SumsGrid(out=str(tmp_path / "grid"), seeds=3)
     with monkeypatch.context() as patch:
         patch.setattr(AnalysisConfig, "check_against", lambda *_: None)
         reproduce(TOY, grid, analysis=plan, quiet=True)
@@ -329,18 +328,18 @@ def test_bounds_in_tables_and_figures(tmp_path):
 
 
 def test_the_commands_take_one(tmp_path, monkeypatch, capsys, in_process):
-    summaries = dict.fromkeys(("train", "reproduce", "plot"), "a toy")
-    monkeypatch.setitem(EXPERIMENTS, "toy", Entry("tests.lab.sweeps.toy:Toy", "of sums", summaries))
+    summaries = dict.fromkeys(("reproduce", "plot"), "sums")
+    monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", summaries))
     monkeypatch.chdir(tmp_path)
     Path("plan.yaml").write_text(commented_yaml(PLAN))
-    assert main(["reproduce", "toy", "--out=grid", "--seeds=3", "--analysis=plan.yaml"]) == 0
+    assert main(["reproduce", "sums", "--out=grid", "--seeds=3", "--analysis=plan.yaml"]) == 0
     assert "report: grid/report.md" in capsys.readouterr().out
-    assert main(["plot", "toy", "grid", "--out=out"]) == 0  # by the analysis that the grid has
+    assert main(["plot", "sums", "grid", "--out=out"]) == 0  # by the analysis that the grid has
     assert "out/report.md" in capsys.readouterr().out
-    assert main(["plot", "toy", "grid", "--out=b", "--against=linear", "--bound=0.1"]) == 0
+    assert main(["plot", "sums", "grid", "--out=b", "--against=linear", "--bound=0.1"]) == 0
     assert "within" in Path("b/contrasts.md").read_text()
-    assert main(["plot", "toy", "out/results.csv", "--out=c", "--bound=0.1"]) == 2
+    assert main(["plot", "sums", "out/results.csv", "--out=c", "--bound=0.1"]) == 2
     assert "bound: expected --against, too" in capsys.readouterr().err
-    assert main(["plot", "toy", "grid", "--out=d", "--against=linear", "--bound=-1"]) == 2
+    assert main(["plot", "sums", "grid", "--out=d", "--against=linear", "--bound=-1"]) == 2
     assert "bound: expected a positive number" in capsys.readouterr().err
     assert asdict(find_analysis(TOY, "grid/analysis.yaml") or PLAN) == asdict(PLAN)

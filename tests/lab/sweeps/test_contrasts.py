@@ -9,10 +9,10 @@ from scipy.stats import ttest_rel
 
 from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.experiments.theorem_1.experiment import Theorem1
 from dat.sweeps.contrasts import contrasts, contrasts_text, draw_contrasts
 from dat.sweeps.results import to_csv
 from dual_attention.model_analysis.measures.intervals import holm, paired_p
+from studies.theorem_1.experiment import Theorem1
 
 GAMES, THEOREM = RelationalGames(), Theorem1()
 TRIALS = {

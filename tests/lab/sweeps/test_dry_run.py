@@ -12,16 +12,15 @@ from dat.sweeps.durations import timed_rate
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.reproduce import reproduce, time_left
 from dat.sweeps.workers import run_cell
+from examples.my_experiment import Sums, SumsConfig, SumsGrid
 
-from .toy import Toy, ToyConfig, ToyGrid
-
-TOY = Toy()
+TOY = Sums()
 
 
 @pytest.fixture
-def grid(tmp_path) -> ToyGrid:
+def grid(tmp_path) -> SumsGrid:
     """A grid of which all cells but the last are done."""
-    grid = ToyGrid(out=str(tmp_path / "grid"), workers=16)
+    grid = SumsGrid(out=str(tmp_path / "grid"), workers=16)
     folder = GridFolder(TOY, grid.out)
     folder.open(grid)
     for cell in cells(TOY, grid)[:-1]:
@@ -40,7 +39,7 @@ def test_no_more_processes_than_cells_are_left(grid, capsys):
 
 def test_a_gpu_is_not_timed_on_the_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(durations, "timed_rate", None)
-    grid = ToyGrid(out=str(tmp_path / "grid"), device="cuda")
+    grid = SumsGrid(out=str(tmp_path / "grid"), device="cuda")
     reproduce(TOY, grid, dry_run=True)
     words = "4 cells, 0 done, 4 to run: their time on cuda is not estimated until a cell of each kind is done."
     assert words in capsys.readouterr().out
@@ -55,7 +54,7 @@ def test_a_gpu_is_not_timed_on_the_cpu(tmp_path, capsys, monkeypatch):
 def test_long_steps_are_timed_on_fewer_examples(speed, sizes, monkeypatch):
     seen = []
     monkeypatch.setattr(durations, "_timed_step", lambda trainer, size: seen.append(size) or speed * size)
-    assert timed_rate(TOY, ToyConfig()) == pytest.approx(speed)
+    assert timed_rate(TOY, SumsConfig()) == pytest.approx(speed)
     assert seen == sizes
 
 

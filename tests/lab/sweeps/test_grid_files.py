@@ -19,17 +19,17 @@ from dat.sweeps.workers import CellsFailed, NotPrepared, WorkerDied, run_cell
 from dat.training.configs import LoopConfig, OptimConfig
 from dat.training.lock import LOCK, InUse
 from dat.training.loop import Diverged
+from examples.my_experiment import Sums, SumsGrid
 
 from .doomed import Alike, Delayed, Doomed, Failing, Lacking
-from .toy import Toy, ToyGrid
 
-TOY = Toy()
+TOY = Sums()
 
 
 @pytest.fixture
-def grid(tmp_path) -> ToyGrid:
+def grid(tmp_path) -> SumsGrid:
     """A grid of which one cell is done."""
-    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
     folder = GridFolder(TOY, grid.out)
     with folder.locked():
         folder.open(grid)
@@ -46,16 +46,16 @@ def test_two_writers_of_one_grid(grid):
 def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError, match="there already and no folder of a grid"):
-        reproduce(TOY, ToyGrid(out=str(tmp_path)), quiet=True)
+        reproduce(TOY, SumsGrid(out=str(tmp_path)), quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / LOCK).touch()  # of one that was killed before it wrote anything
     with GridFolder(TOY, tmp_path / "empty").locked():
-        GridFolder(TOY, tmp_path / "empty").open(ToyGrid(out=str(tmp_path / "empty")))
+        GridFolder(TOY, tmp_path / "empty").open(SumsGrid(out=str(tmp_path / "empty")))
 
 
 def test_a_grid_that_ran_nothing_is_given_anew(tmp_path):
-    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
     wrong = replace(grid, device="cuda")
     folder = GridFolder(TOY, grid.out)
     folder.open(wrong)
@@ -162,10 +162,9 @@ def test_weights_of_a_cell_are_recorded(grid):
 
 
 def test_cells_that_were_not_run_are_named(grid, monkeypatch, tmp_path, capsys):
-    entry = Entry("tests.lab.sweeps.toy:Toy", "of sums on new numbers", {"plot": "a toy"})
-    monkeypatch.setitem(EXPERIMENTS, "toy", entry)
+    monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", {"plot": "sums"}))
     monkeypatch.setattr("dat.sweeps.report.draw_figures", lambda *_: None)
-    assert main(["plot", "toy", grid.out, "--out", str(tmp_path / "figures")]) == 0
+    assert main(["plot", "sums", grid.out, "--out", str(tmp_path / "figures")]) == 0
     assert (
         f"dat: {grid.out}: cells not run: deep__8__seed0, linear__16__seed0, deep__16__seed0" in capsys.readouterr().err
     )
@@ -183,7 +182,7 @@ def test_a_killed_worker_is_named_with_its_cell(grid):
 
 @pytest.mark.slow
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, capsys):
-    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
     failing: AnySwept = Failing()
     reason = "no network of 8 examples (RuntimeError; DAT_DEBUG=1 shows where)"
     words = f"grid: 2 cells failed: linear__8__seed0, linear__16__seed0 (first: {reason}); the"
@@ -201,7 +200,7 @@ def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
     with pytest.raises(
         CellsFailed, match=r"grid: 4 cells failed: linear__8__seed0, .* \(all: no network \(RuntimeError"
     ):
-        reproduce(alike, ToyGrid(out=str(tmp_path / "grid"), workers=1), quiet=True)
+        reproduce(alike, SumsGrid(out=str(tmp_path / "grid"), workers=1), quiet=True)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("dat: linear__8__seed0 failed: no network")
 
@@ -210,7 +209,7 @@ def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
 def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path):
     delayed: AnySwept = Delayed()
     with pytest.raises(CellsFailed, match="4 cells failed: linear__8__seed0, "):
-        reproduce(delayed, ToyGrid(out=str(tmp_path / "grid"), workers=2), quiet=True)
+        reproduce(delayed, SumsGrid(out=str(tmp_path / "grid"), workers=2), quiet=True)
 
 
 @pytest.mark.slow
@@ -218,7 +217,7 @@ def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
     """The command says so once and leaves no folder of its own; another folder, and what is in one, it leaves alone."""
     monkeypatch.setenv("LACKING", "linear")
     lacking: AnySwept = Lacking()
-    grid, folder = ToyGrid(out=str(tmp_path / "grid"), workers=1), tmp_path / "grid"
+    grid, folder = SumsGrid(out=str(tmp_path / "grid"), workers=1), tmp_path / "grid"
     with pytest.raises(NotPrepared, match=r"^data.folder: expected numbers.txt, found nothing$"):
         reproduce(lacking, grid, quiet=True)
     assert not folder.exists() and not capsys.readouterr().err
@@ -232,7 +231,7 @@ def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
 def test_a_later_cell_without_its_data_stops_no_other(tmp_path, monkeypatch):
     monkeypatch.setenv("LACKING", "deep")
     lacking: AnySwept = Lacking()
-    grid = ToyGrid(out=str(tmp_path / "grid"), workers=1)
+    grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
     words = r"2 cells failed: deep__8__seed0, deep__16__seed0 \(all: data.folder: expected numbers.txt, found nothing\)"
     with pytest.raises(CellsFailed, match=words):
         reproduce(lacking, grid, quiet=True)
@@ -243,7 +242,7 @@ def test_a_later_cell_without_its_data_stops_no_other(tmp_path, monkeypatch):
 def test_a_plan_is_removed_and_nothing_that_was_computed(tmp_path, kept, there):
     folder = GridFolder(TOY, tmp_path / "grid")
     with folder.locked():
-        folder.open(ToyGrid(out=str(folder.path)))
+        folder.open(SumsGrid(out=str(folder.path)))
         (folder.path / kept).parent.mkdir(exist_ok=True)
         (folder.path / kept).touch() if there else (folder.path / kept).mkdir()
         remove_plan(folder)
@@ -268,7 +267,7 @@ def optimizer(lr: float) -> OptimConfig:
 
 
 def test_what_is_listed_twice_is_one_cell(monkeypatch):
-    once = cells(TOY, ToyGrid(seeds=2))
-    points = ToyGrid.points
-    monkeypatch.setattr(ToyGrid, "points", lambda grid: 2 * points(grid))
-    assert cells(TOY, ToyGrid(seeds=2)) == once
+    once = cells(TOY, SumsGrid(seeds=2))
+    points = SumsGrid.points
+    monkeypatch.setattr(SumsGrid, "points", lambda grid: 2 * points(grid))
+    assert cells(TOY, SumsGrid(seeds=2)) == once

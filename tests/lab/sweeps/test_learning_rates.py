@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dat.experiments.theorem_1.experiment import Theorem1
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.learning_rates import TABLE, draw_rates, optimum, rates_text, sweeps_rates
 from dat.sweeps.report import plot_results
 from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import load_results, merge_results
 from dat.training.config_io import read_config
+from examples.my_experiment import Sums, SumsGrid
+from studies.theorem_1.experiment import Theorem1
 
-from .toy import Toy, ToyGrid
-
-TOY = Toy()
+TOY = Sums()
 VALUES = {
     "deep": {1e-3: (0.5, 0.52, 0.51), 2e-3: (0.8, 0.82, 0.81), 4e-3: (0.81, 0.8, 0.825)},
     "linear": {1e-3: (0.4, 0.41, 0.4), 2e-3: (0.7, 0.71, 0.7), 4e-3: (0.6, 0.61, 0.6)},
@@ -69,7 +68,7 @@ def test_the_figure(tmp_path):
 
 
 def test_a_grid_is_swept(tmp_path, in_process):
-    grid = ToyGrid(out=str(tmp_path / "grid"), seeds=2, lrs=(1e-3, 1e-2))
+    grid = SumsGrid(out=str(tmp_path / "grid"), seeds=2, lrs=(1e-3, 1e-2))
     folder = reproduce(TOY, grid, quiet=True)
     assert len(in_process) == 16 and in_process[:2] == ["linear__8__lr0.001__seed0", "linear__8__lr0.01__seed0"]
     rows = load_results(TOY, folder.path)
@@ -88,7 +87,7 @@ def test_a_grid_is_swept(tmp_path, in_process):
 
 def test_a_rate_with_which_training_diverges_is_a_result(tmp_path, in_process):
     """The edge that a sweep is to find: seen, never the best, and not run again."""
-    grid = ToyGrid(out=str(tmp_path / "grid"), seeds=2, lrs=(1e-3, 1e39, 1e-2))
+    grid = SumsGrid(out=str(tmp_path / "grid"), seeds=2, lrs=(1e-3, 1e39, 1e-2))
     folder = reproduce(TOY, grid, quiet=True)
     assert len(in_process) == 24 and not folder.left(cells(TOY, grid))
     cell = json.loads((folder.cells / "deep__8__lr1e+39__seed0.json").read_text())
@@ -123,10 +122,10 @@ def test_the_best_beside_a_rate_that_diverges():
 
 
 def test_arms_with_rates_of_their_own(tmp_path, in_process):
-    grid = ToyGrid(out=str(tmp_path / "grid"), lr_of={"deep": 1e-2})
+    grid = SumsGrid(out=str(tmp_path / "grid"), lr_of={"deep": 1e-2})
     folder = reproduce(TOY, grid, quiet=True)
     assert in_process[0] == "linear__8__seed0"
-    assert read_config(ToyGrid, folder.config).lr_of == {"deep": 1e-2}
+    assert read_config(SumsGrid, folder.config).lr_of == {"deep": 1e-2}
     rates = {row["kind"]: row.get("lr") for row in load_results(TOY, folder.path)}
     assert rates == {"linear": None, "deep": 1e-2}
     assert [grid.config(cell).optim.lr for cell in cells(TOY, grid)[:2]] == [1e-3, 1e-2]
@@ -154,9 +153,9 @@ def test_arms_with_rates_of_their_own(tmp_path, in_process):
 )
 def test_wrong_rates(options, message):
     with pytest.raises(ValueError, match=message):
-        cells(TOY, ToyGrid(**options))
+        cells(TOY, SumsGrid(**options))
 
 
 def test_a_folder_without_rates_has_none(tmp_path, in_process):
-    folder: GridFolder = reproduce(TOY, ToyGrid(out=str(tmp_path / "grid")), quiet=True)
+    folder: GridFolder = reproduce(TOY, SumsGrid(out=str(tmp_path / "grid")), quiet=True)
     assert "lr" not in Path(folder.results).read_text().partition("\n")[0].split(",")

@@ -13,12 +13,10 @@ from dat.experiments.images.experiment import ImageClassification
 from dat.experiments.images.grid import ImageGrid
 from dat.experiments.mathematics.experiment import Mathematics
 from dat.experiments.mathematics.grid import MathematicsGrid
-from dat.experiments.recall.config import RecallGrid
-from dat.experiments.recall.experiment import Recall
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.grid import GamesGrid
-from dat.experiments.theorem_1.config import SelectionDataConfig
-from dat.experiments.theorem_1.experiment import Theorem1, Theorem1Grid
+from dat.experiments.sequences.config import RecallGrid
+from dat.experiments.sequences.experiment import Recall
 from dat.sweeps import matching
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.matching import length_changes, match_cells, write_costs
@@ -26,6 +24,7 @@ from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import load_results
 from dat.training.configs import LoopConfig, OptimConfig, StepLoopConfig
 from dat.training.experiment import count_parameters
+from studies.theorem_1.experiment import SelectionDataConfig, Theorem1, Theorem1Grid
 
 IMAGES = ImageClassification()
 LOOP = LoopConfig(epochs=20, batch_size=16, eval_every=0, checkpoint_every=0, measure_at=(5, 15))

@@ -8,15 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dat.experiments.digit_games.experiment import DigitGames
 from dat.experiments.language.config import LanguageDataConfig
 from dat.experiments.language.data import load_data, text_digest, text_origin
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.grid import LanguageGrid
-from dat.experiments.recall.config import RecallGrid, RecallSets
-from dat.experiments.recall.experiment import Recall
-from dat.experiments.theorem_1.config import SelectionDataConfig
-from dat.experiments.theorem_1.experiment import Theorem1, Theorem1Grid
+from dat.experiments.sequences.config import RecallGrid, RecallSets
+from dat.experiments.sequences.experiment import Recall
 from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.protocol import CONFIG, differing_settings, digests, settings_of
 from dat.sweeps.report import plot_results
@@ -25,6 +22,8 @@ from dat.sweeps.results import load_results, merge_results, to_csv
 from dat.training.configs import OptimConfig, StepLoopConfig
 from dat.training.metrics import Row
 from dual_attention.generation.tokenizer import ByteTokenizer
+from studies.digit_games.experiment import DigitGames
+from studies.theorem_1.experiment import SelectionDataConfig, Theorem1, Theorem1Grid
 
 RECALL, THEOREM, LANGUAGE = Recall(), Theorem1(), LanguageModelling()
 LOOP = StepLoopConfig(steps=3, batch_size=2, eval_every=0, checkpoint_every=0)

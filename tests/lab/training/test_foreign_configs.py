@@ -14,7 +14,7 @@ from dat.experiments.relational_games.grid import GamesGrid
 from dat.sweeps.experiment import AnySwept
 from dat.sweeps.grid import GridFolder
 from dat.training.config_io import build_parser, commented_yaml, parse_config, read_config
-from tests.lab.sweeps.toy import Toy, ToyConfig, ToyGrid
+from examples.my_experiment import Sums, SumsConfig, SumsGrid
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,20 @@ def test_no_module_is_imported_and_no_file_is_followed(tmp_path, text):
     (tmp_path / "optim.yaml").write_text("lr: 0.5\n")
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    parser = build_parser(ToyConfig, prog="dat", description="")
+    parser = build_parser(SumsConfig, prog="dat", description="")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
         patch.chdir(tmp_path)
         with pytest.raises(ValueError, match=r"c\.yaml: "):
-            read_config(ToyConfig, path)
+            read_config(SumsConfig, path)
         with pytest.raises(ValueError, match=r"c\.yaml: "):
-            parse_config(parser, ToyConfig, ["--config", str(path)])
+            parse_config(parser, SumsConfig, ["--config", str(path)])
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_grid_from_elsewhere_is_data_as_well(tmp_path):
-    toy: AnySwept = Toy()
-    folder, grid = GridFolder(toy, tmp_path / "grid"), ToyGrid(out=str(tmp_path / "grid"))
+    toy: AnySwept = Sums()
+    folder, grid = GridFolder(toy, tmp_path / "grid"), SumsGrid(out=str(tmp_path / "grid"))
     with folder.locked():
         folder.open(grid)
     text = folder.config.read_text()
@@ -76,7 +76,7 @@ def test_aliases_cannot_grow_without_end(tmp_path):
     (tmp_path / "c.yaml").write_text(f"k0: &k0 [x]\n{layers}\n")
     began = time.perf_counter()
     with pytest.raises(ValueError, match=r"c\.yaml: .*more"):
-        read_config(ToyConfig, tmp_path / "c.yaml")
+        read_config(SumsConfig, tmp_path / "c.yaml")
     assert time.perf_counter() - began < 5
 
 
@@ -84,5 +84,5 @@ def test_aliases_cannot_grow_without_end(tmp_path):
 def test_size_and_depth_are_bounded(tmp_path, text):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"c\.yaml: ") as caught:
-        read_config(ToyConfig, tmp_path / "c.yaml")
+        read_config(SumsConfig, tmp_path / "c.yaml")
     assert len(str(caught.value)) < 500 and "\n" not in str(caught.value)

@@ -29,15 +29,15 @@ from dat.training.run_folder import RunFolder
 from dat.training.runs import evaluate_run, resume_run, start_run
 from dat.training.weights_file import load_weights, save_weights
 from dual_attention import _files as files
-from tests.lab.sweeps.toy import Toy, ToyConfig
+from examples.my_experiment import Sums, SumsConfig
 
-TOY = Toy()
+TOY = Sums()
 
 
-def config(folder: Path, name: str = "run") -> ToyConfig:
+def config(folder: Path, name: str = "run") -> SumsConfig:
     loop = LoopConfig(epochs=4, batch_size=8, eval_every=2, checkpoint_every=1)
     output = OutputConfig(folder=str(folder), name=name, tensorboard=False, progress=False)
-    return ToyConfig(loop=loop, output=output, machine=MachineConfig(device="cpu", threads=1))
+    return SumsConfig(loop=loop, output=output, machine=MachineConfig(device="cpu", threads=1))
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_checksums_that_cannot_be_read_are_not_none(finished):
 
 @pytest.mark.parametrize("kind", ["finished", "stopped"])
 def test_any_model_is_opened_only_from_undamaged_files(request, kind, monkeypatch):
-    monkeypatch.setitem(EXPERIMENTS, "toy", Entry("tests.lab.sweeps.toy:Toy", "", {}))
+    monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", {}))
     folder = request.getfixturevalue(kind)
     checkpoint = open_checkpoint(folder.path)
     assert checkpoint.run is not None

@@ -1,1 +1,0 @@
-"""Length: sorting and equations, longer than any that were trained on."""

@@ -1,0 +1,64 @@
+"""The study of Relational Games with handwritten digits: its grid, the announced analysis, and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dat.sweeps.analysis import AnalysisConfig
+from dat.sweeps.grid import GridConfig
+from dat.training.metrics import Row
+from studies._lib.paired import paired_differences, table
+from studies.digit_games.experiment import DigitGamesGrid
+
+EXPERIMENT = "studies/digit_games/experiment.py:DigitGames"
+REFERENCE = "transformer-128-h2-matched"
+STUDY = DigitGamesGrid(out="runs/digit-games", seeds=10, sizes=(2000,))
+"""Which models see that two digits are the same, and see it of digits that they never met?"""
+
+GRIDS: dict[str, GridConfig] = {"digits": STUDY}
+PRESETS: dict[str, Any] = {}
+FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {}
+
+# All cells count: in each some model knows seen classes.
+ANALYSES = {
+    "digits": AnalysisConfig(
+        question="Do relational models generalise to digits never seen better than a Transformer?",
+        announced="studies/relational_games/ANNOUNCED.md, Relations between real things; this was written after the "
+        "runs in results/digits",
+        grid="digits",
+        measure="unseen",
+        reference=REFERENCE,
+        arms=tuple(model for model in STUDY.models if model != REFERENCE),
+        seeds=10,
+        least_difference=2.0,
+    ),
+}
+
+
+def table_of_means() -> str:
+    """Accuracy over the four tasks, and differences from the Transformer, paired by seed, with p after Holm."""
+    rows = pd.read_csv(Path(__file__).parent / "results" / "digits" / "results.csv")
+    trials: Any = rows.groupby(["model", "seed"])[["test", "unseen", "fall"]].mean()
+    means = trials.groupby("model").mean()
+    columns = ("classes trained on", "never seen", "never seen, less the Transformer", "fall, less the Transformer's")
+    arms = [model for model in STUDY.models if model != REFERENCE]
+    unseen, fall = (paired_differences(trials[measure], REFERENCE, arms) for measure in ("unseen", "fall"))
+    lines = [["model", *columns]]
+    for model in (REFERENCE, *arms):
+        beside = ["", f"{means.fall[model]:.1f} in all"]
+        if model in arms:
+            beside = [f"{found[model].words()} ({probability(found[model].holm)})" for found in (unseen, fall)]
+        lines.append([f"`{model}`", f"{means.test[model]:.1f}", f"{means.unseen[model]:.1f}", *beside])
+    return table(lines)
+
+
+def probability(p: float) -> str:
+    """A probability in words."""
+    return "< 0.0001" if p < 5e-5 else f"{p:.4f}" if p < 5e-4 else f"{p:.3f}" if p < 0.095 else f"{p:.2f}"
+
+
+TABLES: dict[str, Callable[[], str]] = {"means": table_of_means}

@@ -1,0 +1,53 @@
+"""The experiments of finished studies are files, as a user's own are: they are trained by file name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dat.cli.main import main
+from dat.experiments import MOVED, files
+
+ROOT = Path(__file__).resolve().parents[3]
+QUICK = ("--output.progress=false", "--output.tensorboard=false", "--machine.threads=1", "--output.name=a")
+SMALL = {
+    "theorem-1": ("--preset=symmetric", "--model.width=8", "--loop.steps=2", "--data.n_val=8", "--data.n_test=50"),
+    "digit-games": ("--preset=corelnet", "--task=same", "--data.n_train=8", "--loop.epochs=1", "--data.n_test=6"),
+}
+GRIDS = {
+    "theorem-1": ("--widths=[8]", "--seeds=1", "--loop.steps=2", "--data.n_val=8", "--data.n_test=50"),
+    "digit-games": ("--tasks=[same]", "--sizes=[8]", "--models=[corelnet]", "--seeds=1", "--loop.epochs=1"),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_one_is_trained_and_opened_also_where_it_was_built_in(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = str(ROOT / MOVED[name])
+    assert main(["train", file, *SMALL[name], *QUICK]) == 0
+    measured = json.loads(Path("runs/a/result.json").read_text())
+    config, checksums = Path("runs/a/config.yaml"), Path("runs/a/checksums.json")
+    config.write_text(re.sub("(?m)^experiment: .*$", f"experiment: {name}", config.read_text()))
+    kept = json.loads(checksums.read_text())
+    checksums.write_text(json.dumps({key: value for key, value in kept.items() if key != "config.yaml"}))
+    capsys.readouterr()
+    assert main(["evaluate", "runs/a", "--experiment", file, "--json", "--machine.threads=1"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["test"]["loss"] == pytest.approx(measured["loss"]["test"])
+    monkeypatch.setattr(files, "_named", {})
+    assert main(["evaluate", "runs/a"]) == 2
+    assert f"of the experiment {name}, a file of the repository: --experiment {MOVED[name]}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MOVED)
+def test_one_is_swept(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / MOVED[name], "mine.py")  # a module that no process has imported
+    assert main(["reproduce", "mine.py", "--out=grid", "--workers=1", "--quiet", *GRIDS[name]]) == 0
+    assert main(["plot", "mine.py", "grid", "--out=plots"]) == 0
+    assert Path("plots/results.csv").read_text().count("\n") == Path("grid/results.csv").read_text().count("\n") > 1
