@@ -33,7 +33,7 @@ from share_runs import (
 from dat.experiments.relational_games.protocol import read_runs
 from dat.experiments.relational_games.protocol_cells import CellFit, score
 from dat.experiments.relational_games.published import published_rows
-from dual_attention.model_analysis.measures.intervals import Published, welch_t
+from dat.sweeps.published import Published, welch_t
 
 SETS = ("test", "hexominoes", "stripes")
 PLAIN, *DATS = MODELS

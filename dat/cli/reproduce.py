@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,41 +10,61 @@ from typing import Any
 from dual_attention._words import printable
 
 from ..experiments import EXPERIMENTS, experiment_named
-from ..sweeps.analysis import find_analysis
 from ..sweeps.experiment import AnySwept, SweptExperiment, swept
 from ..sweeps.grid import GridFolder
-from ..sweeps.learning_rates import TABLE
-from ..sweeps.report import REPORT
 from ..sweeps.reproduce import reproduce as run_grid
-from ..training.config_io import as_options, build_parser, expand, parse_config, read_config
+from ..sweeps.study import load_study, with_study
+from ..training.config_io import as_options, build_parser, expand, parse_config, read_config, without_gone
 from ..training.interrupt import Interrupted
 
 
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat reproduce NAME``."""
-    experiment = swept(experiment_named(name))
+    experiment, arguments = of_study(swept(experiment_named(name)), arguments)
     parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
+    takes_study(parser)
     if grids := experiment.grids:
         parser.add_argument(
             "--scale", metavar="NAME", help=f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
         )
-    default = "that of the --scale, if it has one, or the one recorded in the folder"
-    takes_analysis(parser, experiment, "record before the first cell and to compute", default)
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
+    for key in experiment.Grid.gone:  # which a file of an earlier version may hold
+        parser.add_argument(f"--{key}", help=SUPPRESS)
     grid, options = parse_config(parser, experiment.Grid, expand_scales(experiment, arguments) if grids else arguments)
+    without_gone(experiment.Grid, vars(options))
     check_grid_of(experiment, grid.out)
-    analysis = find_analysis(experiment, options.analysis, scale_of(arguments))
     try:
-        folder = run_grid(experiment, grid, analysis=analysis, dry_run=options.dry_run, quiet=options.quiet)
+        folder = run_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
     except Interrupted:
         raise Interrupted(f"the same command continues in {grid.out}") from None
     if not options.dry_run and not options.quiet:
-        table = "beside the published ones" if experiment.compares and grid.match is None else "as a table"
+        table = "beside the published ones" if experiment.compares else "as a table"
         made = {"results": folder.results, table: folder.comparison, "figures": folder.figures}
-        made |= {"learning rates": folder.path / TABLE, "report": folder.path / REPORT}
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
+
+
+def of_study(experiment: AnySwept, arguments: Sequence[str]) -> tuple[AnySwept, list[str]]:
+    """The experiment with what the last ``--study FILE`` adds to it, and the other arguments.
+
+    Raises:
+        ValueError: if the study is of another experiment; as :func:`~dat.sweeps.study.load_study`.
+    """
+    files: list[str] = []
+    others = expand(arguments, "--study", lambda file: files.append(file) or [])
+    if not files:
+        return experiment, others
+    study = load_study(files[-1])
+    if (name := experiment_named(study.experiment).name) != experiment.name:
+        raise ValueError(f"{study.file}: a study of {name}, not of {experiment.name}")
+    return with_study(experiment, study), others
+
+
+def takes_study(parser: Any) -> None:
+    """Add ``--study`` to the options, for their help: :func:`of_study` takes it from the arguments beforehand."""
+    about = "Python file of a study, such as studies/NAME/study.py, with further grids, models and figures."
+    parser.add_argument("--study", metavar="FILE", help=about)
 
 
 def check_grid_of(experiment: AnySwept, path: str) -> None:
@@ -64,20 +85,6 @@ def is_grid_of(experiment: AnySwept, file: Path) -> bool:
     except ValueError:
         return False
     return True
-
-
-def takes_analysis(parser: Any, experiment: AnySwept, use: str, default: str) -> None:
-    """Add ``--analysis`` to the options; ``use`` and ``default`` are words of its help."""
-    known = f" ({', '.join(experiment.analyses)})" if experiment.analyses else ""
-    about = f"Analysis to {use}: a file, or one that comes with the experiment{known}. By default {default}."
-    parser.add_argument("--analysis", metavar="NAME", help=about)
-
-
-def scale_of(arguments: Sequence[str]) -> str | None:
-    """The last ``--scale NAME``; None without one."""
-    found: list[str] = []
-    expand(arguments, "--scale", lambda name: found.append(name) or [])
-    return found[-1] if found else None
 
 
 def expand_scales(experiment: AnySwept, arguments: Sequence[str]) -> list[str]:

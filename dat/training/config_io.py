@@ -195,9 +195,26 @@ def _typed_file(kind: type, path: Path) -> dict[str, Any]:
     """The keys and values of a file, checked by name and type."""
     values = read_mapping(path)
     try:
-        return typed(kind, values)
+        return typed(kind, without_gone(kind, values))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+LAST_WITH_GONE = "b6024f0"
+"""Commit that reads all keys that are gone since."""
+
+
+def without_gone(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` without the keys that ``kind`` once had, its ``gone``, which hold what changed nothing.
+
+    Raises:
+        ValueError: naming such a key that holds something else, and the commit that reads it.
+    """
+    gone: Mapping[str, Any] = getattr(kind, "gone", {})
+    for name in (name for name in gone if values.get(name, gone[name]) != gone[name]):
+        got = shortened(str(values[name]))
+        raise ValueError(f"{name}: expected none, got {got}; this key is gone, commit {LAST_WITH_GONE} reads it")
+    return {name: value for name, value in values.items() if name not in gone}
 
 
 def field_help(kind: type) -> dict[str, str]:

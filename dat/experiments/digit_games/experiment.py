@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from ...data.relational_games.dataset import RelationalGames as Images
 from ...data.relational_games.digits import DIGIT_TASKS, digit_splits
-from ...sweeps.analysis import AnalysisConfig
 from ...sweeps.experiment import CurvesFigure
 from ...training.experiment import Prepared
 from ...training.metrics import Row
@@ -23,22 +22,6 @@ TEST_SETS = {"test": "classes trained on, by new hands", "unseen": "classes neve
 GRIDS = {
     # Which models see that two digits are the same, and see it of digits that they never met.
     "digits": DigitGamesGrid(out="runs/digit-games", seeds=10, sizes=(2000,)),
-}
-
-
-ANALYSES = {
-    # As announced in experiments/relational_games/ANNOUNCED.md. All cells count: in each some model knows seen classes.
-    "digits": AnalysisConfig(
-        question="Do relational models generalise to digits never seen better than a Transformer?",
-        announced="experiments/relational_games/ANNOUNCED.md, Relations between real things; this file was written "
-        "after the runs in results/digits",
-        grid="digits",
-        measure="unseen",
-        reference="transformer-128-h2-matched",
-        arms=tuple(model for model in GRIDS["digits"].models if model != "transformer-128-h2-matched"),
-        seeds=10,
-        least_difference=2.0,
-    ),
 }
 
 
@@ -67,7 +50,6 @@ class DigitGames(ImageGames[DigitGamesConfig]):
     shipped: ClassVar[Mapping[str, Any]] = {
         "configs/dat-0+2-sym.yaml": DigitGamesConfig(),
         **{f"grids/{name}.yaml": grid for name, grid in GRIDS.items()},
-        **{f"analyses/{name}.yaml": analysis for name, analysis in ANALYSES.items()},
     }
 
     set_title = "digits"

@@ -61,7 +61,6 @@ class Recall(SequenceExperiment[RecallConfig]):
         "matching_step": "step at which that first reaches 0.5; the last step, if it never does",
         "previous": "attention of the best head to the previous token",
     }
-    falling = (*SequenceExperiment.falling, "learned_step")
     y_title = "value"
     caption = "New sequences after the last step"
     colours = COLOURS

@@ -51,7 +51,7 @@ class Toy(SweptExperiment[ToyConfig, Prepared]):
     name, title, about_train, Config, Grid = "toy", "sums", "Train a classifier of sums.", ToyConfig, ToyGrid
     axes = (Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True))
     measures: ClassVar = {"val": "new examples"}
-    shipped: ClassVar = {"grids/tiny.yaml": ToyGrid(out="tiny", seeds=2)}
+    scales: ClassVar = {"tiny": ToyGrid(out="tiny", seeds=2)}
     figures = (CurvesFigure("curves.png", "Sums", ("val",)),)
 
     def prepare(self, config, *, cache, run=None):

@@ -119,10 +119,6 @@ def test_the_step_that_reaches_a_threshold():
     assert first_step(rows, "val_accuracy", 0.95) is None and first_step([], "val_accuracy", 0.1) is None
 
 
-def test_a_task_learned_sooner_is_better():
-    assert RECALL.lower_is_better("learned_step") and not RECALL.lower_is_better("accuracy")
-
-
 # Tasks --------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,106 @@
+"""A study from its file: grids, further models and figures for ``dat reproduce`` and ``dat plot``, for one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..training.metrics import Row
+from .experiment import AnySwept
+from .grid import GridConfig
+
+Draw = Callable[[Sequence[Row], Path], None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study's file says.
+
+    Attributes:
+        file: the file.
+        experiment: name of the experiment that its runs are of.
+        grids: by name, for ``--scale``.
+        presets: models beside those of the experiment.
+        figures: names of files, and functions that draw rows of results into them.
+    """
+
+    file: Path
+    experiment: str
+    grids: Mapping[str, GridConfig]
+    presets: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Draw] = field(default_factory=dict)
+
+
+def load_study(file: str | Path) -> Study:
+    """The study of a Python file, which is run.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: naming the file, and the name in it that is missing or wrong.
+    """
+    path = Path(file)
+    if path.suffix != ".py":
+        raise ValueError(f"{path}: expected a Python file, such as studies/NAME/study.py")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    names = vars(load_module(path.resolve()))
+    found = {name: names.get(name, default) for name, default in (("EXPERIMENT", None), ("GRIDS", None))}
+    found |= {name: names.get(name, {}) for name in ("PRESETS", "FIGURES")}
+    _check(path, "EXPERIMENT", isinstance(found["EXPERIMENT"], str), "the name of an experiment", found)
+    for name, kind, words in (
+        ("GRIDS", GridConfig, "grids by name"),
+        ("PRESETS", object, "models by name"),
+        ("FIGURES", Callable, "functions by the names of their files"),
+    ):
+        fits = isinstance(found[name], Mapping) and all(
+            isinstance(key, str) and isinstance(value, kind) for key, value in found[name].items()
+        )
+        _check(path, name, fits, words, found)
+    return Study(path, *(found[name] for name in ("EXPERIMENT", "GRIDS", "PRESETS", "FIGURES")))
+
+
+def _check(path: Path, name: str, fits: bool, expected: str, found: Mapping[str, Any]) -> None:
+    if not fits:
+        got = "nothing" if found[name] is None else type(found[name]).__name__
+        raise ValueError(f"{path}: {name}: expected {expected}, got {got}")
+
+
+def load_module(path: Path) -> ModuleType:
+    """The module of a study's file, which may import ``studies._lib`` of the repository that it lies in."""
+    root = str(path.parents[min(2, len(path.parents) - 1)])
+    if root not in sys.path:
+        sys.path.append(root)
+    spec = importlib.util.spec_from_file_location(f"study_{path.parent.name}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path}: expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def with_study(experiment: AnySwept, study: Study) -> AnySwept:
+    """The experiment with the grids, models and figures of a study beside its own.
+
+    Workers get the experiment as it is: the configuration of a cell holds its model.
+    """
+    base: Any = type(experiment)
+    own = {
+        "Grid": experiment.Grid.with_presets(study.presets),
+        "presets": {**experiment.presets, **study.presets},
+        "scales": {**experiment.grids, **study.grids},
+        "extra_figures": lambda self: {**experiment.extra_figures(), **study.figures},
+        "__reduce__": lambda self: (_itself, (experiment,)),
+    }
+    found = object.__new__(type(base.__name__, (base,), own))
+    vars(found).update(vars(experiment))
+    return found
+
+
+def _itself(experiment: AnySwept) -> AnySwept:
+    return experiment
