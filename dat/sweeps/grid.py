@@ -91,7 +91,8 @@ class GridConfig(ABC):
     def with_presets(cls, more: Mapping[str, Any]) -> type[Self]:
         """This kind of grid, which may name further models."""
         same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-        return type(cls.__name__, (cls,), {**same, "presets": {**cls.presets, **more}})
+        kind: Any = type(cls.__name__, (cls,), {**same, "presets": {**cls.presets, **more}})
+        return kind
 
     def __post_init__(self) -> None:
         check(self.out == printable(self.out) != "", "out", "a text to print", self.out)

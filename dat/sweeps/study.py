@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from dual_attention._words import shortened
 
 from ..training.metrics import Row
 from .experiment import AnySwept
@@ -49,25 +51,19 @@ def load_study(file: str | Path) -> Study:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     names = vars(load_module(path.resolve()))
-    found = {name: names.get(name, default) for name, default in (("EXPERIMENT", None), ("GRIDS", None))}
-    found |= {name: names.get(name, {}) for name in ("PRESETS", "FIGURES")}
-    _check(path, "EXPERIMENT", isinstance(found["EXPERIMENT"], str), "the name of an experiment", found)
-    for name, kind, words in (
-        ("GRIDS", GridConfig, "grids by name"),
-        ("PRESETS", object, "models by name"),
-        ("FIGURES", Callable, "functions by the names of their files"),
-    ):
-        fits = isinstance(found[name], Mapping) and all(
-            isinstance(key, str) and isinstance(value, kind) for key, value in found[name].items()
-        )
-        _check(path, name, fits, words, found)
-    return Study(path, *(found[name] for name in ("EXPERIMENT", "GRIDS", "PRESETS", "FIGURES")))
+    experiment = names.get("EXPERIMENT")
+    if not isinstance(experiment, str):
+        raise ValueError(f"{path}: EXPERIMENT: expected the name of an experiment, got {experiment!r}")
+    grids = _by_name(path, "GRIDS", names.get("GRIDS"), lambda value: isinstance(value, GridConfig), "grids")
+    presets = _by_name(path, "PRESETS", names.get("PRESETS", {}), is_dataclass, "models")
+    figures = _by_name(path, "FIGURES", names.get("FIGURES", {}), callable, "functions that draw")
+    return Study(path, experiment, grids, presets, figures)
 
 
-def _check(path: Path, name: str, fits: bool, expected: str, found: Mapping[str, Any]) -> None:
-    if not fits:
-        got = "nothing" if found[name] is None else type(found[name]).__name__
-        raise ValueError(f"{path}: {name}: expected {expected}, got {got}")
+def _by_name(path: Path, name: str, found: Any, fits: Callable[[Any], bool], what: str) -> Mapping[str, Any]:
+    if isinstance(found, Mapping) and all(isinstance(key, str) and fits(value) for key, value in found.items()):
+        return found
+    raise ValueError(f"{path}: {name}: expected {what} by name, got {shortened(repr(found))}")
 
 
 def load_module(path: Path) -> ModuleType:

@@ -27,7 +27,8 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95, draws: int 
 
 def paired_p(differences: Sequence[float]) -> float:
     """p of the two-sided t-test that the mean of two or more differences is zero."""
-    return float(stats.ttest_1samp(_finite(differences), 0).pvalue)
+    _, p = stats.ttest_1samp(_finite(differences), 0)
+    return float(p)
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
@@ -47,7 +48,10 @@ def equivalence_p(differences: Sequence[float], bound: float) -> float:
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values: rejecting those below a level makes any error with at most that probability."""
-    return [float(value) for value in multipletests(p, method="holm")[1]] if len(p) else []
+    if not p:
+        return []
+    _, adjusted, *_ = multipletests(p, method="holm")
+    return np.asarray(adjusted).tolist()
 
 
 def _finite(values: Sequence[float]) -> Any:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pandas as pd
 
 from .inference import equivalence_p, half_width, holm, paired_p
 
+Frame: TypeAlias = Any
+"""A pandas.DataFrame, whose own annotations leave open whether a selection is one."""
 
-def read_results(*files: Path) -> pd.DataFrame:
+
+def read_results(*files: Path) -> Frame:
     """The rows of some ``results.csv``."""
     return pd.concat([pd.read_csv(file) for file in files], ignore_index=True)
 
 
-def by_seed(rows: pd.DataFrame, arm: str, measure: str, *, points: Sequence[str] = ()) -> pd.DataFrame:
+def by_seed(rows: Frame, arm: str, measure: str, *, points: Sequence[str] = ()) -> Frame:
     """A measure with a line for each seed and a column for each value of the column ``arm``.
 
     Args:
@@ -33,12 +37,12 @@ def mean_text(values: Sequence[float], digits: int = 1, *, sign: bool = False) -
 
 
 def differences(
-    table: pd.DataFrame,
+    table: Frame,
     pairs: Sequence[tuple[str, str]],
     *,
     bound: float | None = None,
     test: Callable[[Sequence[float]], float] = paired_p,
-) -> pd.DataFrame:
+) -> Frame:
     """Differences of pairs of columns of :func:`by_seed`, with their tests, corrected by Holm over these pairs.
 
     Args:
@@ -54,7 +58,7 @@ def differences(
     return frame.assign(holm=holm(frame["p"].tolist()))
 
 
-def markdown(frame: pd.DataFrame, *, align: str = "") -> str:
+def markdown(frame: Frame, *, align: str = "") -> str:
     """A data frame as a table in Markdown; its texts as they are.
 
     Args:

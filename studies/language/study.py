@@ -19,7 +19,7 @@ from dat.training.metrics import Row
 from dual_attention._files import write_atomically
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 from studies._lib.inference import holm
-from studies._lib.tables import by_seed, differences, markdown, mean_text, read_results
+from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
 
 EXPERIMENT = "language"
 FOLDER = Path(__file__).parent
@@ -210,14 +210,14 @@ SECONDARY = {
 """Differences at equal parameters that are reported beside them."""
 
 
-def ends(rows: pd.DataFrame, d_model: int) -> pd.DataFrame:
+def ends(rows: Frame, d_model: int) -> Frame:
     """The rows of the longest training of each arm of a width, by the arm's name without it."""
     own = rows[rows["model"].isin([name for name, arm in ARMS.items() if arm.d_model == d_model])]
     own = own[own["steps"] == own.groupby("model")["steps"].transform("max")]
     return own.assign(model=own["model"].str.removesuffix(f"-{d_model}"))
 
 
-def found_differences(rows: pd.DataFrame, family: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
+def found_differences(rows: Frame, family: Mapping[str, tuple[str, str]]) -> Frame:
     """Differences of a family of questions, of those whose two arms have enough seeds in common.
 
     p-values are corrected for the whole family, which was announced; those that are missing count as 1.
@@ -246,7 +246,7 @@ def reading(mean: float, half: float, adjusted: float) -> str:
     return "alike" if alike else "undecided"
 
 
-def study_text(rows: pd.DataFrame) -> str:
+def study_text(rows: Frame) -> str:
     """Arms, differences and readings of every width as Markdown; empty where there is no difference."""
     parts = []
     for d_model in sorted({arm.d_model for arm in ARMS.values()}):
@@ -264,7 +264,7 @@ def study_text(rows: pd.DataFrame) -> str:
     return "\n\n".join([head, *parts]) + "\n" if parts else ""
 
 
-def in_words(found: pd.DataFrame, title: str, digits: int = 4) -> pd.DataFrame:
+def in_words(found: Frame, title: str, digits: int = 4) -> Frame:
     """Differences as a table for readers."""
     means = [f"{mean:+.{digits}f} ± {half:.{digits}f}" for mean, half in zip(found["mean"], found["half"], strict=True)]
     return pd.DataFrame(
@@ -280,7 +280,7 @@ def in_words(found: pd.DataFrame, title: str, digits: int = 4) -> pd.DataFrame:
     )
 
 
-def arms_table(own: pd.DataFrame) -> str:
+def arms_table(own: Frame) -> str:
     """The arms of a width, their sizes and means."""
     lines = [
         {

@@ -15,7 +15,7 @@ from dat.experiments.mathematics.grid import MathematicsGrid
 from dat.experiments.mathematics.model_keys import PRESETS as KNOWN
 from dat.training.configs import LoopConfig
 from studies._lib.inference import holm
-from studies._lib.tables import by_seed, differences, markdown, read_results
+from studies._lib.tables import Frame, by_seed, differences, markdown, read_results
 
 EXPERIMENT = "mathematics"
 RESULTS = Path(__file__).parent / "results"
@@ -109,7 +109,7 @@ def study_table() -> str:
 
 
 def _line(
-    rows: pd.DataFrame, measure: str, title: str, *, p: float | None = None, name: str = "p", bold: bool = False
+    rows: Frame, measure: str, title: str, *, p: float | None = None, name: str = "p", bold: bool = False
 ) -> dict[str, str]:
     """Means of both models over the modules of ``rows``, and their difference."""
     table = by_seed(rows, "model", measure, points=["module"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -100,9 +101,10 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
 
     def preset_config(self, name: str) -> ImageConfig:
         """The default run of a preset; those of the paper are of CIFAR-10."""
-        model = self.preset(name)
-        paper = {"data": ImageDataConfig(dataset="cifar10", folder="cifar")} if model.d_model == VIDAT.d_model else {}
-        return ImageConfig(model=model, **paper)
+        config = super().preset_config(name)
+        if config.model.d_model != VIDAT.d_model:
+            return config
+        return replace(config, data=ImageDataConfig(dataset="cifar10", folder="cifar"))
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['benchmark']}, {result['n_train']:,} images: {result['model']}"

@@ -38,8 +38,6 @@ class LanguageGrid(GridConfig):
 
     presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
 
-    presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
-
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_models(self.models)

@@ -61,10 +61,13 @@ def test_it_is_for_one_command_and_not_for_workers(file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("GRIDS = {}", "study.py: EXPERIMENT: expected the name of an experiment, got nothing"),
-        ("EXPERIMENT = 'language'", "study.py: GRIDS: expected grids by name, got nothing"),
-        ("EXPERIMENT, GRIDS = 'language', {'one': 1}", "study.py: GRIDS: expected grids by name, got dict"),
-        ("EXPERIMENT, GRIDS, FIGURES = 'language', {}, {'a': 1}", "study.py: FIGURES: expected functions"),
+        ("GRIDS = {}", "study.py: EXPERIMENT: expected the name of an experiment, got None"),
+        ("EXPERIMENT = 'language'", "study.py: GRIDS: expected grids by name, got None"),
+        ("EXPERIMENT, GRIDS = 'language', {'one': 1}", "study.py: GRIDS: expected grids by name, got {"),
+        (
+            "EXPERIMENT, GRIDS, FIGURES = 'language', {}, {'a': 1}",
+            "study.py: FIGURES: expected functions that draw",
+        ),
         ("EXPERIMENT, GRIDS = 'images', {}", "study.py: a study of images, not of language"),
     ],
 )
