@@ -21,7 +21,7 @@ Draw = Callable[[Sequence[Row], Path], None]
 
 @dataclass(frozen=True)
 class Study:
-    """What a study's file says.
+    """Contents of a study's file.
 
     Attributes:
         file: the file.

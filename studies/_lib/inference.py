@@ -27,8 +27,8 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95, draws: int 
 
 def paired_p(differences: Sequence[float]) -> float:
     """p of the two-sided t-test that the mean of two or more differences is zero."""
-    _, p = stats.ttest_1samp(_finite(differences), 0)
-    return float(p)
+    found: Any = stats.ttest_1samp(_finite(differences), 0)
+    return float(found.pvalue)
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
