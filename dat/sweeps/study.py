@@ -12,6 +12,7 @@ from typing import Any
 
 from dual_attention._words import shortened
 
+from .._errors import in_one_line
 from ..training.metrics import Row
 from .experiment import AnySwept
 from .grid import GridConfig
@@ -67,16 +68,19 @@ def _by_name(path: Path, name: str, found: Any, fits: Callable[[Any], bool], wha
 
 
 def load_module(path: Path) -> ModuleType:
-    """The module of a study's file, which may import ``studies._lib`` of the repository that it lies in."""
+    """The module of a study's file, ``studies/NAME/study.py``; ``ValueError`` naming the file, if it fails."""
     root = str(path.parents[min(2, len(path.parents) - 1)])
-    if root not in sys.path:
+    if root not in sys.path:  # for `studies._lib`, which is installed nowhere, also when a figure imports it later
         sys.path.append(root)
     spec = importlib.util.spec_from_file_location(f"study_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path}: expected a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path}: {in_one_line(error)}") from error
     return module
 
 

@@ -68,6 +68,7 @@ def test_it_is_for_one_command_and_not_for_workers(file):
             "EXPERIMENT, GRIDS, FIGURES = 'language', {}, {'a': 1}",
             "study.py: FIGURES: expected functions that draw",
         ),
+        ("import nothing_of_that_name", "study.py: No module named 'nothing_of_that_name'"),
         ("EXPERIMENT, GRIDS = 'images', {}", "study.py: a study of images, not of language"),
     ],
 )
