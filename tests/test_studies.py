@@ -6,12 +6,16 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 
 from dat.experiments import experiment_named
 from dat.sweeps.experiment import swept
 from dat.sweeps.grid import GridConfig, cells
 from dat.sweeps.study import load_module, load_study, with_study
+from studies._lib.inference import bootstrap_interval, equivalence_p, half_width, paired_p, sign_flip_p
+from studies._lib.matching import matching_width
+from studies._lib.tables import by_seed, differences
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/study.py"))
@@ -51,3 +55,32 @@ def test_its_grids_list_their_cells(folder):
 def test_what_studies_share_is_small():
     files = [path.read_text(encoding="utf-8") for path in (ROOT / "studies" / "_lib").glob("*.py")]
     assert sum(text.count("\n") for text in files) <= 500
+
+
+def test_tests_and_intervals_agree():
+    values = [0.3, 0.7, 0.1, 0.6, 0.2, 0.35]
+    mean, half = sum(values) / len(values), half_width(values, 0.9)
+    for bound in (mean + half - 1e-6, mean + half + 1e-6):
+        assert (equivalence_p(values, bound) < 0.05) == (bound > mean + half)
+    assert sign_flip_p(values) == pytest.approx(2 ** (1 - len(values)))  # all of one sign
+    low, high = bootstrap_interval(values)
+    assert mean - 2 * half < low < mean < high < mean + 2 * half
+    with pytest.raises(ValueError, match="values: expected two or more finite numbers"):
+        paired_p([1.0, float("nan")])
+
+
+def test_means_over_cells_take_seeds_that_have_all():
+    runs = [(seed, arm, n) for seed in (0, 1) for arm in ("a", "b") for n in (5, 10) if (seed, arm, n) != (1, "b", 10)]
+    rows = pd.DataFrame(
+        [{"seed": seed, "arm": arm, "n": n, "x": (seed + 1) * n * (arm == "b")} for seed, arm, n in runs]
+    )
+    found = differences(by_seed(rows, "arm", "x"), [("b", "a")])
+    assert found["pairs"].item() == 2
+    table = by_seed(rows, "arm", "x", points=["n"])
+    assert table["b"][0] == 7.5 and table["b"].isna().tolist() == [False, True]
+
+
+def test_a_width_is_matched():
+    assert matching_width(lambda width: 1000 + 12 * width, 2584) == 132
+    with pytest.raises(ValueError, match="target: expected a number of parameters that some width has, got 900"):
+        matching_width(lambda width: 1000 + 12 * width, 900)
