@@ -12,7 +12,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench gallery configs reliability clean
+.PHONY: help setup demo test lint types fmt pytest golden bench gallery reliability clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -50,9 +50,6 @@ bench: $(READY) $(GOLDEN_READY) ## Time this library beside the published packag
 
 gallery: $(READY) ## Draw the pictures of the pages under docs/
 	$(BIN)/python docs/make_gallery.py $(ARGS)
-
-configs: $(READY) ## Write the configurations under experiments/ from the library's presets
-	$(BIN)/python -m dat.experiments experiments
 
 reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--kills 200": trainings in several processes
 	env OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability $(ARGS)

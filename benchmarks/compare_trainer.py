@@ -47,7 +47,7 @@ from dual_attention.generation.tokenizer import Tokenizer
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
-RESULTS = Path(__file__).resolve().parents[1] / "experiments" / "language" / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "studies" / "language" / "results"
 CONTEXT = 96
 PROMPT = "Return a list of "
 NEW_TOKENS = 72

@@ -45,7 +45,7 @@ class Sums(SweptExperiment[SumsConfig, Prepared]):
     name, title, about_train, Config, Grid = "sums", "sums", "Train a classifier of sums.", SumsConfig, SumsGrid
     axes = (Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True))
     measures: ClassVar = {"val": "new examples"}
-    shipped: ClassVar = {"grids/tiny.yaml": SumsGrid(out="tiny", seeds=2)}  # dat reproduce … --scale tiny
+    scales: ClassVar = {"tiny": SumsGrid(out="tiny", seeds=2)}  # dat reproduce … --scale tiny
     figures = (CurvesFigure("curves.png", "Sums", ("val",)),)
 
     def prepare(self, config, *, cache, run=None):

@@ -73,7 +73,7 @@ def _lines_of(command: Command) -> list[str]:
     options = options_of_command(command)
     if command.experiment is not None:
         experiment = experiment_named(command.experiment)
-        named = {"--preset": experiment.presets, "--scale": getattr(experiment, "grids", {})}
+        named = {"--preset": experiment.presets, "--scale": getattr(experiment, "scales", {})}
         found = {f'"{begin} {option} "': names for option, names in named.items() if option in options}
     if command.words == ("completion",):
         options = [*SHELLS, *options]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,12 +11,10 @@ from typing import Any, Literal
 from dual_attention._words import printable
 
 from ..experiments import EXPERIMENTS, experiment_named
-from ..sweeps.analysis import find_analysis
 from ..sweeps.experiment import AnySwept, SweptExperiment, swept
 from ..sweeps.grid import GridFolder
-from ..sweeps.learning_rates import TABLE
-from ..sweeps.report import REPORT
 from ..sweeps.reproduce import reproduce as run_grid
+from ..sweeps.study import load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
 from ..training.interrupt import Interrupted
 
@@ -23,15 +22,13 @@ from ..training.interrupt import Interrupted
 def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
     """The options of ``dat reproduce NAME``."""
     parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
-    parser.set_defaults(scale=None)
-    if grids := experiment.grids:
+    takes_study(parser)
+    if grids := experiment.scales:
         about = f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
         names = Literal[tuple(grids)]
         parser.add_settings(
             "--scale", lambda name: asdict(experiment.grid_named(name)), hint=names, metavar="NAME", help=about
         )
-    default = "that of the --scale, if it has one, or the one recorded in the folder"
-    takes_analysis(parser, experiment, "record before the first cell and to compute", default)
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     return parser
@@ -39,20 +36,44 @@ def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
 
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat reproduce NAME``."""
-    experiment = swept(experiment_named(name))
+    experiment, arguments = of_study(swept(experiment_named(name)), arguments)
     grid, options = parse_config(parser_of(prog, experiment), experiment.Grid, arguments)
     check_grid_of(experiment, grid.out)
-    analysis = find_analysis(experiment, options.analysis, options.scale)
     try:
-        folder = run_grid(experiment, grid, analysis=analysis, dry_run=options.dry_run, quiet=options.quiet)
+        folder = run_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)
     except Interrupted:
         raise Interrupted(f"the same command continues in {grid.out}") from None
     if not options.dry_run and not options.quiet:
-        table = "beside the published ones" if experiment.compares and grid.match is None else "as a table"
+        table = "beside the published ones" if experiment.compares else "as a table"
         made = {"results": folder.results, table: folder.comparison, "figures": folder.figures}
-        made |= {"learning rates": folder.path / TABLE, "report": folder.path / REPORT}
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
+
+
+def of_study(experiment: AnySwept, arguments: Sequence[str]) -> tuple[AnySwept, list[str]]:
+    """The experiment with what the last ``--study FILE`` adds to it, and the other arguments.
+
+    Raises:
+        ValueError: if the study is of another experiment; as :func:`~dat.sweeps.study.load_study`.
+    """
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    finder.add_argument("--study")
+    try:
+        found, others = finder.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise ValueError("study: expected a file, got nothing") from error
+    if found.study is None:
+        return experiment, others
+    study = load_study(found.study)
+    if (name := experiment_named(study.experiment).name) != experiment.name:
+        raise ValueError(f"{study.file}: a study of {name}, not of {experiment.name}")
+    return with_study(experiment, study), others
+
+
+def takes_study(parser: Any) -> None:
+    """Add ``--study`` to the options, for their help: :func:`of_study` takes it from the arguments beforehand."""
+    about = "Python file of a study, such as studies/NAME/study.py, with further grids, models and figures."
+    parser.add_argument("--study", metavar="FILE", help=about)
 
 
 def check_grid_of(experiment: AnySwept, path: str) -> None:
@@ -73,10 +94,3 @@ def is_grid_of(experiment: AnySwept, file: Path) -> bool:
     except ValueError:
         return False
     return True
-
-
-def takes_analysis(parser: Any, experiment: AnySwept, use: str, default: str) -> None:
-    """Add ``--analysis`` to the options; ``use`` and ``default`` are words of its help."""
-    known = f" ({', '.join(experiment.analyses)})" if experiment.analyses else ""
-    about = f"Analysis to {use}: a file, or one that comes with the experiment{known}. By default {default}."
-    parser.add_argument("--analysis", metavar="NAME", help=about)

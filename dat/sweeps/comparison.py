@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dual_attention._words import counted
-from dual_attention.model_analysis.measures.intervals import Published, half_width, outside, welch_t
+from dual_attention.model_analysis.measures.intervals import half_width
 
 from ..training.metrics import Row
-from .arms import arms_text
 from .experiment import AnySwept
+from .published import Published, outside, welch_t
 from .results import values_by_point
 
 
@@ -115,5 +115,4 @@ def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
         parts += [f"## {title[:1].upper()}{title[1:]}", "", comparison_table(experiment, rows, measure)]
         if sentence := outside_sentence(experiment, rows, measure):
             parts += [sentence, ""]
-    parts.append(arms_text(experiment, rows))
     return "\n".join(parts).rstrip() + "\n"

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from dual_attention._extras import require
-from dual_attention.model_analysis.measures.intervals import Published, half_width
+from dual_attention.model_analysis.measures.intervals import half_width
 from dual_attention.model_analysis.views.plots import (
     count_along,
     house_style,
@@ -23,6 +23,7 @@ from dual_attention.model_analysis.views.plots import (
 from ..training.metrics import Row
 from ..training.plots import draw_level
 from .experiment import AnySwept, CurvesFigure
+from .published import Published
 from .results import values_by_point
 
 SPARE = ("#9467bd", "#17becf", "#bcbd22", "#e377c2", "#ff7f0e", "#5254a3", "#637939", "#843c39")

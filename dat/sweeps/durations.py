@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -14,8 +13,8 @@ import torch
 from dual_attention._files import read_json_object
 
 from ..training.loop import Trainer
-from .experiment import DIVERGED, AnySwept
-from .grid import Cell, Given, GridConfig, GridFolder
+from .experiment import AnySwept
+from .grid import Cell, GridConfig, GridFolder
 from .results import cell_files, named_cell
 
 EVALUATION_SHARE = 1 / 3
@@ -84,10 +83,7 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
     for path in cell_files(folder.path):
         with named_cell(path):
             result = read_json_object(path)
-            if DIVERGED in result:
-                continue
             cell = Cell.of(experiment.axes, result, result["seed"])
-            cell = replace(cell, given=Given(tuple(result.get("given", {}).get("changes", {}).items())))
             measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
     found = {curve: median(values) for curve, values in measured.items()}
     if grid.device != "cpu":

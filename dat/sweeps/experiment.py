@@ -6,20 +6,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
-
-from dual_attention.model_analysis.measures.intervals import Published
 
 from ..training.configs import StepLoopConfig, check_names
 from ..training.experiment import AnyExperiment, Config, Experiment, Ready
 from ..training.metrics import Row
 from ..training.problem import Problem
-
-MATCH = "match"
-"""Column of what arms were matched in, if they were."""
-DIVERGED = "diverged"
-"""Entry of the result of a cell whose training diverged, which says how; as a column 1."""
+from .published import Published
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,8 @@ class SweptExperiment(Experiment[Config, Ready]):
 
     about_reproduce: ClassVar[str] = ""  # descriptions of the commands
     about_plot: ClassVar[str] = ""
-    Grid: ClassVar[type]  # dataclass of a sweep's configuration, a dat.sweeps.grid.GridConfig
+    Grid: ClassVar[Any]  # dataclass of a sweep's configuration, a dat.sweeps.grid.GridConfig
+    scales: ClassVar[Mapping[str, Any]] = {}  # grids for everyone, by name
     axes: ClassVar[tuple[Axis, ...]]  # what identifies a run: (panels of a figure,) curves, horizontal axis
 
     provenance: ClassVar[
@@ -71,7 +66,6 @@ class SweptExperiment(Experiment[Config, Ready]):
 
     measures: ClassVar[Mapping[str, str]] = {}  # columns of results that are compared, and their titles; see `row`
     tabled: ClassVar[Mapping[str, str]] = {}  # further columns that are compared in tables, with two decimals
-    falling: ClassVar[tuple[str, ...]] = ("loss", "perplexity", "bits_per_byte", "error")  # less is better of these
     scale: ClassVar[float] = 1.0  # factor of the measures
     unit: ClassVar[str] = ""  # their unit
     decimals: ClassVar[int] = 1  # of them in tables
@@ -86,24 +80,10 @@ class SweptExperiment(Experiment[Config, Ready]):
     adjusted: ClassVar[str] = ""  # what adjusted means of published points are less, in words
     beside_published: ClassVar[str] = ""  # what else is to be known of published numbers, in words
 
-    @property
-    def grids(self) -> Mapping[str, Any]:
-        """The grids that come with the experiment, by name."""
-        return self._shipped_in("grids")
-
-    @property
-    def analyses(self) -> Mapping[str, Any]:
-        """The analyses that come with the experiment, by name; that of a grid has the name of the grid."""
-        return self._shipped_in("analyses")
-
-    def _shipped_in(self, folder: str) -> Mapping[str, Any]:
-        paths = {PurePosixPath(path): config for path, config in self.shipped.items()}
-        return {path.stem: config for path, config in paths.items() if path.parent.name == folder}
-
     def grid_named(self, name: str) -> Any:
         """The grid of that name; ``ValueError`` naming the known ones, if there is none."""
-        check_names("scale", [name], self.grids)
-        return self.grids[name]
+        check_names("scale", [name], self.scales)
+        return self.scales[name]
 
     @property
     def curve_axis(self) -> Axis:
@@ -171,12 +151,6 @@ class SweptExperiment(Experiment[Config, Ready]):
         with tempfile.TemporaryDirectory() as folder:
             return self.prepare(config, cache=Path(folder)).problem
 
-    def example_call(self, config: Config) -> dict[str, Any]:
-        """Arguments with which :func:`~dat.estimate.estimation.estimate` calls the model of a run, other
-        than the examples of a batch: lengths, or inputs where it does not know the model.
-        """
-        return {}
-
     def chance_in(self, panel: str) -> float | None:
         """The level that guessing reaches in a panel."""
         return self.chance
@@ -185,14 +159,9 @@ class SweptExperiment(Experiment[Config, Ready]):
         """Points of a published curve, sorted; empty if there is none."""
         return []
 
-    def lower_is_better(self, measure: str) -> bool:
-        """Whether smaller values of a measure are the better ones."""
-        return measure in self.falling or measure.endswith(tuple(f"_{name}" for name in self.falling))
-
     def compares_with(self, rows: Sequence[Row]) -> bool:
         """Whether there are published numbers of any curve in ``rows``."""
-        as_published = self.compares and not any(MATCH in row for row in rows)  # matched arms have other recipes
-        curves = self.curve_axis.ordered(rows) if as_published else []
+        curves = self.curve_axis.ordered(rows) if self.compares else []
         panels = self.panels(rows)
         return any(self.published(name, panel, curve) for name in self.measures for panel in panels for curve in curves)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dual_attention._checksums import damaged_files, read_checksums, sha256_of, write_checksums
 from dual_attention._files import write_atomically
@@ -27,51 +27,36 @@ from ..training.configs import (
 )
 from ..training.lock import LOCK, locked
 from ..training.metrics import Row
-from .experiment import MATCH, AnySwept, Axis
+from .experiment import AnySwept, Axis
 from .protocol import CONFIG, differing_settings, digests, settings_of
 from .results import LR, cell_files, cell_rows, check_provenance, columns_of_cell, named_cell, sound_cells, to_csv
 
-SETTINGS = ("data", "optim", "loop", "device", "precision", "match", "match_to")
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SETTINGS = ("data", "optim", "loop", "device", "precision")
 """Keys of a grid, if it has them, that must be equal for all cells in one folder."""
 MOST_TRIALS = 10_000
 """Trials of a point."""
 
 
 @dataclass(frozen=True)
-class Given:
-    """Differences of an arm from what its grid says of all: a learning rate of its own, or what makes it match."""
-
-    changes: tuple[tuple[str, Any], ...] = ()
-    """Dotted keys of the configuration of its runs, and their values."""
-    numbers: tuple[tuple[str, Any], ...] = ()
-    """Further columns of its lines of results."""
-
-    def __add__(self, more: Given) -> Given:
-        return Given(self.changes + more.changes, self.numbers + more.numbers)
-
-
-def given_rate(lr: float) -> Given:
-    """A learning rate of an arm's own."""
-    return Given((("optim.lr", lr),), ((LR, lr),))
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One run of a grid: the values of its axes, in their order, its seed, and what its arm was given."""
+    """One run of a grid: the values of its axes, in their order, its seed, and the learning rate of its arm."""
 
     values: tuple[tuple[str, Any], ...]
     seed: int
     name: str
     """Name of the cell's file, without its ending."""
-    given: Given = Given()
+    lr: float | None = None
+    """Learning rate of the arm's own; None takes optim.lr."""
 
     @classmethod
     def of(cls, axes: Sequence[Axis], values: Mapping[str, Any], seed: int, lr: float | None = None) -> Cell:
-        """The cell with these values of ``axes`` and, in a sweep of learning rates, this one of them."""
+        """The cell with these values of ``axes``."""
         pairs = tuple((axis.name, values[axis.name]) for axis in axes)
-        rate = [] if lr is None else [f"{LR}{lr:g}"]
-        name = "__".join([*(f"{axis.prefix}{values[axis.name]}" for axis in axes), *rate, f"seed{seed}"])
-        return cls(pairs, seed, name, Given() if lr is None else given_rate(lr))
+        name = "__".join([*(f"{axis.prefix}{values[axis.name]}" for axis in axes), f"seed{seed}"])
+        return cls(pairs, seed, name, lr)
 
     def __getitem__(self, axis: str) -> Any:
         return dict(self.values)[axis]
@@ -94,24 +79,28 @@ class GridConfig(ABC):
     """Device of every worker."""
     keep_weights: bool = False
     """Keep the final weights of every cell beside its result."""
-    lrs: tuple[float, ...] | None = None
-    """Learning rates, each of which every point is run with; learning_rates.md names the best of each arm. null takes
-    optim.lr."""
     lr_of: dict[str, float] | None = None
     """Learning rates of single arms, by their names; the others take optim.lr."""
-    match: Literal["parameters", "operations", "time"] | None = None
-    """Give arms what the reference arm has: as many parameters, by the width of their feed-forward blocks; or training
-    of such a length that it takes as many operations, or as much time. null leaves arms as they are."""
-    match_to: str | None = None
-    """The reference arm; null takes the first."""
+
+    gone: ClassVar[Mapping[str, Any]] = {"lrs": None, "match": None, "match_to": None}
+    """Keys of earlier versions, and the values that changed nothing."""
+    presets: ClassVar[Mapping[str, Any]] = {}
+    """The models that a grid may name."""
+
+    @classmethod
+    def with_presets(cls, more: Mapping[str, Any]) -> type[Self]:
+        """This kind of grid, which may name further models."""
+        same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+        kind: Any = type(cls.__name__, (cls,), {**same, "presets": {**cls.presets, **more}})
+        return kind
 
     def __post_init__(self) -> None:
         check(self.out == printable(self.out) != "", "out", "a text to print", self.out)
         check_integers(self, "", "seeds", most=MOST_TRIALS)
         check_integers(self, "", "workers", most=MOST_THREADS)
         check_seed(self, name="first_seed")
-        check(self.match_to is None or self.match is not None, "match_to", "null without match", self.match_to)
-        self._check_rates()
+        rates = (self.lr_of or {}).values()
+        check(all(0 < rate < inf for rate in rates), "lr_of", "positive numbers", self.lr_of)
         for about in fields(self):
             values = getattr(self, about.name)
             if isinstance(values, tuple):
@@ -119,11 +108,11 @@ class GridConfig(ABC):
                 if isinstance(values[0], int):
                     check(min(values) >= 1, about.name, "integers of at least 1", values)
 
-    def _check_rates(self) -> None:
-        check(self.lrs is None or self.lr_of is None, "lr_of", "null with lrs", self.lr_of)
-        check(self.lrs is None or len({*self.lrs}) == len(self.lrs), "lrs", "different numbers", self.lrs)
-        for name, rates in (("lrs", self.lrs or ()), ("lr_of", (self.lr_of or {}).values())):
-            check(all(0 < rate < inf for rate in rates), name, "positive numbers", getattr(self, name))
+    def check_models(self, names: Sequence[str]) -> None:
+        """Raise ``ValueError`` unless all of these are models that a grid of this kind may name."""
+        for name in names:
+            known = f"names among {', '.join(self.presets)} (others are of a study: --study FILE)"
+            check(name in self.presets, "models", known, name)
 
     @abstractmethod
     def points(self) -> list[dict[str, Any]]:
@@ -150,7 +139,9 @@ class GridConfig(ABC):
 
     def config(self, cell: Cell) -> Any:
         """The complete configuration of a cell's run."""
-        config: Any = changed(self.run_config(cell), cell.given.changes)
+        config: Any = self.run_config(cell)
+        if cell.lr is not None:
+            config = replace(config, optim=replace(config.optim, lr=cell.lr))
         machine: MachineConfig = replace(config.machine, device=self.device, threads=1)
         return replace(config, machine=machine, output=OutputConfig(name=cell.name, tensorboard=False, progress=False))
 
@@ -164,21 +155,10 @@ def differing(key: str, older: Any, newer: Any) -> Iterator[tuple[str, Any, Any]
         yield key, older, newer
 
 
-def changed(config: Any, changes: Sequence[tuple[str, Any]]) -> Any:
-    """``config`` with other values of these dotted keys; those of a group are changed together."""
-    own, groups = {}, {}
-    for key, value in changes:
-        group, _, name = key.rpartition(".")
-        (groups.setdefault(group, {}) if group else own)[name] = value
-    own |= {group: replace(getattr(config, group), **values) for group, values in groups.items()}
-    return replace(config, **own) if own else config
-
-
 def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
     """All cells, one trial of everything before the next trial: an unfinished grid is a complete smaller one.
 
-    What the grid lists twice is one cell. Arms have the learning rates that the grid gives them; what
-    :mod:`.matching` gives them is not there yet.
+    What the grid lists twice is one cell.
 
     Raises:
         ValueError: if a learning rate is of an arm that the grid has not.
@@ -186,27 +166,8 @@ def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
     points, arm, own = grid.points(), experiment.curve_axis.name, grid.lr_of or {}
     check_names("lr_of", own, list(dict.fromkeys(point[arm] for point in points)))
     seeds = range(grid.first_seed, grid.first_seed + grid.seeds)
-    found = [
-        replace(cell, given=given_rate(own[point[arm]])) if point[arm] in own else cell
-        for seed in seeds
-        for point in points
-        for lr in grid.lrs or (None,)
-        for cell in (Cell.of(experiment.axes, point, seed, lr),)
-    ]
+    found = [Cell.of(experiment.axes, point, seed, own.get(point[arm])) for seed in seeds for point in points]
     return list(dict.fromkeys(found))
-
-
-def reference_arm(experiment: AnySwept, grid: GridConfig) -> str | None:
-    """The arm that the others are matched to: the one named, or else the first; None if nothing is matched.
-
-    Raises:
-        ValueError: if the grid has no arm of that name.
-    """
-    if grid.match is None:
-        return None
-    arms = list(dict.fromkeys(point[experiment.curve_axis.name] for point in grid.points()))
-    check_names("match_to", [] if grid.match_to is None else [grid.match_to], arms)
-    return grid.match_to or arms[0]
 
 
 class GridFolder:
@@ -263,22 +224,9 @@ class GridFolder:
         if self.config.exists():
             old = read_config(type(grid), self.config)
             if cell_files(self.path):
-                self._with_reference(grid).check_extends(self._with_reference(old))
-                self._check_swept(old, grid)
+                grid.check_extends(old)
                 self._check_cells(grid)
         self._refuse_other()
-
-    def _with_reference(self, grid: GridConfig) -> GridConfig:
-        """A grid that names the arm that it matches the others to."""
-        return replace(grid, match_to=reference_arm(self.experiment, grid))
-
-    def _check_swept(self, old: GridConfig, new: GridConfig) -> None:
-        """Check that a sweep of learning rates remains one, and nothing else becomes one."""
-        if (old.lrs is None) != (new.lrs is None):
-            raise ValueError(
-                f"lrs: {self.path} holds cells run with {old.lrs}, got {new.lrs}; a sweep of learning rates has a "
-                "folder of its own: give another --out"
-            )
 
     def _check_cells(self, grid: GridConfig) -> None:
         """Check that the cells in the folder, whichever grid asked for them, were run as those of this one will be.
@@ -294,20 +242,18 @@ class GridFolder:
                 rows.append(row)
                 if CONFIG in result:
                     settings[tuple(row[axis.name] for axis in self.experiment.axes)] = file, result[CONFIG]
-        if grid.lrs is None:
-            self._check_rates(grid, rows)
+        self._check_rates(grid, rows)
         planned = cells(self.experiment, grid)
         origin = {} if all(self.path_of(cell) in found for cell in planned) else grid.origin()
         made = []
         for cell in {cell.values: cell for cell in planned}.values():  # a trial of each point
-            config = grid.config(replace(cell, given=Given()))
+            config = grid.config(replace(cell, lr=None))
             now, point = settings_of(config), tuple(value for _, value in cell.values)
             if point in settings:
                 self._check_settings(*settings[point], now)
             told = digests(self.experiment, {CONFIG: now, **origin})
-            matched = {} if grid.match is None else {MATCH: grid.match}
             run = {**dict(cell.values), "seed": cell.seed, **self.experiment.identity(config)}
-            made.append({**run, **told, **matched})
+            made.append({**run, **told})
         check_provenance(self.experiment, [*made, *rows], self.path)
 
     def _check_rates(self, grid: GridConfig, rows: Sequence[Row]) -> None:

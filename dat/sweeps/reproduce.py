@@ -13,14 +13,10 @@ from dual_attention._words import counted, printable
 
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.lock import LOCK
-from .analysis import AnalysisConfig
-from .arms import given_lines
 from .durations import duration_text, rates
 from .experiment import AnySwept
-from .followed import ANALYSIS, RECORD, record_analysis, settle
 from .grid import Cell, GridConfig, GridFolder, cells
-from .matching import match_cells, write_costs
-from .report import Reading, draw_figures, write_tables
+from .report import draw_figures, write_tables
 from .workers import NotPrepared, run_cells
 
 
@@ -28,14 +24,10 @@ def reproduce(
     experiment: AnySwept,
     grid: GridConfig,
     *,
-    analysis: AnalysisConfig | None = None,
     dry_run: bool = False,
     quiet: bool = False,
 ) -> GridFolder:
     """Run all cells of ``grid`` that are not done and draw the figures; with ``dry_run`` only check and list them.
-
-    Args:
-        analysis: recorded in the folder before the first cell is run, and computed; None takes the one recorded there.
 
     Raises:
         ValueError, FileExistsError: if the folder holds something else.
@@ -47,21 +39,13 @@ def reproduce(
     folder = GridFolder(experiment, grid.out)
     if dry_run:
         folder.check(grid)
-        settle(folder, analysis)
-        list_cells(match_cells(experiment, grid, cells(experiment, grid), folder.path), grid, folder)
+        list_cells(cells(experiment, grid), grid, folder)
         return folder
     new = not folder.path.exists()
     with folder.locked():
-        folder.check(grid)
-        analysis = settle(folder, analysis)
-        every = match_cells(experiment, grid, cells(experiment, grid), folder.path)
         folder.open(grid)
-        if grid.match is not None:
-            write_costs(folder.path, every)
-        if analysis is not None:
-            record_analysis(folder, grid, analysis)
         try:
-            run_grid(folder, grid, every, Reading(analysis=analysis), quiet=quiet)
+            run_grid(folder, grid, cells(experiment, grid), quiet=quiet)
         except NotPrepared:
             if new:
                 remove_plan(folder)
@@ -71,12 +55,12 @@ def reproduce(
 
 def remove_plan(folder: GridFolder) -> None:
     """Remove the folder of a grid that holds its plan and nothing that was computed."""
-    plan = {folder.path / name for name in (folder.config.name, ANALYSIS, RECORD, LOCK)}
+    plan = {folder.path / name for name in (folder.config.name, LOCK)}
     if plan.issuperset(path for path in folder.path.rglob("*") if not path.is_dir()):
         shutil.rmtree(folder.path)
 
 
-def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], how: Reading, *, quiet: bool) -> None:
+def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, quiet: bool) -> None:
     """Run the cells of an open folder that are not done, and write the table and figures."""
     experiment = folder.experiment
     waiting = folder.left(every)
@@ -99,8 +83,8 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], how: R
         finally:
             rows = folder.write_results()
             if rows:
-                write_tables(folder, rows, how)
-                draw_figures(experiment, rows, folder.figures, how)
+                write_tables(folder, rows)
+                draw_figures(experiment, rows, folder.figures)
         if stop() and not all(folder.done(cell) for cell in every):
             raise Interrupted
 
@@ -127,8 +111,6 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     for panel, values in sizes.items():
         print(f"  {panel:{max(map(len, sizes))}}  {', '.join(f'{value:,}' for value in dict.fromkeys(values))}")
     require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
-    for line in given_lines(experiment, every):
-        print(line)
     print(
         f"{counted(len(every), 'cell')}, {len(every) - len(waiting)} done, {len(waiting)} to run: "
         f"{time_left(list(seconds.values()), grid, curve)}.\nNothing was run (--dry_run)."

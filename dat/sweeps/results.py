@@ -15,16 +15,11 @@ from dual_attention._files import read_json_object
 from dual_attention._words import shortened
 
 from ..training.metrics import Row
-from .experiment import DIVERGED, MATCH, AnySwept
+from .experiment import AnySwept
 from .protocol import digest_columns, digests
 
 LR = "lr"
-"""Column of the learning rate, where arms have their own or several."""
-WIDTH, OPERATIONS, SECONDS = "dff", "step_operations", "step_seconds"
-"""Columns of what matched arms have: the width of feed-forward blocks, and the operations and time of a step."""
-LENGTHS = {"steps": "trained_steps", "epochs": "trained_epochs"}
-"""Columns of how long matched arms train, by the key of it."""
-COUNTS = WIDTH, OPERATIONS, *LENGTHS.values()
+"""Column of the learning rate, where an arm has its own."""
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -43,7 +38,7 @@ def read_results(experiment: AnySwept, path: Path) -> list[Row]:
     Raises:
         ValueError: naming the file, if it is no table, and the line and column of what is no number.
     """
-    texts = {MATCH, *digest_columns(experiment).values(), *(axis.name for axis in experiment.axes if not axis.number)}
+    texts = {*digest_columns(experiment).values(), *(axis.name for axis in experiment.axes if not axis.number)}
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file, strict=True)
@@ -98,25 +93,21 @@ def cell_rows(
     for file in cell_files(folder):
         with named_cell(file):
             result = read_json_object(file)
-            numbers = {**result.get("given", {}).get("numbers", {})}
             if rows_of is None:
-                rows.append({**_row(experiment, result), **digests(experiment, result), **numbers})
+                rows.append({**experiment.row(result), **digests(experiment, result), **own_rate(result)})
             else:
-                rows += [
-                    {**row, **{key: numbers[key] for key in (LR, MATCH) if key in numbers}} for row in rows_of(result)
-                ]
+                rows += [{**row, **own_rate(result)} for row in rows_of(result)]
     return rows
 
 
 def columns_of_cell(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
-    """The columns that tell which run a cell is, how it was made, and what its arm was given."""
-    numbers = result.get("given", {}).get("numbers", {})
-    return {**experiment.columns_of_run(result), **digests(experiment, result), **numbers}
+    """The columns that tell which run a cell is, and how it was made."""
+    return {**experiment.columns_of_run(result), **digests(experiment, result), **own_rate(result)}
 
 
-def _row(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
-    """The line of a cell's result, without measures if its training diverged."""
-    return {**experiment.columns_of_run(result), DIVERGED: 1} if DIVERGED in result else experiment.row(result)
+def own_rate(result: Mapping[str, Any]) -> Row:
+    """The column of the learning rate, if the arm of a cell has its own."""
+    return dict(result.get("given", {}).get("numbers", {}))
 
 
 def cell_files(folder: Path) -> list[Path]:
@@ -162,14 +153,14 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
         raise FileNotFoundError(f"{path}: expected results, found none")
     names = {*(axis.name for axis in experiment.axes), "seed"}
     columns, measure = set[str]().union(*rows), next(iter(experiment.measures))
-    missing = names - columns or ({measure} - columns if DIVERGED not in columns else set[str]())
+    missing = names - columns or {measure} - columns
     if missing:
         raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
     if any(names - set(row) for row in rows):
         raise ValueError(f"{path}: expected {', '.join(sorted(names))} in every line")
     older = {name: number for name, number in experiment.provenance.items() if number is not None}
     axes = (axis.name for axis in experiment.axes if axis.number)
-    whole = {*axes, "seed", "parameters", "steps", DIVERGED, *older, *COUNTS}
+    whole = {*axes, "seed", "parameters", "steps", *older}
     return [
         {key: _whole(value, f"{path}: {key}") if key in whole else value for key, value in {**older, **row}.items()}
         for row in rows
@@ -189,7 +180,7 @@ def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -
     told = digest_columns(experiment).values()
     firsts: dict[tuple[str, str], Row] = {}
     for row in rows:
-        for name in (*experiment.provenance, MATCH, *(column for column in told if column in row)):
+        for name in (*experiment.provenance, *(column for column in told if column in row)):
             first = firsts.setdefault((experiment.panel(row), name), row)
             if row.get(name) != first.get(name):
                 raise ValueError(
@@ -250,7 +241,7 @@ def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[R
         tuned += [row for row in rows if _tells_rate(experiment, source, row)]
         _check_rates(experiment, tuned, source)
         for row in rows:
-            run = (*(row[axis.name] for axis in experiment.axes), row["seed"], row.get(LR, 0.0))
+            run = (*(row[axis.name] for axis in experiment.axes), row["seed"])
             known = merged.setdefault(run, row)
             for measure in experiment.measures:
                 if known.get(measure) != row.get(measure):

@@ -26,14 +26,14 @@ from .._errors import in_one_line
 from .._native import use_native
 from .._processes import follow_parent, keep_freed_memory
 from ..training.configs import RunConfig
-from ..training.experiment import Prepared, count_parameters
 from ..training.interrupt import Interrupted
-from ..training.loop import Diverged, Trainer, never
+from ..training.loop import Trainer, never
 from ..training.run_folder import versions
 from ..training.weights_file import save_weights
-from .experiment import DIVERGED, AnySwept
-from .grid import Cell, Given, GridConfig, GridFolder
+from .experiment import AnySwept
+from .grid import Cell, GridConfig, GridFolder
 from .protocol import CONFIG, settings_of
+from .results import LR
 
 _stop: Event | None = None
 _begun: SimpleQueue[tuple[int, str]] | None = None
@@ -80,19 +80,17 @@ def run_cell(
     *,
     cache: Path,
     beside: Mapping[str, Any] | None = None,
-    keep_divergence: bool = False,
 ) -> float:
     """Train and measure one cell, write its result to ``path`` and return the seconds it took.
 
     Args:
         weights: where the final weights go, if it is not None.
         beside: entries that replace those of the result.
-        keep_divergence: whether that training diverged is a result, too, as it is of a sweep of learning rates.
 
     Raises:
         NotPrepared: in the words of the error, if training cannot begin for want of something; nothing is written.
         Interrupted: if the grid is being stopped; nothing is written.
-        Diverged: if training diverged, unless that is kept; nothing is written.
+        Diverged: if training diverged; nothing is written.
     """
     started = time.perf_counter()
     stop = _stop.is_set if _stop is not None else never
@@ -105,14 +103,9 @@ def run_cell(
     except (ImportError, OSError, ValueError) as error:
         raise NotPrepared(in_one_line(error)) from error
     use_native(prepared.problem.model, is_first_to_say)
-    try:
-        with prepared.arithmetic():
-            trainer = Trainer(prepared.problem, config, stop=stop)
-            result = experiment.summary(config, prepared, trainer, trainer.fit())
-    except Diverged as error:
-        if not keep_divergence:
-            raise
-        result, weights = divergence(experiment, config, prepared, error), None
+    with prepared.arithmetic():
+        trainer = Trainer(prepared.problem, config, stop=stop)
+        result = experiment.summary(config, prepared, trainer, trainer.fit())
     if weights is not None:
         save_weights(prepared.problem.model, weights)
     result["seconds_in_all"] = round(time.perf_counter() - started, 3)
@@ -120,23 +113,13 @@ def run_cell(
     return result["seconds_in_all"]
 
 
-def divergence(experiment: AnySwept, config: RunConfig, prepared: Prepared, error: Diverged) -> dict[str, Any]:
-    """The result of a cell whose training diverged."""
-    parameters = count_parameters(prepared.problem.model)
-    return {**experiment.identity(config), "seed": config.seed, "parameters": parameters, DIVERGED: str(error)}
-
-
 def entries_beside(experiment: AnySwept, grid: GridConfig, cell: Cell) -> dict[str, Any]:
-    """Entries of the result of a cell: the settings of its run and, if its arm was given something, what that was, and
-    whose cell it is in the grid.
-
-    An arm that was matched trains for longer or shorter than its cell says.
-    """
-    config = grid.config(replace(cell, given=Given()))
+    """Entries of the result of a cell: the settings of its run and, apart from them, its arm's own learning rate."""
+    config = grid.config(replace(cell, lr=None))
     entries = {CONFIG: settings_of(config)}
-    if cell.given == Given():
+    if cell.lr is None:
         return entries
-    given = {"changes": dict(cell.given.changes), "numbers": dict(cell.given.numbers)}
+    given = {"changes": {"optim.lr": cell.lr}, "numbers": {LR: cell.lr}}
     return {**entries, **experiment.identity(config), "given": given}
 
 
@@ -175,7 +158,7 @@ def run_cells(
             while len(running) <= workers and (cell := next(queue, None)) is not None:
                 weights = folder.weights_of(cell) if grid.keep_weights else None
                 arguments = (folder.experiment, grid.config(cell), folder.path_of(cell), weights)
-                options = cell_options(folder, grid, cell)
+                options = {"cache": folder.path, "beside": entries_beside(folder.experiment, grid, cell)}
                 running[executor.submit(run_cell, *arguments, **options)] = cell
                 first = first or cell
             if not running:
@@ -210,12 +193,6 @@ def run_cells(
     if failed and not stop():
         failed = {cell: failed[cell] for cell in cells if cell in failed}
         raise CellsFailed(_failure(folder, failed)) from next(iter(failed.values()))
-
-
-def cell_options(folder: GridFolder, grid: GridConfig, cell: Cell) -> dict[str, Any]:
-    """Options with which :func:`run_cell` runs a cell of a grid."""
-    beside = entries_beside(folder.experiment, grid, cell)
-    return {"cache": folder.path, "beside": beside, "keep_divergence": grid.lrs is not None}
 
 
 def _failure(folder: GridFolder, failed: Mapping[Cell, Exception]) -> str:

@@ -54,7 +54,6 @@ class Experiment(ABC, Generic[Config, Ready]):
     Config: ClassVar[type]  # dataclass of a run's configuration
     Sheet: ClassVar[type | None] = None  # of `dat data`: a picture or a file, made by its method draw; None: none
     presets: ClassVar[Mapping[str, Any]] = {}  # named values of the group of keys `model`
-    shipped: ClassVar[Mapping[str, Any]] = {}  # configurations that come with the repository, by their path
 
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")  # of each evaluation set; sweeps show the first
     shares: ClassVar[tuple[str, ...]] = ("accuracy",)  # metrics that tables show in percent
@@ -90,10 +89,8 @@ class Experiment(ABC, Generic[Config, Ready]):
         return self.presets[name]
 
     def preset_config(self, name: str) -> Any:
-        """A run of the preset of that name: the one that comes with the experiment, or else its default run."""
-        model = self.preset(name)
-        shipped = (config for config in self.shipped.values() if isinstance(config, self.Config))
-        return next((config for config in shipped if config.model == model), replace(self.Config(), model=model))
+        """The default run with the preset of that name."""
+        return replace(self.Config(), model=self.preset(name))
 
     def identity(self, config: Config) -> dict[str, Any]:
         """Values of a configuration that tell its run apart, beside the seed."""

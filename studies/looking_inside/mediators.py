@@ -22,7 +22,7 @@ from dual_attention.model_analysis.interventions.predictions import (
     document_losses,
     logit_differences,
 )
-from dual_attention.model_analysis.measures.intervals import sign_flip_p
+from studies._lib.inference import sign_flip_p
 
 from .passages import Passages
 

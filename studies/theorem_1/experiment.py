@@ -363,7 +363,6 @@ class Theorem1(SweptExperiment[Theorem1Config, Prepared]):
         "selected": "share of draws whose best sender has the highest weight",
         "weight": "mean weight of the best sender",
     }
-    falling = ("error", "error_99", "loss")
     decimals = 4
     y_title = "value"
     caption = "New draws after the last step"

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from dual_attention.model_analysis.measures.intervals import Published
-
 from ...data.images import IMAGE_SETS, LabelledImages, split_images
 from ...data.images.augmentation import Augmentation
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.published import Published
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.metrics import Row
 from ...training.problem import Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
-from .config import ImageConfig
+from .config import ImageConfig, ImageDataConfig
 from .examples import AugmentedImages, NormalisedImages, image_loss
 from .grid import ImageGrid
 from .model import build_model, empty_model
-from .presets import COLOURS, LABELS, LOOKS, PRESETS
+from .presets import COLOURS, LABELS, LOOKS, PRESETS, VIDAT
 from .published import published_accuracy
-from .shipped import SHIPPED
+from .scales import SCALES
 
 
 class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
@@ -50,7 +50,7 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
     Config = ImageConfig
     Grid = ImageGrid
     presets = PRESETS
-    shipped = SHIPPED
+    scales = SCALES
 
     metrics = ("accuracy", "top5", "loss")
     shares = ("accuracy", "top5")
@@ -98,6 +98,13 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
         return empty_model(config.model, config.data.dataset)
+
+    def preset_config(self, name: str) -> ImageConfig:
+        """The default run of a preset; those of the paper are of CIFAR-10."""
+        config = super().preset_config(name)
+        if config.model.d_model != VIDAT.d_model:
+            return config
+        return replace(config, data=ImageDataConfig(dataset="cifar10", folder="cifar"))
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['benchmark']}, {result['n_train']:,} images: {result['model']}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...data.images import IMAGE_SETS, ImageSetName
 from ...data.images.splits import check_image_counts
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import LoopConfig, PrecisionMachineConfig, check_names
-from .config import ImageConfig, ImageDataConfig, ImageOptimConfig, ImageSources
+from .config import ImageConfig, ImageDataConfig, ImageModelConfig, ImageOptimConfig, ImageSources
 from .presets import PRESETS
 
 
@@ -36,9 +37,11 @@ class ImageGrid(GridConfig):
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products: float32, or bfloat16 by autocast."""
 
+    presets: ClassVar[Mapping[str, ImageModelConfig]] = PRESETS
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, PRESETS)
+        self.check_models(self.models)
         check_names("datasets", self.datasets, IMAGE_SETS)
         for dataset in self.datasets:
             self.data.check_source(dataset)
@@ -57,7 +60,7 @@ class ImageGrid(GridConfig):
         return ImageConfig(
             seed=cell.seed,
             data=ImageDataConfig(dataset=dataset, n_train=cell["n_train"], **asdict(self.data)),
-            model=PRESETS[cell["model"]],
+            model=self.presets[cell["model"]],
             optim=self.optim,
             loop=self.loop,
             machine=PrecisionMachineConfig(precision=self.precision),

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from math import sqrt
 
-from dual_attention.model_analysis.measures.intervals import Published
-
 from ...data.images import IMAGE_SETS
+from ...sweeps.published import Published
 
 TRIALS = 10
 

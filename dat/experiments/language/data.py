@@ -42,8 +42,8 @@ from ...training.seeding import derive_seed
 from .config import LanguageDataConfig
 
 WHERE = (
-    "give other text with --data.path or --data.dataset; experiments/language/README.md says where that of the shipped "
-    "configurations is to be had"
+    "give other text with --data.path or --data.dataset; docs/language-models.md says where that of "
+    "examples/fineweb.yaml is to be had"
 )
 """End of the message about files that are not there."""
 

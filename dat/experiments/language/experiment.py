@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from dual_attention.model_analysis.measures.intervals import Published
-
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.published import Published
 from ...training.experiment import without_values
 from ...training.loop import Trainer
 from ...training.metrics import Row
 from ...training.problem import Problem
 from ..base_width import scaled_from_base
-from .arms import COLOURS, LABELS
 from .config import LanguageConfig
 from .corpus import Corpus
 from .data import TextSequences, text_digest
@@ -28,8 +26,7 @@ from .model_keys import LanguageModelKeys
 from .presets import PRESETS
 from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
 from .published import published_curve
-from .shipped import SHIPPED
-from .study import draw_study, write_study
+from .scales import SCALES
 
 
 class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
@@ -45,12 +42,12 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     about_reproduce = (
         "Perplexity of small language models by length of training, a DAT beside a Transformer. The defaults are 12 "
         "runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are done are skipped, "
-        "so the same command continues after Ctrl-C. --scale table-5 and --scale stories are the published grids, for "
-        "a GPU. Writes results.csv, comparison.md (beside the published numbers) and figures/ into the folder."
+        "so the same command continues after Ctrl-C. --scale table-5 is the published grid, for a GPU. Writes "
+        "results.csv, comparison.md (beside the published numbers) and figures/ into the folder."
     )
     about_plot = (
         "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all of them, "
-        "comparison.md, perplexity.png and, of arms of the announced study, study.md and study.png."
+        "comparison.md and perplexity.png."
     )
     about_data = (
         "Make one clean file of text, for data.path, of the texts in folders: of packages that you have downloaded and "
@@ -61,12 +58,12 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     Grid = LanguageGrid
     Sheet = Corpus
     presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
-    shipped = SHIPPED
+    scales = SCALES
 
     metrics = ("loss", "perplexity", "bits_per_byte")
     run_curves = ("loss", "perplexity")
     axes = (
-        Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
+        Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
         Axis("steps", "loop.steps", "steps of training", "steps of training", number=True, prefix="steps"),
     )
     digests = ("text", "data", "loop", "optim")
@@ -75,7 +72,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     decimals = 3
     y_title = "validation"
     log_scale = True
-    colours: ClassVar[Mapping[str, str]] = {"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c", **COLOURS}
+    colours: ClassVar[Mapping[str, str]] = {"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c"}
     caption = "Perplexity and bits per byte of the validation text after the last step"
     compares = True
     beside_published = "those of Tiny Stories are of the tokens of another tokenizer, Llama 2's, and so not like ours"
@@ -124,9 +121,6 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
 
     def hint(self, run: Path) -> str:
         return f'it continues a text:  dat generate {run} "..."'
-
-    def extra_figures(self) -> Mapping[str, Callable[[Sequence[Row], Path], None]]:
-        return {"study.png": draw_study, "study.md": write_study}
 
     def row(self, result: Mapping[str, Any]) -> Row:
         row: Row = {name: result[name] for name in ("model", "steps", "seed", "parameters", "tokens")}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...sweeps.grid import Cell, GridConfig
 from ...training.configs import MOST_STEPS, StepLoopConfig, check, check_names
 from .config import LanguageConfig, LanguageDataConfig, LanguageMachineConfig, LanguageOptimConfig, default_loop
 from .data import text_digest, text_origin
+from .model_keys import LanguageModelKeys
 from .presets import PRESETS
 
 
@@ -34,9 +36,11 @@ class LanguageGrid(GridConfig):
     loop: StepLoopConfig = field(default_factory=lambda: replace(default_loop(), eval_every=0, checkpoint_every=0))
     """Batch sizes. Cells are not evaluated before their end and write no checkpoints; loop.steps is not used."""
 
+    presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("models", self.models, PRESETS)
+        self.check_models(self.models)
         factors = self.longer or {}
         check_names("longer", factors, self.models)
         check(all(0 < factor < inf for factor in factors.values()), "longer", "positive numbers", self.longer)
@@ -67,7 +71,7 @@ class LanguageGrid(GridConfig):
         return LanguageConfig(
             seed=cell.seed,
             data=self.data,
-            model=PRESETS[cell["model"]],
+            model=self.presets[cell["model"]],
             optim=self.optim,
             loop=replace(self.loop, steps=cell["steps"]),
             machine=LanguageMachineConfig(precision=self.precision),

@@ -14,8 +14,7 @@ from functools import cache
 from math import exp
 from pathlib import Path
 
-from dual_attention.model_analysis.measures.intervals import Published
-
+from ...sweeps.published import Published
 from ...training.metrics import Row
 
 TABLE = Path(__file__).with_name("published.csv")

@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from dual_attention.model_analysis.measures.intervals import Published
-
 from ...data.mathematics import ANSWER_LENGTH, END, MODULES, QUESTION_LENGTH
 from ...sweeps.durations import EVALUATION_SHARE
 from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from ...sweeps.published import Published
 from ...training.loop import Trainer
 from ...training.metrics import Row
 from ...training.problem import Problem
 from ..base_width import scaled_from_base
 from .answers import free_accuracies
 from .config import MathematicsConfig
-from .grid import MODELS, MathematicsGrid
+from .grid import MathematicsGrid
+from .model_keys import PRESETS
 from .problem import (
     QUESTIONS,
     Answered,
@@ -32,7 +32,7 @@ from .problem import (
     prepare_questions,
 )
 from .published import published_curve
-from .shipped import SHIPPED
+from .scales import SCALES
 
 TASKS = {module: module.partition("__")[2].replace("_", " ") for module in MODULES}
 """Modules in words."""
@@ -71,8 +71,8 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
     )
     Config = MathematicsConfig
     Grid = MathematicsGrid
-    presets = MODELS
-    shipped = SHIPPED
+    presets = PRESETS
+    scales = SCALES
 
     metrics = ("accuracy", "answers", "greedy", "beams", "loss")
     shares = ("accuracy", "answers", "greedy", "beams")
@@ -86,7 +86,7 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
 
     axes = (
         Axis("module", "module", "module", "modules", order=MODULES),
-        Axis("model", "model.name", "model", "models", order=tuple(MODELS)),
+        Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
         Axis("epochs", "loop.epochs", "epochs", "epochs", number=True, prefix="epochs"),
     )
     provenance: ClassVar[Mapping[str, int | None]] = {"n_train": 1_999_998, "batch_size": 512}
@@ -170,12 +170,6 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
         model = build_model(config.model, seed=0)
         factors = scaled_from_base(config, model, empty_model)
         return Problem(model, examples, answer_loss(masked=masked), factors=factors)
-
-    def example_call(self, config: MathematicsConfig) -> dict[str, Any]:
-        """Lengths of questions and answers; masked ones are about as long as those that steps are timed with."""
-        if config.data.padding == "attended":
-            return {"context_length": QUESTION_LENGTH, "length": ANSWER_LENGTH}
-        return {"context_length": TIMED["question"], "length": TIMED["answer"]}
 
     def describe_run(self, row: Row) -> str:
         return f"{row['model']} on {TASKS[row['module']]}, {row['epochs']} epochs, seed {row['seed']}"

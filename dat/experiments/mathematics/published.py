@@ -11,7 +11,7 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from dual_attention.model_analysis.measures.intervals import Published
+from ...sweeps.published import Published
 
 TABLE = Path(__file__).with_name("published.csv")
 EPOCHS = 100

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dual_attention._files import write_atomically
-from dual_attention.model_analysis.measures.intervals import Published
 
 from ...data.relational_games import (
     OBJECT_SETS,
@@ -19,6 +18,7 @@ from ...data.relational_games import (
     official_statistics,
 )
 from ...sweeps.experiment import CurvesFigure
+from ...sweeps.published import Published
 from ...sweeps.results import to_csv
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
@@ -121,10 +121,6 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
         CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
         CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
     )
-
-    @property
-    def grids(self) -> Mapping[str, GamesGrid]:
-        return self.scales
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
         """The axes, and how a run was made.

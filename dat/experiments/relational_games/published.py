@@ -12,8 +12,7 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from dual_attention.model_analysis.measures.intervals import Published
-
+from ...sweeps.published import Published
 from ...training.metrics import Row
 
 TABLE = Path(__file__).with_name("published.csv")

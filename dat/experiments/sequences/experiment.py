@@ -138,8 +138,8 @@ class Recall(SequenceExperiment[RecallConfig]):
     )
     Config = RecallConfig
     Grid = RecallGrid
-    shipped: ClassVar[Mapping[str, Any]] = {
-        "grids/tiny.yaml": RecallGrid(out="runs/recall-tiny", seeds=1, models=(*LOOKS, "DAT-relative")),
+    scales: ClassVar[Mapping[str, Any]] = {
+        "tiny": RecallGrid(out="runs/recall-tiny", seeds=1, models=(*LOOKS, "DAT-relative")),
     }
 
     axes = (
@@ -159,7 +159,6 @@ class Recall(SequenceExperiment[RecallConfig]):
         "matching_step": "step at which that first reaches 0.5; the last step, if it never does",
         "previous": "attention of the best head to the previous token",
     }
-    falling = (*SequenceExperiment.falling, "learned_step")
     y_title = "value"
 
     def headline(self, result: Mapping[str, Any]) -> str:
@@ -211,8 +210,8 @@ class Length(SequenceExperiment[LengthConfig]):
     )
     Config = LengthConfig
     Grid = LengthGrid
-    shipped: ClassVar[Mapping[str, Any]] = {
-        "grids/tiny.yaml": LengthGrid(
+    scales: ClassVar[Mapping[str, Any]] = {
+        "tiny": LengthGrid(
             out="runs/length-tiny",
             seeds=1,
             models=(*LOOKS, "DAT-clipped"),

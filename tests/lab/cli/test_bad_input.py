@@ -196,7 +196,7 @@ def test_a_folder_with_a_grid_of_another_experiment(capsys):
     """Each command that takes folders of grids names it; where no experiment reads the file, the error is another."""
     images = EXPERIMENTS["images"].load()
     assert isinstance(images, SweptExperiment)
-    GridFolder(images, "grid").open(images.grids["tiny"])
+    GridFolder(images, "grid").open(images.scales["tiny"])
     for words in (["reproduce", "mathematics", "--out=grid"], ["plot", "mathematics", "grid", "--out=figures"]):
         assert fails(capsys, *words) == "dat: error: grid: a grid of images, not of mathematics; name another folder\n"
     assert dat("reproduce", "images", "--scale=tiny", "--out=grid", "--dry_run") == 0

@@ -57,7 +57,7 @@ def test_print_config_shows_the_preset(capsys):
 def test_every_scale_is_its_grid(name):
     """The options that a scale stands for give the grid again."""
     experiment = swept(EXPERIMENTS[name].load())
-    for scale, grid in experiment.grids.items():
+    for scale, grid in experiment.scales.items():
         parser = reproduce.parser_of("dat", experiment)
         found, options = parse_config(parser, experiment.Grid, ["--out=elsewhere", "--scale", scale])
         assert found == grid and options.scale == scale

@@ -10,7 +10,7 @@ import torch
 from dat.checkpoints import Checkpoint
 from dat.data.mathematics import END, START, VOCABULARY, decode_text, encode_questions
 from dat.experiments.mathematics.config import MathematicsConfig
-from dat.experiments.mathematics.grid import MODELS
+from dat.experiments.mathematics.model_keys import PRESETS
 from dat.experiments.mathematics.problem import build_model
 from dat.explorer import opening
 from dat.explorer.exporting import Exporter
@@ -23,7 +23,7 @@ QUESTION = "Solve 3*x = 9 for x."
 
 
 def model_of(name: str = "DAT-tiny"):
-    model = build_model(MODELS[name], seed=0).eval()
+    model = build_model(PRESETS[name], seed=0).eval()
     with torch.no_grad():  # apart from each other, as those of a trained model are, and no answer that never ends
         for parameter in model.parameters():
             parameter.add_(

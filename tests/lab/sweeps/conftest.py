@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dat.sweeps import reproduce
-from dat.sweeps.workers import cell_options, run_cell
+from dat.sweeps.workers import entries_beside, run_cell
 
 
 @pytest.fixture
@@ -16,8 +16,9 @@ def in_process(monkeypatch) -> list[str]:
     def run_cells(waiting, grid, folder, workers, stop):
         for cell in waiting:
             names.append(cell.name)
-            options = cell_options(folder, grid, cell)
-            seconds = run_cell(folder.experiment, grid.config(cell), folder.path_of(cell), **options)
+            beside = entries_beside(folder.experiment, grid, cell)
+            path = folder.path_of(cell)
+            seconds = run_cell(folder.experiment, grid.config(cell), path, cache=folder.path, beside=beside)
             folder.record(cell)
             yield cell, seconds
 

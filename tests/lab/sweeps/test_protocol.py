@@ -202,6 +202,3 @@ def test_arms_with_and_without_rates_of_their_own_are_not_merged(tmp_path, in_pr
     assert not (tmp_path / "out").exists()
     older = older_table(load_results(THEOREM, one), tmp_path / "older.csv")  # which may be of several grids
     assert "comparison.md" in [path.name for path in plot_results(THEOREM, [tuned, older], tmp_path / "out")]
-    more = replace(theorem_grid(tmp_path / "more", **options), models=("relational",), lr_of={"relational": 1e-3})
-    more = reproduce(THEOREM, more, quiet=True).path
-    assert "learning_rates.md" in [path.name for path in plot_results(THEOREM, [tuned, more], tmp_path / "rates")]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import pytest
-import yaml
 
 from dat.cli.demo import DemoConfig
 from dat.data.relational_games import EXTRA_TASKS, TASKS
-from dat.experiments import EXPERIMENTS
-from dat.experiments.__main__ import shipped_files
 from dat.experiments.language.config import LanguageConfig
 from dat.experiments.language.grid import LanguageGrid
 from dat.experiments.relational_games.baseline_config import (
@@ -31,7 +27,6 @@ from dat.experiments.relational_games.config import (
 )
 from dat.experiments.relational_games.grid import GamesGrid
 from dat.experiments.relational_games.presets import PRESETS
-from dat.sweeps.analysis import AnalysisConfig
 from dat.sweeps.grid import GridConfig
 from dat.training.config_io import (
     build_parser,
@@ -180,18 +175,3 @@ def test_run_name_and_data_seed():
     assert config.run_name == "occurs-dat-0+2-sym-n1000-seed4"
     assert config.data_seed == 4
     assert replace(config, data=GamesDataConfig(seed=9)).data_seed == 9
-
-
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in ("recall", "length")])
-def test_shipped_files_are_what_the_library_writes(name):
-    folder = Path(__file__).parents[3] / "experiments"
-    expected = {folder / path: text for path, text in shipped_files(name).items()}
-    assert {path: path.read_text() for path in (folder / name.replace("-", "_")).glob("*/*.yaml")} == expected
-    experiment = EXPERIMENTS[name].load()
-    for path, text in expected.items():
-        kinds = {"grids": getattr(experiment, "Grid", None), "analyses": AnalysisConfig}
-        kind = kinds.get(path.parent.name, experiment.Config)
-        assert read_config(kind, path) == experiment.shipped[str(path.relative_to(folder / name.replace("-", "_")))]
-        values = yaml.safe_load(text)
-        assert values.keys() == {field.name for field in dataclasses.fields(kind)}
-        assert kind is not experiment.Config or next(iter(values.items())) == ("experiment", name)

@@ -20,14 +20,16 @@ from dat.experiments.images.experiment import ImageClassification
 from dat.experiments.images.model import empty_model
 from dat.experiments.images.presets import LOOKS, PRESETS
 from dat.experiments.images.published import ACCURACIES, published_accuracy
-from dat.experiments.images.shipped import BATCH, EPOCHS, GRIDS, PAPER, STEPS, paper_optim
+from dat.experiments.images.scales import BATCH, EPOCHS, SCALES, STEPS
 from dat.sweeps.grid import cells
+from dat.training.config_io import build_parser, parse_config
 from dat.training.experiment import count_parameters
 from dat.training.interrupt import StopOnSignal
 from dat.training.optim import learning_rate
 from tests.support.cifar_archives import make_official
 
 IMAGES = ImageClassification()
+RECIPE = Path(__file__).parents[4] / "examples" / "cifar.yaml"
 SMALL = ["--data.n_train=24", "--data.n_val=8", "--data.n_test=16", "--loop.epochs=2", "--loop.batch_size=8"]
 QUIET = ["--output.progress=false", "--output.tensorboard=false", "--machine.threads=1"]
 NARROW = ["--model.n_layers=1", "--model.d_model=16", "--model.rel_proj_dim=null", "--model.patch_size=[4,4]"]
@@ -62,9 +64,9 @@ def test_small_models_are_matched():
 
 
 def test_every_row_of_the_tables_has_a_preset_a_grid_and_a_number():
-    for grid in (GRIDS["tables-1-and-3"], GRIDS["table-4"]):
+    for grid in (SCALES["tables-1-and-3"], SCALES["table-4"]):
         for point in grid.points():
-            assert point["model"] in PAPER and (point["benchmark"], point["model"]) in ACCURACIES
+            assert (point["benchmark"], point["model"]) in ACCURACIES
     assert published_accuracy("cifar100-cutmix", "ViT")[0].mean == 68.8
     assert published_accuracy("cifar10-autoaugment", "ViDAT-asym")[0].trials is None
     assert not published_accuracy("digits-shift", "ViDAT")
@@ -72,13 +74,22 @@ def test_every_row_of_the_tables_has_a_preset_a_grid_and_a_number():
 
 def test_the_published_schedule():
     """By epochs: 0, then up to 1e-3 in the sixth, and down to 1.9e-5 in the last."""
-    optim, total = paper_optim(), EPOCHS * STEPS
+    optim, total = SCALES["table-4"].optim, EPOCHS * STEPS
     rates = [learning_rate(optim, step, total) for step in range(total)]
     assert STEPS == 391 and BATCH == 128
     assert all(len(set(rates[e * STEPS : (e + 1) * STEPS])) == 1 for e in range(EPOCHS))
     by_epoch = rates[::STEPS]
     assert by_epoch[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3], abs=1e-6)
     assert by_epoch[-1] == pytest.approx(1.877e-5, rel=1e-3) and by_epoch[5:] == sorted(by_epoch[5:], reverse=True)
+
+
+def test_the_recipe_is_a_run_of_the_grid():
+    parser, grid = build_parser(ImageConfig, prog="", description=""), SCALES["tables-1-and-3"]
+    recipe = parse_config(parser, ImageConfig, ["--config", str(RECIPE)])[0]
+    config = next(grid.config(cell) for cell in cells(IMAGES, grid) if cell["model"] == "ViDAT")
+    assert (config.model, config.optim, config.data.augmentation) == (recipe.model, recipe.optim, "cutmix")
+    assert config.data.trained == recipe.data.trained and recipe.data.augmentation == "cutmix"
+    assert config.loop == replace(recipe.loop, eval_every=0, checkpoint_every=0)
 
 
 def test_images_are_normalised():
@@ -203,7 +214,7 @@ def test_runs_made_otherwise_are_not_merged(capsys):
 
 
 def test_cells_are_the_runs_of_the_tables():
-    config = GRIDS["table-4"].config(cells(IMAGES, GRIDS["table-4"])[0])
+    config = SCALES["table-4"].config(cells(IMAGES, SCALES["table-4"])[0])
     assert (config.model.name, config.data.trained, config.data.n_val) == ("ViT", 50_000, 0)
     assert config.data.augmentation == "autoaugment" and config.data.tested("cifar10") == 10_000
     assert config.machine.precision == "bfloat16" and config.optim.weight_decay == 5e-5

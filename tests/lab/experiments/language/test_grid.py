@@ -14,7 +14,7 @@ from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.grid import LanguageGrid
 from dat.experiments.language.model_keys import model_preset
 from dat.sweeps.durations import timed_rate
-from dat.sweeps.grid import cells
+from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.results import to_csv
 from dat.sweeps.workers import run_cell
 from dat.training.experiment import count_parameters
@@ -45,11 +45,23 @@ def test_cells_are_runs_of_every_length():
         ({"models": ()}, "models: expected a list that is not empty"),
         ({"steps": (0,)}, "steps: expected integers of at least 1"),
         ({"seeds": 0}, "seeds: expected an integer of at least 1, got 0"),
+        ({"longer": {"T": 2.0}}, "longer: expected .* got 'T'"),
+        ({"longer": {"T-tiny": 0.0}}, "longer: expected positive numbers"),
     ],
 )
 def test_impossible_grids(changes, message):
     with pytest.raises(ValueError, match=message):
         LanguageGrid(**changes)
+
+
+def test_a_grid_is_not_continued_with_other_lengths(tmp_path):
+    grid = LanguageGrid(out=str(tmp_path / "grid"), longer={"T-tiny": 1.9}, steps=(100,))
+    assert {cell["model"]: cell["steps"] for cell in cells(LANGUAGE, grid)} == {"DAT-tiny": 100, "T-tiny": 190}
+    folder = GridFolder(LANGUAGE, grid.out)
+    folder.open(grid)
+    (folder.cells / "one.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"longer: expected 1.9 for T-tiny, which the cells of the folder were run"):
+        folder.open(replace(grid, longer={"T-tiny": 2.0}))
 
 
 def test_a_cell_gives_a_row(config, tmp_path):
@@ -72,7 +84,7 @@ def test_a_table_and_a_figure_of_models_that_are_not_published(tmp_path, capsys)
     (tmp_path / "results.csv").write_text(to_csv(rows))
     assert main(["plot", "language", str(tmp_path / "results.csv"), "--out", str(tmp_path / "out")]) == 0
     names = [line.rpartition("/")[2] for line in capsys.readouterr().out.split()]
-    assert names == ["results.csv", "comparison.md", "perplexity.png"]  # no arms of the study
+    assert names == ["results.csv", "comparison.md", "perplexity.png"]
     lines = (tmp_path / "out" / "comparison.md").read_text().splitlines()
     assert lines[:3] == [
         "# Measured",
@@ -107,7 +119,7 @@ def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
     assert "4 cells, 0 done, 4 to run" in printed and "4/4" in printed
     with open("grid/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {(row["model"], row["steps"]) for row in rows} == {(m, n) for m in ("DAT-64", "T-64") for n in "24"}
+    assert {(row["model"], row["steps"]) for row in rows} == {(m, n) for m in ("DAT-tiny", "T-tiny") for n in "24"}
     assert all(float(row["perplexity"]) == pytest.approx(exp(float(row["loss"]))) for row in rows)
     assert all(1 < float(row["perplexity"]) < 257 and float(row["bits_per_byte"]) > 0 for row in rows)
     assert len({row["text_digest"] for row in rows}) == 1
@@ -117,6 +129,6 @@ def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
     before = Path("grid/results.csv").read_text()
     assert main(words) == 0
     assert "4 cells, 4 done, 0 to run" in capsys.readouterr().out and Path("grid/results.csv").read_text() == before
-    assert main([*words, "--seeds=2", "--models=[T-64]", "--steps=[2]"]) == 0
+    assert main([*words, "--seeds=2", "--models=[T-tiny]", "--steps=[2]"]) == 0
     assert "2 cells, 1 done, 1 to run" in capsys.readouterr().out
     assert len(Path("grid/results.csv").read_text().splitlines()) == 6

@@ -11,10 +11,9 @@ import pytest
 
 from dat.experiments.language.config import LanguageConfig
 from dat.experiments.language.experiment import LanguageModelling
+from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.presets import PRESETS
 from dat.experiments.language.published import published_curve, published_rows
-from dat.experiments.language.shipped import GRIDS, SHIPPED, TABLE_5
-from dat.experiments.language.stories import STORIES
 from dat.sweeps.comparison import comparison_text
 from dat.sweeps.curves import draw_published
 from dat.sweeps.grid import cells
@@ -22,7 +21,7 @@ from dat.training.config_io import build_parser, parse_config
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure
 
 LANGUAGE = LanguageModelling()
-CONFIG = Path(__file__).parents[4] / "experiments" / "language" / "configs" / "T-353M.yaml"
+RECIPE = Path(__file__).parents[4] / "examples" / "fineweb.yaml"
 TABLE = {
     "T-353M": 16.94,
     "DAT-343M-nr64": 16.09,
@@ -45,7 +44,8 @@ def test_table_5_and_figure_12():
 
 
 def test_every_published_model_is_a_preset_of_its_size():
-    sizes = {row["model"]: row["parameters"] for row in published_rows()}
+    """Those on Tiny Stories are of the study."""
+    sizes = {row["model"]: row["parameters"] for row in published_rows() if "-stories" not in row["model"]}
     assert sizes.keys() <= PRESETS.keys()
     for name, text in sizes.items():
         unit = {"M": 1e6, "B": 1e9}.get(text[-1], 1)
@@ -67,15 +67,48 @@ def test_figures_agree_with_the_table_and_each_other(model):
             assert np.log(row["perplexity"]) == pytest.approx(np.interp(row["tokens"], tokens, losses), abs=0.07)
 
 
-def test_grids_of_published_runs():
-    grid = GRIDS["table-5"]
-    assert (grid.models, {*GRIDS["stories"].models}) == (tuple(TABLE), {*STORIES})
-    for cell, name in zip(cells(LANGUAGE, grid), TABLE_5, strict=True):
-        shipped, config = SHIPPED[f"configs/{name}.yaml"], grid.config(cell)
-        alike = ("data", "model", "optim")
-        assert [getattr(config, key) for key in alike] == [getattr(shipped, key) for key in alike]
+def recipe(*words: str) -> LanguageConfig:
+    parser = build_parser(LanguageConfig, prog="", description="")
+    return parse_config(parser, LanguageConfig, ["--config", str(RECIPE), *words])[0]
+
+
+def test_the_grid_of_published_runs():
+    """Each is a run by the recipe that comes as a file."""
+    grid, shipped = LANGUAGE.scales["table-5"], recipe()
+    assert grid.models == tuple(TABLE)
+    for cell in cells(LANGUAGE, grid):
+        config = grid.config(cell)
+        assert (config.data, config.model, config.optim) == (shipped.data, PRESETS[cell["model"]], shipped.optim)
         assert config.loop == replace(shipped.loop, eval_every=0, checkpoint_every=0)
         assert (config.machine.precision, config.machine.device) == ("bfloat16", "cuda")
+        assert config.loop.steps * config.tokens_per_step == 9_999_745_024
+
+
+@pytest.mark.parametrize(
+    ("row", "size"),
+    [
+        ("T-353M", 353_601_536),
+        ("DAT-343M-nr64", 344_026_112),
+        ("T-757M", 756_894_720),
+        ("DAT-734M", 733_880_832),
+        ("T-1.31B", 1_311_182_848),
+        ("DAT-1.27B-nr128", 1_272_633_344),
+    ],
+)
+def test_sizes_of_the_rows_of_table_5(row, size):
+    model = PRESETS[row].language_config(50_304).build("meta")
+    assert sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) == size
+
+
+def test_the_output_layer_is_as_the_keys_say():
+    """As in other models by default, and another where they ask for it."""
+    keys = LanguageModelKeys(n_heads_ra=0)
+    plain, other = (
+        {name for name, _ in model.language_config(257).build("meta").named_parameters()}
+        for model in (keys, replace(keys, final_norm=False, output_bias=True))
+    )
+    assert plain ^ other == {"layers.norm.weight", "layers.norm.bias", "layers.final_out.bias"}
+    assert "layers.final_out.bias" in other
 
 
 def test_published_numbers_stand_beside_measured_ones():
@@ -100,12 +133,10 @@ def test_a_published_point_is_a_cross_in_figures():
 
 
 def test_a_data_set_takes_the_place_of_the_files_of_a_configuration():
-    """The message says how, and the README's command does it."""
-    parser = build_parser(LanguageConfig, prog="", description="")
-    words = ["--config", str(CONFIG), "--data.dataset", "somebody/texts"]
+    """The message says how, and the command of the pages does it."""
+    words = ["--data.dataset", "somebody/texts"]
     with pytest.raises(ValueError, match=r"which --data.path null --data.val_path null take back"):
-        parse_config(parser, LanguageConfig, words)
-    config, _ = parse_config(parser, LanguageConfig, [*words, "--data.path", "null", "--data.val_path", "null"])
-    shipped = SHIPPED["configs/T-353M.yaml"]
-    data = replace(shipped.data, path=None, val_path=None, dataset="somebody/texts")
-    assert config == replace(shipped, data=data)
+        recipe(*words)
+    config = recipe(*words, "--data.path", "null", "--data.val_path", "null")
+    data = replace(recipe().data, path=None, val_path=None, dataset="somebody/texts")
+    assert config == replace(recipe(), data=data)

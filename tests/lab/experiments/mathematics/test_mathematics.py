@@ -12,11 +12,10 @@ import torch
 
 from dat.cli.main import main
 from dat.data.mathematics import END, MODULES, PAD, START, generator
-from dat.experiments.mathematics.ablations import ABLATED, ALL_FEATURES, BASE, RANKED
 from dat.experiments.mathematics.answers import right_answers
 from dat.experiments.mathematics.config import MathematicsConfig, QuestionsConfig
 from dat.experiments.mathematics.experiment import Mathematics
-from dat.experiments.mathematics.grid import GRIDS, MathematicsGrid
+from dat.experiments.mathematics.grid import MathematicsGrid
 from dat.experiments.mathematics.model_keys import PRESETS, MathematicsModelKeys
 from dat.experiments.mathematics.problem import (
     Answered,
@@ -31,11 +30,13 @@ from dat.experiments.mathematics.published import published_accuracies
 from dat.sweeps.comparison import comparison_text
 from dat.sweeps.durations import timed_rate
 from dat.sweeps.grid import cells
+from dat.training.config_io import build_parser, parse_config
 from dat.training.configs import MachineConfig, PrecisionMachineConfig
 from dat.training.experiment import count_parameters
 from tests.support.questions import write_official
 
 MATHEMATICS = Mathematics()
+RECIPE = Path(__file__).parents[4] / "examples" / "official-questions.yaml"
 PARAMETERS = {
     "T-692K": 692_949,
     "DAT-783K": 783_189,
@@ -92,26 +93,12 @@ def test_sizes_of_the_papers_models(name, expected):
 def test_every_published_row_has_a_preset():
     assert {model for _, model in published_accuracies()} == {*list(PARAMETERS)[:10]} <= PRESETS.keys()
     assert {module for module, _ in published_accuracies()} == {*MODULES}
-    assert {*GRIDS["published"].models} == {*list(PARAMETERS)[:10]}
-
-
-def test_an_ablation_changes_nothing_but_what_it_is_about():
-    heads = {"n_heads_sa", "n_heads_ra", "n_heads_sa_dec", "n_heads_ra_dec"}
-    about = {*heads, "name", "n_relations", "rel_proj_dim", "symmetric_rels", "ra_type", "rel_activation", "symbols"}
-    assert count_parameters(empty_model(BASE)) == PARAMETERS["DAT-832K"]
-    assert all(model.n_relations * model.rel_proj_dim == ALL_FEATURES for model in RANKED)
-    for name, model in ABLATED.items():
-        changed = {key for key, value in vars(model).items() if value != vars(BASE)[key]}
-        assert name == model.name and changed <= about
-        small = build_model(model.at_width(64), seed=0)
-        assert answer_loss(masked=True)(small, answered(PAIRS[:2], masked=True).batch(torch.arange(2)))[0] > 0
-    control = GRIDS["sequences"]  # two of them, on the other module
-    of_grids = [name for grid in GRIDS.values() if grid is not control for name in grid.models if name in ABLATED]
-    assert sorted(of_grids) == sorted(ABLATED)  # each in one
-    assert control.models == ("DAT-4+4-positional", "DAT-4+4-positional-rca")
-    study = GRIDS["study"]
-    assert control.modules == study.modules[1:]
-    assert replace(control, out=study.out, modules=study.modules, models=study.models) == study
+    grid, parser = MATHEMATICS.scales["published"], build_parser(MathematicsConfig, prog="", description="")
+    assert {*grid.models} == {*list(PARAMETERS)[:10]}
+    recipe = parse_config(parser, MathematicsConfig, ["--config", str(RECIPE)])[0]
+    config = grid.config(cells(MATHEMATICS, grid)[0])
+    assert (config.data, config.optim) == (recipe.data, recipe.optim)
+    assert config.loop == replace(recipe.loop, eval_every=0, checkpoint_every=0)
 
 
 def test_a_side_alone_can_be_relational():

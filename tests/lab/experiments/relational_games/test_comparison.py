@@ -6,7 +6,8 @@ import pytest
 
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps.comparison import cell_text, comparison_table, comparison_text, outside_sentence
-from dual_attention.model_analysis.measures.intervals import Published, half_width, welch_t
+from dat.sweeps.published import Published, welch_t
+from dual_attention.model_analysis.measures.intervals import half_width
 
 
 def row(task, model, n_train, seed, **accuracies):

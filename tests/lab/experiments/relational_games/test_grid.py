@@ -26,6 +26,7 @@ from dat.sweeps import workers
 from dat.sweeps.curves import curve_points
 from dat.sweeps.durations import duration_text, rates
 from dat.sweeps.grid import Cell, GridFolder, cells
+from dat.sweeps.published import Published
 from dat.sweeps.report import draw_figures
 from dat.sweeps.reproduce import reproduce
 from dat.sweeps.results import cell_rows, merge_results, read_results
@@ -33,7 +34,6 @@ from dat.sweeps.workers import NotPrepared, run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._files import read_json
-from dual_attention.model_analysis.measures.intervals import Published
 
 GAMES = RelationalGames()
 

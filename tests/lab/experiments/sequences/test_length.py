@@ -105,7 +105,7 @@ def test_wrong_settings(tmp_path, monkeypatch, capsys, words, message):
     assert message in capsys.readouterr().err and not Path("runs").exists()
 
 
-@pytest.mark.parametrize("grid", LENGTH.grids.values(), ids=LENGTH.grids)
+@pytest.mark.parametrize("grid", LENGTH.scales.values(), ids=LENGTH.scales)
 def test_grids_that_come_with_it_can_be_run(grid):
     configs = [grid.config(cell) for cell in cells(LENGTH, grid)]
     assert {config.seed for config in configs} == {*range(grid.seeds)}

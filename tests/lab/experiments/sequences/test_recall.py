@@ -118,10 +118,6 @@ def test_the_step_that_reaches_a_threshold():
     assert first_step(rows, "val_accuracy", 0.95) is None and first_step([], "val_accuracy", 0.1) is None
 
 
-def test_a_task_learned_sooner_is_better():
-    assert RECALL.lower_is_better("learned_step") and not RECALL.lower_is_better("accuracy")
-
-
 # Tasks --------------------------------------------------------------------------------------------------------------
 
 
@@ -216,7 +212,7 @@ def test_a_grid_is_not_continued_with_other_steps(tmp_path):
     replace(grid, tasks=("mqar-4", "s3-4"), steps=(90, 20)).check_extends(grid)
 
 
-@pytest.mark.parametrize("grid", RECALL.grids.values(), ids=RECALL.grids)
+@pytest.mark.parametrize("grid", RECALL.scales.values(), ids=RECALL.scales)
 def test_grids_that_come_with_it_can_be_run(grid):
     assert {config.seed for config in map(grid.config, cells(RECALL, grid))} == {*range(grid.seeds)}
 

@@ -5,6 +5,8 @@ Each test needs the package itself: pip install "relational-attention[lens]".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -19,11 +21,18 @@ CLOSE = {"atol": 1e-9, "rtol": 1e-9}
 """Models are in float64, in which two orders of summation differ by less."""
 RELATION = Ablate(Target("relation", layers=0, relations=2))
 TOKENS = torch.randint(64, (2, 9), generator=torch.Generator().manual_seed(1))
+DAT = PRESETS["DAT-tiny"]
+KEYS = {
+    **PRESETS,
+    "RCA": replace(DAT, ra_type="rca"),
+    "relative": replace(DAT, symbols="position_relative"),
+    "0+4": replace(DAT, n_heads_sa=0, n_heads_ra=4, rel_proj_dim=4),
+}
 
 
 def model(name: str = "DAT-tiny") -> DualAttnForCausalLM:
     torch.manual_seed(0)
-    made = DualAttnForCausalLM(DualAttnConfig.from_language_config(PRESETS[name].language_config(64))).eval().double()
+    made = DualAttnForCausalLM(DualAttnConfig.from_language_config(KEYS[name].language_config(64))).eval().double()
     for parameter in made.parameters():  # far from where training begins, so that every part matters
         parameter.data.add_(0.2 * torch.randn_like(parameter))
     return made
@@ -46,7 +55,7 @@ def without_third(relations, hook=None):
     return relations
 
 
-@pytest.mark.parametrize("name", ["DAT-tiny", "T-tiny", "RCA-64", "DAT-64-relative", "DAT-64-0+4"])
+@pytest.mark.parametrize("name", ["DAT-tiny", "T-tiny", "RCA", "relative", "0+4"])
 def test_transformer_lens(name):
     pytest.importorskip("transformer_lens")
     from dual_attention.model_analysis.adapters.transformer_lens import transformer_lens_bridge

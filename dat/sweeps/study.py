@@ -1,0 +1,106 @@
+"""A study from its file: grids, further models and figures for ``dat reproduce`` and ``dat plot``, for one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dual_attention._words import shortened
+
+from .._errors import in_one_line
+from ..training.metrics import Row
+from .experiment import AnySwept
+from .grid import GridConfig
+
+Draw = Callable[[Sequence[Row], Path], None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Contents of a study's file.
+
+    Attributes:
+        file: the file.
+        experiment: name of the experiment that its runs are of.
+        grids: by name, for ``--scale``.
+        presets: models beside those of the experiment.
+        figures: names of files, and functions that draw rows of results into them.
+    """
+
+    file: Path
+    experiment: str
+    grids: Mapping[str, GridConfig]
+    presets: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Draw] = field(default_factory=dict)
+
+
+def load_study(file: str | Path) -> Study:
+    """The study of a Python file, which is run.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: naming the file, and the name in it that is missing or wrong.
+    """
+    path = Path(file)
+    if path.suffix != ".py":
+        raise ValueError(f"{path}: expected a Python file, such as studies/NAME/study.py")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    names = vars(load_module(path.resolve()))
+    experiment = names.get("EXPERIMENT")
+    if not isinstance(experiment, str):
+        raise ValueError(f"{path}: EXPERIMENT: expected the name of an experiment, got {experiment!r}")
+    grids = _by_name(path, "GRIDS", names.get("GRIDS"), lambda value: isinstance(value, GridConfig), "grids")
+    presets = _by_name(path, "PRESETS", names.get("PRESETS", {}), is_dataclass, "models")
+    figures = _by_name(path, "FIGURES", names.get("FIGURES", {}), callable, "functions that draw")
+    return Study(path, experiment, grids, presets, figures)
+
+
+def _by_name(path: Path, name: str, found: Any, fits: Callable[[Any], bool], what: str) -> Mapping[str, Any]:
+    if isinstance(found, Mapping) and all(isinstance(key, str) and fits(value) for key, value in found.items()):
+        return found
+    raise ValueError(f"{path}: {name}: expected {what} by name, got {shortened(repr(found))}")
+
+
+def load_module(path: Path) -> ModuleType:
+    """The module of a study's file, ``studies/NAME/study.py``; ``ValueError`` naming the file, if it fails."""
+    root = str(path.parents[min(2, len(path.parents) - 1)])
+    if root not in sys.path:  # for `studies._lib`, which is installed nowhere, also when a figure imports it later
+        sys.path.append(root)
+    spec = importlib.util.spec_from_file_location(f"study_{path.parent.name}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path}: expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path}: {in_one_line(error)}") from error
+    return module
+
+
+def with_study(experiment: AnySwept, study: Study) -> AnySwept:
+    """The experiment with the grids, models and figures of a study beside its own.
+
+    Workers get the experiment as it is: the configuration of a cell holds its model.
+    """
+    base: Any = type(experiment)
+    own = {
+        "Grid": experiment.Grid.with_presets(study.presets),
+        "presets": {**experiment.presets, **study.presets},
+        "scales": {**experiment.scales, **study.grids},
+        "extra_figures": lambda self: {**experiment.extra_figures(), **study.figures},
+        "__reduce__": lambda self: (_itself, (experiment,)),
+    }
+    found = object.__new__(type(base.__name__, (base,), own))
+    vars(found).update(vars(experiment))
+    return found
+
+
+def _itself(experiment: AnySwept) -> AnySwept:
+    return experiment

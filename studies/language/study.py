@@ -1,0 +1,362 @@
+"""Language models: the announced study of equal parameters, operations and time; ablations; the paper's Figure 12."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dat.experiments.language.config import LanguageDataConfig, LanguageOptimConfig
+from dat.experiments.language.experiment import LanguageModelling
+from dat.experiments.language.grid import LanguageGrid
+from dat.experiments.language.model_keys import LanguageModelKeys
+from dat.experiments.language.published import published_rows
+from dat.training.configs import StepLoopConfig
+from dat.training.metrics import Row
+from dual_attention._files import write_atomically
+from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
+from studies._lib.inference import holm
+from studies._lib.tables import Frame, by_seed, differences, markdown, mean_text, read_results
+
+EXPERIMENT = "language"
+FOLDER = Path(__file__).parent
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+def arms(d_model: int, n_layers: int, **dff: int) -> dict[str, LanguageModelKeys]:
+    """The six arms of a width, by name.
+
+    Args:
+        dff: the width of the feed-forward blocks that makes RCA, the Transformer (T) and the gated one (gated) as large
+            as the DAT within 1 %, and another Transformer (operations) as costly as the DAT in a training step.
+    """
+    dat = LanguageModelKeys(name=f"DAT-{d_model}", d_model=d_model, n_layers=n_layers, n_heads_ra=2)
+    transformer = replace(dat, n_heads_sa=4, n_heads_ra=0, n_kv_heads=None)
+    every = (
+        dat,
+        replace(dat, name=f"RCA-{d_model}", ra_type="rca", dff=dff["RCA"]),
+        replace(transformer, name=f"T-{d_model}", dff=dff["T"]),
+        replace(transformer, name=f"T-gated-{d_model}", output_gate="identity", dff=dff["gated"]),
+        replace(transformer, name=f"T-operations-{d_model}", dff=dff["operations"]),
+        replace(transformer, name=f"T-time-{d_model}", dff=dff["T"]),
+    )
+    return {arm.name: arm for arm in every}
+
+
+ARMS = {
+    **arms(64, 2, RCA=290, T=268, gated=236, operations=418),
+    **arms(128, 4, RCA=578, T=504, gated=440, operations=690),
+}
+"""The arms of both widths. T-time is T, to be trained longer."""
+LABELS = {
+    "DAT": "DAT",
+    "RCA": "DAT with RCA",
+    "T": "Transformer",
+    "T-gated": "Transformer, linear output gate",
+    "T-operations": "Transformer, as many operations",
+    "T-time": "Transformer, as much time",
+}
+COLOURS = dict(zip(LABELS, ("#1f6fb4", "#2e8b57", "#8c8c8c", "#c49c6b", "#4d4d4d", "#b8b8b8"), strict=True))
+
+HEADS = ((3, 1), (1, 3), (0, 4))
+"""Sensory and relational heads, four in all; 4 + 0 is the Transformer of the study."""
+ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "rca": {kind: {"ra_type": kind} for kind in ("rca", "disrca")},
+    "heads": {f"{sa}+{ra}": {"n_heads_sa": sa, "n_heads_ra": ra, "rel_proj_dim": 4} for sa, ra in HEADS},
+    "symmetry": {"sym": {"symmetric_rels": True}},
+    "rank": {f"nr{n}-p{32 // n}": {"n_relations": n, "rel_proj_dim": 32 // n} for n in (1, 2, 32)},
+    "symbols": {
+        "trained-symbols": {"trainable_symbols": True},
+        "symbols-once": {"update_symbols_each_layer": False},
+        "positional": {"symbols": "positional_symbols"},
+        "relative": {"symbols": "position_relative"},
+    },
+    "activation": {name: {"rel_activation": name} for name in ("softmax", "relu", "tanh")},
+}
+"""By grid: what is changed in DAT-64, which has two heads of each kind and eight relations of width 4."""
+ABLATED = {
+    grid: {f"DAT-64-{name}": replace(ARMS["DAT-64"], name=f"DAT-64-{name}", **changes) for name, changes in own.items()}
+    for grid, own in ABLATIONS.items()
+}
+
+VOCABULARY = 32_000
+"""Tokens, as many as Llama 2's tokenizer has, which the published runs on Tiny Stories read."""
+# The models of the first runs: SwiGLU, dropout, an output layer with a matrix of its own and a bias, and no last
+# normalisation. All relations together are as wide as the model, not as the relational heads.
+T_STORIES = LanguageModelKeys(
+    name="T-stories",
+    vocab_size=VOCABULARY,
+    context=512,
+    d_model=64,
+    n_layers=4,
+    n_heads_sa=8,
+    n_heads_ra=0,
+    n_kv_heads=None,
+    dff=256,
+    activation="swiglu",
+    dropout_rate=0.1,
+    tie_weights=False,
+    final_norm=False,
+    output_bias=True,
+)
+DAT_STORIES = replace(
+    T_STORIES,
+    name="DAT-4+4-stories",
+    n_heads_sa=4,
+    n_heads_ra=4,
+    n_relations=4,
+    rel_proj_dim=16,
+    n_symbols=512,
+    trainable_symbols=True,
+)
+RCA_STORIES = replace(DAT_STORIES, name="RCA-4+4-stories", ra_type="rca")
+STORIES = {
+    model.name: model
+    for model in (
+        T_STORIES,
+        DAT_STORIES,
+        RCA_STORIES,
+        replace(RCA_STORIES, name="RCA-6+2-stories", n_heads_sa=6, n_heads_ra=2),
+    )
+}
+
+PRESETS = STORIES | ARMS | {name: model for own in ABLATED.values() for name, model in own.items()}
+
+# Grids ----------------------------------------------------------------------------------------------------------------
+
+Grid = LanguageGrid.with_presets(PRESETS)
+
+RATES_64 = {"DAT": 1.6e-2, "RCA": 1.6e-2, "T": 8e-3, "T-gated": 1.6e-2, "T-operations": 8e-3, "T-time": 8e-3}
+"""Of the arms in their order, from the pilot in ANNOUNCED.md."""
+RATES_128 = dict.fromkeys(RATES_64, 4e-3)
+"""To be replaced by those of a pilot, see NOTEBOOK.md."""
+
+# 34 million bytes of English in a file that `dat data language` makes, see NOTEBOOK.md.
+ENGLISH = LanguageDataConfig(path="english.jsonl", val_fraction=0.03, val_tokens=983_040)
+
+
+def study(d_model: int, out: str, rates: Mapping[str, float], longer: float, steps: int) -> LanguageGrid:
+    """The announced study at a width: its arms, their learning rates, and how much longer the Transformer trains that
+    is to have as much time.
+    """
+    return Grid(
+        out=out,
+        seeds=10,
+        models=tuple(name for name, arm in ARMS.items() if arm.d_model == d_model),
+        steps=(steps,),
+        lr_of={f"{arm}-{d_model}": rate for arm, rate in rates.items()},
+        longer={f"T-time-{d_model}": longer},
+        data=ENGLISH,
+        loop=StepLoopConfig(steps=steps, batch_size=16, eval_batch_size=16, eval_every=0, checkpoint_every=0),
+    )
+
+
+STUDY = study(64, "runs/language-study", RATES_64, 1.9, 1500)
+
+
+def ablation(name: str) -> LanguageGrid:
+    """Models to be read beside DAT-64 of the study, at its learning rate and with half of its seeds."""
+    rates = dict.fromkeys(ABLATED[name], RATES_64["DAT"])
+    return replace(STUDY, out=f"runs/language-{name}", seeds=5, models=tuple(rates), lr_of=rates, longer=None)
+
+
+GRIDS: dict[str, LanguageGrid] = {
+    # A look at everything within minutes, on the documentation of Python.
+    "tiny": Grid(**{**vars(LanguageModelling.scales["tiny"]), "models": ("DAT-64", "T-64")}),
+    "study": STUDY,
+    "study-128": study(128, "runs/language-study-128", RATES_128, 1.65, 4000),
+    **{name: ablation(name) for name in ABLATED},
+    # Figure 12: 131,072 tokens in each step at a constant learning rate, 100 batches to validate on.
+    "stories": Grid(
+        out="runs/language-stories",
+        seeds=1,
+        workers=1,
+        device="cuda",
+        models=tuple(STORIES),
+        steps=(100_000,),
+        precision="bfloat16",
+        data=LanguageDataConfig(
+            dataset="roneneldan/TinyStories", val_tokens=6_553_600, tokenizer="bpe", bpe_vocab_size=VOCABULARY
+        ),
+        optim=LanguageOptimConfig(lr=1e-3, schedule="constant", warmup_steps=0),
+        loop=StepLoopConfig(
+            steps=100_000,
+            batch_size=256,
+            micro_batch_size=128,
+            eval_batch_size=128,
+            eval_every=0,
+            checkpoint_every=0,
+        ),
+    ),
+}
+
+# Analysis: paired differences of bits per byte, their tests and readings, as ANNOUNCED.md fixes them ------------------
+
+MEASURE = "bits_per_byte"
+BOUND, LEVEL, FEWEST = 0.005, 0.05, 3
+"""Differences that count as none, level of the tests, pairs that a difference needs."""
+PRIMARY = {"parameters": ("DAT", "T"), "operations": ("DAT", "T-operations"), "time": ("DAT", "T-time")}
+"""What is held equal, and the arms that are compared."""
+SECONDARY = {
+    "RCA or a Transformer": ("RCA", "T"),
+    "a gate or none": ("T-gated", "T"),
+    "relations or a gate": ("DAT", "T-gated"),
+    "relations or RCA": ("DAT", "RCA"),
+}
+"""Differences at equal parameters that are reported beside them."""
+
+
+def ends(rows: Frame, d_model: int) -> Frame:
+    """The rows of the longest training of each arm of a width, by the arm's name without it."""
+    own = rows[rows["model"].isin([name for name, arm in ARMS.items() if arm.d_model == d_model])]
+    own = own[own["steps"] == own.groupby("model")["steps"].transform("max")]
+    return own.assign(model=own["model"].str.removesuffix(f"-{d_model}"))
+
+
+def found_differences(rows: Frame, family: Mapping[str, tuple[str, str]]) -> Frame:
+    """Differences of a family of questions, of those whose two arms have enough seeds in common.
+
+    p-values are corrected for the whole family, which was announced; those that are missing count as 1.
+    """
+    table = by_seed(rows, "model", MEASURE)
+    there = {
+        question: pair
+        for question, pair in family.items()
+        if {*pair} <= {*table.columns} and len(table[[*pair]].dropna()) >= FEWEST
+    }
+    if not there:
+        return pd.DataFrame()
+    found = differences(table, list(there.values())).assign(question=list(there))
+    found["holm"] = holm([*found["p"], *[1.0] * (len(family) - len(there))])[: len(there)]
+    return found.assign(
+        reading=[reading(*one) for one in zip(found["mean"], found["half"], found["holm"], strict=True)]
+    )
+
+
+def reading(mean: float, half: float, adjusted: float) -> str:
+    """Words that ANNOUNCED.md has for this outcome; below zero the first arm is better."""
+    alike = abs(mean) + half < BOUND
+    if adjusted < LEVEL:
+        side = "better" if mean < 0 else "worse"
+        return f"{side}, by less than {BOUND}" if alike else side
+    return "alike" if alike else "undecided"
+
+
+def study_text(rows: Frame) -> str:
+    """Arms, differences and readings of every width as Markdown; empty where there is no difference."""
+    parts = []
+    for d_model in sorted({arm.d_model for arm in ARMS.values()}):
+        own = ends(rows, d_model)
+        families = {"held equal": PRIMARY, "beside it": SECONDARY}
+        found = {title: found_differences(own, family) for title, family in families.items() if len(own)}
+        tables = [markdown(in_words(frame, title)) for title, frame in found.items() if len(frame)]
+        if tables:
+            parts += [f"## Width {d_model}", arms_table(own), *tables]
+    head = (
+        "# At equal parameters, operations and time\n\nBits per byte of the validation text after the last step, lower "
+        "is better. Differences are paired by seed: mean ± half of the 95 % t-interval; alike: that interval lies "
+        f"within ±{BOUND}. Seconds are of training, of one thread, and depend on what else the machine did."
+    )
+    return "\n\n".join([head, *parts]) + "\n" if parts else ""
+
+
+def in_words(found: Frame, title: str, digits: int = 4) -> Frame:
+    """Differences as a table for readers."""
+    means = [f"{mean:+.{digits}f} ± {half:.{digits}f}" for mean, half in zip(found["mean"], found["half"], strict=True)]
+    return pd.DataFrame(
+        {
+            title: found["question"],
+            "difference of": found["arm"] + " − " + found["against"],
+            "pairs": found["pairs"],
+            "bits per byte": means,
+            "p": [f"{p:.2g}" for p in found["p"]],
+            "p (Holm)": [f"{p:.2g}" for p in found["holm"]],
+            "reading": found["reading"],
+        }
+    )
+
+
+def arms_table(own: Frame) -> str:
+    """The arms of a width, their sizes and means."""
+    lines = [
+        {
+            "arm": LABELS[arm],
+            "parameters": f"{rows['parameters'].iloc[0]:,}",
+            "tokens": f"{rows['tokens'].iloc[0]:,.0f}",
+            "trials": len(rows),
+            "bits per byte": mean_text(rows[MEASURE].tolist(), 4),
+            "median seconds": f"{rows['seconds'].median():.0f}",
+        }
+        for arm in LABELS
+        if len(rows := own[own["model"] == arm])
+    ]
+    return markdown(pd.DataFrame(lines))
+
+
+def write_study(rows: Sequence[Row], path: Path) -> None:
+    """Write :func:`study_text`, if there is anything to write."""
+    if text := study_text(pd.DataFrame(rows)):
+        write_atomically(path, text)
+
+
+def draw_study(rows: Sequence[Row], path: Path) -> None:
+    """Draw the differences of every width as intervals beside the bound; nothing where there are none."""
+    found = {}
+    for d_model in sorted({arm.d_model for arm in ARMS.values()}):
+        own = ends(pd.DataFrame(rows), d_model)
+        both = [found_differences(own, family) for family in (PRIMARY, SECONDARY)] if len(own) else []
+        if any(len(frame) for frame in both):
+            found[d_model] = by_seed(own, "model", MEASURE), pd.concat(both, ignore_index=True)
+    if not found:
+        return
+    most = max(len(frame) for _, frame in found.values())
+    with house_style():
+        figure, axes = matplotlib_figure(
+            1, len(found), figsize=(3.0 + 4.2 * len(found), 1.4 + 0.45 * most), squeeze=False
+        )
+        for axis, (d_model, (table, frame)) in zip(axes[0], found.items(), strict=True):
+            axis.axvspan(-BOUND, BOUND, color="#e9e9e9", zorder=0)
+            axis.axvline(0, color="#606060", linewidth=1.2, linestyle=":")
+            labels = []
+            for place, one in enumerate(frame.to_dict("records")):
+                colour, pairs = COLOURS[one["arm"]], (table[one["arm"]] - table[one["against"]]).dropna()
+                look = {"color": colour, "marker": "o", "markerfacecolor": colour if one["holm"] < LEVEL else "white"}
+                axis.errorbar(one["mean"], place, xerr=one["half"], **look)
+                axis.scatter(pairs, [place + 0.22] * len(pairs), color=colour, s=7, alpha=0.5, linewidths=0)
+                equal = "equal " * (one["question"] in PRIMARY)
+                labels.append(f"{one['arm']} − {one['against']}\n({equal}{one['question']})")
+            axis.set_yticks(range(len(labels)), labels, fontsize=9)
+            axis.set_ylim(len(labels) - 0.4, -0.6)
+            axis.set_title(f"width {d_model}", loc="left", fontweight="bold")
+            axis.set_xlabel(
+                "difference in bits per byte; left of 0 the first is better\n"
+                "mean of pairs, 95 % t-interval, dots: pairs; filled: p < 0.05 (Holm); grey: counts as none",
+                fontsize=8,
+            )
+            axis.grid(axis="y", visible=False)
+        figure.tight_layout()
+        save_figure(figure, path)
+
+
+FIGURES = {"study.png": draw_study, "study.md": write_study}
+
+# Tables of README.md --------------------------------------------------------------------------------------------------
+
+
+def result_table() -> str:
+    """The three primary differences."""
+    rows = ends(read_results(FOLDER / "results/study/results.csv"), 64)
+    return markdown(in_words(found_differences(rows, PRIMARY), "held equal", 3).drop(columns="p"))
+
+
+def published_table() -> str:
+    """Table 5: perplexity after 10 billion tokens, one run each."""
+    columns = ["model", "parameters", "perplexity"]
+    return markdown(pd.DataFrame([row for row in published_rows() if row["source"] == "Table 5"])[columns])
+
+
+TABLES = {"result": result_table, "published": published_table}

@@ -1,0 +1,140 @@
+"""Mathematics: the announced study after 2,000 steps, its control of relative symbols, and ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dat.data.mathematics import Module
+from dat.experiments.mathematics.config import QuestionsConfig, paper_optim
+from dat.experiments.mathematics.grid import MathematicsGrid
+from dat.experiments.mathematics.model_keys import PRESETS as KNOWN
+from dat.training.configs import LoopConfig
+from studies._lib.inference import holm
+from studies._lib.tables import Frame, by_seed, differences, markdown, read_results
+
+EXPERIMENT = "mathematics"
+RESULTS = Path(__file__).parent / "results"
+
+# Models: DAT-832K, with four heads of each kind on both sides and four relations of width 32, changed in one thing ----
+
+HEADS = ((6, 2), (2, 6), (0, 8))
+"""Sensory and relational heads, eight in all, of encoder and decoder."""
+POSITIONAL: dict[str, Any] = {"symbols": "positional_symbols"}
+ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    # Symbols of relational cross-attention are of senders, not of pairs: to be read beside positional symbols.
+    "rca": {f"positional-{kind}": {**POSITIONAL, "ra_type": kind} for kind in ("rca", "disrca")},
+    "heads": {
+        f"{sa}+{ra}": {"n_heads_sa": sa, "n_heads_ra": ra, "n_heads_sa_dec": sa, "n_heads_ra_dec": ra}
+        for sa, ra in HEADS
+    },
+    "symmetry": {"sym": {"symmetric_rels": True}},
+    "rank": {f"nr{n}-p{128 // n}": {"n_relations": n, "rel_proj_dim": 128 // n} for n in (1, 2, 16, 64)},
+    "symbols": {"positional": POSITIONAL, "symbolic": {"symbols": "symbolic_attention"}},
+    "activation": {name: {"rel_activation": name} for name in ("softmax", "relu", "tanh")},
+}
+"""By grid: what is changed."""
+
+
+def _named(grid: str, change: str) -> str:
+    return f"DAT-{change}" if grid == "heads" else f"DAT-4+4-{change}"
+
+
+ABLATED = {
+    grid: {
+        _named(grid, name): replace(KNOWN["DAT-832K"], name=_named(grid, name), **{"n_relations": 4, **changes})
+        for name, changes in own.items()
+    }
+    for grid, own in ABLATIONS.items()
+}
+PRESETS = {name: model for own in ABLATED.values() for name, model in own.items()}
+
+# Grids ----------------------------------------------------------------------------------------------------------------
+
+Grid = MathematicsGrid.with_presets(PRESETS)
+STUDY = Grid(
+    out="runs/mathematics-study",
+    seeds=5,
+    models=("T-871K", "DAT-832K"),
+    optim=paper_optim(),
+    epochs=(10,),
+    data=QuestionsConfig(n_train=25_600, n_val=1_200, n_test=2_000, n_answered=500),
+    loop=LoopConfig(
+        epochs=10,
+        batch_size=128,
+        eval_batch_size=500,
+        eval_every=0,
+        checkpoint_every=0,
+        measure_at=(1, 2, 5),
+    ),
+)
+
+
+def beside(name: str, models: Sequence[str], module: Module = "algebra__linear_1d") -> MathematicsGrid:
+    """Models to be read beside those of the study, on one of its modules with the same seeds."""
+    return replace(STUDY, out=f"runs/mathematics-{name}", modules=(module,), models=tuple(models))
+
+
+GRIDS: dict[str, MathematicsGrid] = {
+    "study": STUDY,
+    **{name: beside(name, list(models)) for name, models in ABLATED.items()},
+    # A control: what on sequences is due to relations, and what to symbols of relative positions.
+    "sequences": beside("sequences", ("DAT-4+4-positional", "DAT-4+4-positional-rca"), "algebra__sequence_next_term"),
+}
+
+# Tables of README.md --------------------------------------------------------------------------------------------------
+
+MODULES = ("algebra__linear_1d", "algebra__sequence_next_term")
+PAIR = ("DAT-832K", "T-871K")
+
+
+def study_table() -> str:
+    """DAT less Transformer after 2,000 steps; Holm over the two modules."""
+    rows = read_results(RESULTS / "study/results.csv")
+    of_modules = [rows[rows["module"] == module] for module in MODULES]
+    p = [differences(by_seed(own, "model", "interpolate"), [PAIR])["p"].item() for own in of_modules]
+    lines = [_line(rows, "interpolate", "characters, interpolation: **both modules** (primary)", bold=True)]
+    for module, own, adjusted in zip(MODULES, of_modules, holm(p), strict=True):
+        lines.append(_line(own, "interpolate", f"– `{module}`", p=adjusted, name="p after Holm"))
+    for measure, title in (
+        ("extrapolate", "characters, extrapolation, both modules"),
+        ("interpolate_answers", "whole answers, interpolation, both modules"),
+    ):
+        lines.append(_line(rows, measure, title))
+    return markdown(pd.DataFrame(lines))
+
+
+def _line(
+    rows: Frame, measure: str, title: str, *, p: float | None = None, name: str = "p", bold: bool = False
+) -> dict[str, str]:
+    """Means of both models over the modules of ``rows``, and their difference."""
+    table = by_seed(rows, "model", measure, points=["module"])
+    found = differences(table, [PAIR]).iloc[0]
+    means = {f"`{model}`": f"{table[model].mean():.1f}" for model in reversed(PAIR)}
+    text = f"{found['mean']:+.1f} ± {found['half']:.1f}"
+    shown = found["p"] if p is None else p
+    return {"": title, **means, "difference": f"{f'**{text}**' if bold else text} ({name} = {shown:.2g})"}
+
+
+def sequences_table() -> str:
+    """The DAT with positional symbols less each other model on sequences, Holm over the three."""
+    rows = read_results(RESULTS / "study/results.csv", RESULTS / "sequences/results.csv")
+    table = by_seed(rows[rows["module"] == MODULES[1]], "model", "interpolate")
+    others = ("DAT-832K", "DAT-4+4-positional-rca", "T-871K")
+    found = differences(table, [("DAT-4+4-positional", other) for other in others])
+    texts = {
+        one["against"]: f"{one['mean']:+.1f} ± {one['half']:.1f} (p = {one['holm']:.2g})"
+        for one in found.to_dict("records")
+    }
+    lines = [
+        {"": f"`{model}`", "mean": f"{table[model].mean():.1f}", "`DAT-4+4-positional` less it": texts.get(model, "")}
+        for model in sorted(table.columns, key=lambda model: -table[model].mean())
+    ]
+    return markdown(pd.DataFrame(lines))
+
+
+TABLES = {"study": study_table, "sequences": sequences_table}

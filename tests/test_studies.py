@@ -1,0 +1,86 @@
+"""Studies under studies/: their files, and the tables of their pages, which follow from the committed results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from dat.experiments import experiment_named
+from dat.sweeps.experiment import swept
+from dat.sweeps.grid import GridConfig, cells
+from dat.sweeps.study import load_module, load_study, with_study
+from studies._lib.inference import bootstrap_interval, equivalence_p, half_width, paired_p, sign_flip_p
+from studies._lib.matching import matching_width
+from studies._lib.tables import by_seed, differences
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/study.py"))
+TABLE = re.compile(r"<!-- table: (.+?) -->\n(.*?)<!-- end of table -->", re.DOTALL)
+MOST_LINES = 150
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def folder(request: pytest.FixtureRequest) -> Path:
+    return ROOT / "studies" / request.param
+
+
+@pytest.fixture(scope="module")
+def module(folder: Path) -> ModuleType:
+    return load_module(folder / "study.py")
+
+
+def test_its_page_is_short_and_names_the_commit_of_its_runs(folder):
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= MOST_LINES and re.search(r"commit `[0-9a-f]{7,}`", text)
+    assert (folder / "NOTEBOOK.md").is_file()
+
+
+def test_its_tables_follow_from_its_results(folder, module):
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    written = {name: table.strip() for name, table in TABLE.findall(text)}
+    assert written == {name: make().strip() for name, make in module.TABLES.items()}
+
+
+def test_its_grids_list_their_cells(folder):
+    study = load_study(folder / "study.py")
+    experiment = with_study(swept(experiment_named(study.experiment)), study)
+    for grid in study.grids.values():
+        assert isinstance(grid, GridConfig) and cells(experiment, grid)
+
+
+def test_what_studies_share_is_small():
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "studies" / "_lib").glob("*.py")]
+    assert sum(text.count("\n") for text in files) <= 500
+
+
+def test_tests_and_intervals_agree():
+    values = [0.3, 0.7, 0.1, 0.6, 0.2, 0.35]
+    mean, half = sum(values) / len(values), half_width(values, 0.9)
+    for bound in (mean + half - 1e-6, mean + half + 1e-6):
+        assert (equivalence_p(values, bound) < 0.05) == (bound > mean + half)
+    assert sign_flip_p(values) == pytest.approx(2 ** (1 - len(values)))  # all of one sign
+    low, high = bootstrap_interval(values)
+    assert mean - 2 * half < low < mean < high < mean + 2 * half
+    with pytest.raises(ValueError, match="values: expected two or more finite numbers"):
+        paired_p([1.0, float("nan")])
+
+
+def test_means_over_cells_take_seeds_that_have_all():
+    runs = [(seed, arm, n) for seed in (0, 1) for arm in ("a", "b") for n in (5, 10) if (seed, arm, n) != (1, "b", 10)]
+    rows = pd.DataFrame(
+        [{"seed": seed, "arm": arm, "n": n, "x": (seed + 1) * n * (arm == "b")} for seed, arm, n in runs]
+    )
+    found = differences(by_seed(rows, "arm", "x"), [("b", "a")])
+    assert found["pairs"].item() == 2
+    table = by_seed(rows, "arm", "x", points=["n"])
+    assert table["b"][0] == 7.5 and table["b"].isna().tolist() == [False, True]
+
+
+def test_a_width_is_matched():
+    assert matching_width(lambda width: 1000 + 12 * width, 2584) == 132
+    with pytest.raises(ValueError, match="target: expected a number of parameters that some width has, got 900"):
+        matching_width(lambda width: 1000 + 12 * width, 900)
