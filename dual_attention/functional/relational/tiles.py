@@ -39,7 +39,7 @@ TILES_SAVE = 3.5
 """Factor by which tiles must save multiplications to be preferred; below it, large products win."""
 
 TILES_SAVE_IN_BFLOAT16 = 8.0
-"""The same in bfloat16 on a CPU that multiplies it, where the library in C is not taken: twice as fast in large
+"""The same in bfloat16 on a CPU that multiplies it, where the C kernels are not taken: twice as fast in large
 products, no faster in thin ones.
 
 A step of two 343M layers, n = 1024, on an AMD EPYC: 0.76 s by tiles and 0.60 by keys with R = 64, where tiles save
