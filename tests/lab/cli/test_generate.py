@@ -183,7 +183,7 @@ def test_generation_stops_when_the_stop_text_is_complete():
         (["RUN", "x", "--top_k=few"], "top_k: expected an integer, got few"),
         (["RUN", "x", "--temperature=hot"], "temperature: expected a number, got hot"),
         (["none", "x"], "none: no such folder, and no name on the Hugging Face hub"),
-        (["RUN"], "prompt"),
+        (["RUN"], "required: PROMPT"),
     ],
 )
 def test_bad_input_is_one_line(words, message, run, capsys):
