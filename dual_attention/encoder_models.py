@@ -12,8 +12,8 @@ from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
-from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import check_symbol_width, check_symbols_fit, create_symbol_retriever, retrieve_symbols
+from ._models.stack import BlockInputs, Trace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock
 

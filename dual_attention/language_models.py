@@ -25,7 +25,6 @@ from ._layers.options import (
 from ._layers.symbols import Symbols
 from ._models.config import LanguageConfig, TokenPositions
 from ._models.language import LanguageModel, LanguageModelOutput
-from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
     check_symbol_width,
     check_symbols_fit,
@@ -34,6 +33,7 @@ from ._models.retrievers import (
     retriever_options,
     tie_symbol_libraries,
 )
+from ._models.stack import BlockInputs, Trace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .symbol_retrieval import RelationalSymbolicAttention
 from .transformer_blocks import EncoderBlock

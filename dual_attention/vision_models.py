@@ -12,8 +12,8 @@ from ._layers.config import SymbolRetrieval, arguments_for, config_of
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import PatchPositions, Pool, VisionConfig
-from ._models.passing import BlockInputs
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols
+from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .language_models import configure_optimizers

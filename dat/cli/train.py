@@ -10,7 +10,6 @@ from typing import Any
 
 from dual_attention._checksums import sha256_of
 
-from .._processes import keep_freed_memory
 from ..experiments import experiment_named, experiment_of_run
 from ..training.config_io import as_options, build_parser, check_only_resume, commented_yaml, expand, parse_config
 from ..training.distributed import Workers, launched, restarted
@@ -51,7 +50,6 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
         RunFolder(path).refuse_existing()
         for notice in experiment.notices(config):
             print(f"dat: {notice}", file=sys.stderr)
-    keep_freed_memory()
     try:
         folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:

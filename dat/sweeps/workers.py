@@ -23,7 +23,7 @@ from dual_attention._files import write_json
 from dual_attention._words import counted, listed, printable
 
 from .._errors import in_one_line
-from .._processes import follow_parent, keep_freed_memory
+from .._processes import follow_parent
 from ..training.configs import RunConfig
 from ..training.experiment import Prepared, count_parameters
 from ..training.interrupt import Interrupted
@@ -60,7 +60,6 @@ def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]]) -> None:
     global _stop, _begun
     _stop, _begun = stop, begun
     torch.set_num_threads(1)
-    keep_freed_memory()
     follow_parent()
 
 

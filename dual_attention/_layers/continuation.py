@@ -17,7 +17,7 @@ from ..functional import MaskPattern, mask_pattern
 from ..functional.mask_patterns import last_columns
 from ..functional.masks import Segments, check_bias
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
-from .gathered import gathers
+from .context_parallel import gathers
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from ..transformer_blocks import create_norm
 from .config import EncoderConfig
 from .flops import CountsParameters
 from .inputs import check_token_ids
-from .passing import BlockInputs, Trace
+from .stack import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
 
 

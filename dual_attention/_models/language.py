@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
 from .._layers.config import arguments_for
+from .._layers.context_parallel import gathers
 from .._layers.continuation import cache_parts, transactional
-from .._layers.gathered import gathers
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
 from ..functional import cross_entropy, linear_cross_entropy
@@ -26,7 +26,7 @@ from ..transformer_blocks import create_norm
 from .config import LanguageConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import IGNORED, check_targets
-from .passing import BlockInputs, Trace
+from .stack import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
 from .weights import TiesWeights
 

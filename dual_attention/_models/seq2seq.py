@@ -25,7 +25,7 @@ from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositio
 from .config import LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_padding, check_specified, count_positions
-from .passing import apply_blocks, are_causal
+from .stack import apply_blocks, are_causal
 from .weights import TiesWeights, fill_tied, move_prefix
 
 Side = Literal["encoder", "decoder"]

@@ -12,7 +12,7 @@ from .._layers.options import NormType
 from ..positional_encoding import RotaryPositionalEncoding
 from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, place_tokens
-from .passing import StackModel, are_causal
+from .stack import StackModel, are_causal
 from .weights import init_weights
 
 

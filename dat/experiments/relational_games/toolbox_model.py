@@ -20,8 +20,8 @@ from dual_attention._layers.options import SymbolOptions
 from dual_attention._layers.symbols import Symbols
 from dual_attention._layers.taps import Taps, observer_of
 from dual_attention._models.config import VisionConfig
-from dual_attention._models.passing import BlockInputs
 from dual_attention._models.retrievers import create_symbol_retriever, retrieve_symbols
+from dual_attention._models.stack import BlockInputs
 from dual_attention._models.vision import VisionModel
 from dual_attention.functional import attention
 from dual_attention.functional.masks import MaskPattern
