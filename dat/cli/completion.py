@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from unittest.mock import patch
 
 from ..experiments import EXPERIMENTS
 from .main import Command, every_command
@@ -92,8 +90,7 @@ def options_of_command(command: Command) -> list[str]:
     if command.words == ("completion",):
         return ["--help"]
     text = io.StringIO()
-    wide = patch.dict(os.environ, {"COLUMNS": "200"})
-    with wide, contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, ImportError):
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, ImportError):
         command.run(["--help"])
     lines = [line for line in text.getvalue().splitlines() if re.match(r"\s+-", line)]
     return list(dict.fromkeys(option for line in lines for option in re.findall(r"(?<![\w.-])--[\w.]+", line)))

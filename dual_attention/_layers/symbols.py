@@ -8,12 +8,19 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
+from ..functional.checks import check_same_device
+from .calls import Call
 from .continuation import Past
-from .heads import split_heads
+from .heads import Heads, split_heads
 from .inputs import check_sequence
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
+
+
+def kept_symbols(relative: bool, n_kv_heads: int, head_dim: int) -> dict[str, tuple[int, ...]]:
+    """Name and shape of the projected symbol that a cache keeps of each sender; none if symbols are relative."""
+    return {} if relative else {"symbols": (n_kv_heads, head_dim)}
 
 
 def observe_symbols(observe: Observer, symbols: Symbols) -> Symbols:
@@ -64,3 +71,26 @@ def project_symbols(
     if symbols.stride(0) == 0:  # the same for all examples, as those of positions
         symbols = symbols[:1]
     return split_heads(wv(symbols), n_kv_heads)
+
+
+class SymbolHeads(Heads):
+    """Heads whose senders have symbols: what the three layers of relational attention share."""
+
+    use_relative_positional_symbols: bool
+
+    def _senders(self, x: Tensor, y: Tensor | None, **given: Tensor | None) -> Tensor:
+        """Senders of a call, by default the receivers, after both and the tensors ``given`` have been checked."""
+        check_sequence("x", x, self.d_model, layer=self.wv)
+        if y is not None:
+            check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
+        check_same_device(x=x, **given)
+        return x if y is None else y
+
+    def _project_symbols(self, symbols: Symbols, call: Call, batch: int, n: int, m: int) -> Symbols:
+        """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""
+        if call.observe is not None:
+            symbols = observe_symbols(call.observe, symbols)
+        relative = self.use_relative_positional_symbols
+        return project_symbols(
+            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=relative, past=call.past
+        )

@@ -54,6 +54,7 @@ def attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
+    observe: reference.Observe | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Sensory attention, ``sum_j softmax_j(scale <q_i, k_j> + bias_ij) v_j``.
 
@@ -64,6 +65,7 @@ def attention(
         bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks.
         dropout: rate on the weights.
         need_weights: also return the weights, which needs them to be built.
+        observe: sees the steps of :func:`.reference.attention` and may replace them; the weights are then built.
 
     Derivatives by ``torch.func``, forward and second ones go through plain operations, which build all weights. While
     weights are dropped, a fused kernel of PyTorch's may have no second one.
@@ -77,12 +79,12 @@ def attention(
         TypeError: if types disagree (unless under autocast), a mask is not boolean, or a bias not floating point.
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
-    if not need_weights and can_step(q, bias, dropout, k, v):
+    if observe is None and not need_weights and can_step(q, bias, dropout, k, v):
         return step(q, k, v, mask, scale=scale)[0], None
     k, v = zero_padding(mask, k, v)
-    if need_weights or needs_plain(q, k, v, bias):
-        whole = mask.dense(q.device)
-        out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
+    if need_weights or observe is not None or needs_plain(q, k, v, bias):
+        how = {"mask": mask.dense(q.device), "bias": bias, "observe": observe or reference.UNOBSERVED}
+        out, weights = reference.attention(q, k, v, scale=scale, dropout=dropout, **how)
         return out, weights if need_weights else None
     q, k, v = as_autocast(q, k, v)
     if can_attend(q, k, v, bias):
