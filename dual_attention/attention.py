@@ -150,11 +150,9 @@ class Attention(Heads):
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        builds = need_weights or self.rel_pos_values is not None
         past = self._past(cache, key, masks)
-        need = need_weights or self.rel_pos_values is not None
-        call = self._begin(
-            query, key.shape[1], masks, past, freqs_cos=freqs_cos, freqs_sin=freqs_sin, need_weights=need
-        )
+        call = self._call(query, key.shape[1], masks, past, freqs_cos, freqs_sin, builds)
 
         # alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D)),  e^h_i = sum_j alpha^h_ij y_j W_v^h
         q = call.rotate_receivers(split_heads(self.wq(query), self.n_heads))
@@ -163,7 +161,7 @@ class Attention(Heads):
             new["k"] = call.rotate_senders(split_heads(self.wk(key), self.n_kv_heads))
             new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         with transaction(cache):
-            k, v = past.append(*query.shape[:2], **new)
+            k, v = past.append(call.batch, call.n, **new)
             attended, weights = attention(
                 q,
                 k,

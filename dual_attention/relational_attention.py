@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.continuation import Masks, continue_from, transaction
+from ._layers.continuation import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_positive
 from ._layers.options import RelationScore
@@ -217,12 +217,8 @@ class RelationalAttention(SymbolHeads):
             ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
                 cache is of another kind of layer or batch. The cache is then as it was.
         """
-        y = self._senders(x, y, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        call = self._begin(
-            x, y.shape[1], masks, past, freqs_cos=freqs_cos, freqs_sin=freqs_sin, need_weights=need_weights
-        )
+        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
 
         # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D))
         wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if projections is None else projections
@@ -230,14 +226,15 @@ class RelationalAttention(SymbolHeads):
         k = call.rotate_senders(split_heads(wk_attn(y), self.n_kv_heads))
 
         # What is compared: r_ij,l = act(<x_i W_q,l^rel, y_j W_k,l^rel> / sqrt(p))
-        w = self._project_relation_keys(y)
+        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel  # the same, but an adapter may be in one's place
+        w = wk_rel(y)
         u = w if self.symmetric_rels and y is x else self.wq_rel(x)
         u, w = self._factors(u, w)
 
         with transaction(cache):
             # Who it is: s_j W_s^h
-            s = self._project_symbols(symbols, call, *x.shape[:2], y.shape[1])
-            k, w, s = call.with_earlier(*x.shape[:2], k=k, w=w.flatten(2), symbols=s)
+            s = self._project_symbols(symbols, call)
+            k, w, s = call.with_earlier(k=k, w=w.flatten(2), symbols=s)
 
             # a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h)
             attend = relational_attention if u.dtype == q.dtype else _relational_attention_like_u
@@ -260,10 +257,6 @@ class RelationalAttention(SymbolHeads):
             attended = call.observed("head_output", attended)
             output = self.resid_dropout(self.wo(merge_heads(attended)))
         return RelationalAttentionOutput(output, weights, relations)
-
-    def _project_relation_keys(self, y: Tensor) -> Tensor:
-        # `wk_rel` is `wq_rel` then, but for an adapter (LoRA, say) that has taken the place of the one.
-        return self.wq_rel(y) if self.symmetric_rels else self.wk_rel(y)
 
     def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Relation queries and keys by relation, ``(B, N, R, p)`` and ``(B, M, R, p)``, from their projections."""
@@ -295,7 +288,8 @@ class RelationalAttention(SymbolHeads):
         Returns:
             ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances p + 2, in float32 or better.
         """
-        return self._factors(self.wq_rel(x), self._project_relation_keys(y))
+        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel
+        return self._factors(self.wq_rel(x), wk_rel(y))
 
 
 def _relational_attention_like_u(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.continuation import Masks, continue_from, transaction
+from ._layers.continuation import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
@@ -97,12 +97,8 @@ class RelationalCrossAttention(SymbolHeads):
         Returns:
             ``(output, weights)``: ``(B, N, H * head width)`` and ``(B, H, N, M)``, None unless ``need_weights``.
         """
-        y = self._senders(x, y, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        call = self._begin(
-            x, y.shape[1], masks, past, freqs_cos=freqs_cos, freqs_sin=freqs_sin, need_weights=need_weights
-        )
+        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
 
         # Whom to listen to and what is compared are one: r^h_ij = act(<x_i W_q^h, y_j W_k^h> / sqrt(head width))
         wq, wk = (self.wq, self.wk) if projections is None else projections
@@ -111,8 +107,8 @@ class RelationalCrossAttention(SymbolHeads):
 
         with transaction(cache):
             # Who it is: s_j W_s^h
-            s = self._project_symbols(symbols, call, *x.shape[:2], y.shape[1])
-            k, s = call.with_earlier(*x.shape[:2], k=k, symbols=s)
+            s = self._project_symbols(symbols, call)
+            k, s = call.with_earlier(k=k, symbols=s)
 
             # a^h_i = sum_j r^h_ij s_j W_s^h
             attended, weights = relational_cross_attention(
@@ -207,12 +203,8 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
         Returns:
             ``(output, weights, relations)``: ``(B, N, H * head width)``, and both maps ``(B, H, N, M)`` or None.
         """
-        y = self._senders(x, y, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        call = self._begin(
-            x, y.shape[1], masks, past, freqs_cos=freqs_cos, freqs_sin=freqs_sin, need_weights=need_weights
-        )
+        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
 
         # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(head width))
         wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if projections is None else projections
@@ -225,8 +217,8 @@ class DisentangledRelationalCrossAttention(SymbolHeads):
 
         with transaction(cache):
             # Who it is: s_j W_s^h
-            s = self._project_symbols(symbols, call, *x.shape[:2], y.shape[1])
-            k, k_rel, s = call.with_earlier(*x.shape[:2], k=k, k_rel=k_rel, symbols=s)
+            s = self._project_symbols(symbols, call)
+            k, k_rel, s = call.with_earlier(k=k, k_rel=k_rel, symbols=s)
 
             # a^h_i = sum_j alpha^h_ij r^h_ij s_j W_s^h
             attended, weights, relations = disentangled_relational_cross_attention(

@@ -31,6 +31,7 @@ class Call:
     """One call of heads: what its receivers see, where they stand, and what is asked for.
 
     Attributes:
+        batch, n, new: examples, receivers and new senders.
         pattern: pairs that may be attended, of N receivers and the M senders that are held or new.
         bias: added to the scaled scores, broadcastable to ``(B, H, N, M)``.
         past: place at which the new tokens continue.
@@ -40,6 +41,9 @@ class Call:
         observe: observer of all steps; None if nobody watches.
     """
 
+    batch: int
+    n: int
+    new: int
     pattern: MaskPattern
     bias: Tensor | None
     past: Past
@@ -61,13 +65,13 @@ class Call:
         """A step of the call, as an observer leaves it if there is one."""
         return x if self.observe is None else self.observe(name, x)
 
-    def with_earlier(self, batch: int, n: int, **new: Any) -> tuple[Any, ...]:
-        """What belongs to all senders: the tensors of the n new ones behind those that a cache holds.
+    def with_earlier(self, **new: Any) -> tuple[Any, ...]:
+        """What belongs to all senders: tensors of the new ones behind those that a cache holds.
 
         Relative symbols name the senders of a cache already and are not kept.
         """
         kept = {name: x for name, x in new.items() if isinstance(x, Tensor)}
-        held = dict(zip(kept, self.past.append(batch, n, **kept), strict=True))
+        held = dict(zip(kept, self.past.append(self.batch, self.n, **kept), strict=True))
         return tuple(held.get(name, x) for name, x in new.items())
 
 

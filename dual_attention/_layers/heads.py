@@ -87,13 +87,12 @@ class Heads(TypedModule):
         self.wo = nn.Linear(width, width, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(rate)
 
-    def _begin(
+    def _call(
         self,
         x: Tensor,
         new: int,
         masks: Masks,
         past: Past,
-        *,
         freqs_cos: Tensor | None,
         freqs_sin: Tensor | None,
         need_weights: bool,
@@ -103,7 +102,7 @@ class Heads(TypedModule):
         pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=new, window=self.window)
         rate = self.dropout if self.training else 0.0
         observe = observer_of(self, past.position, past.senders - past.held)
-        return Call(pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe)
+        return Call(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe)
 
     def _bias(self, call: Call, q: Tensor) -> Tensor | None:
         """The bias of a call, with the scores of relative positions if these heads have any."""

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
 from ..functional.checks import check_same_device
+from .cache import Cache
 from .calls import Call
-from .continuation import Past
+from .continuation import Masks, Past, continue_from
 from .heads import Heads, split_heads
 from .inputs import check_sequence
 from .taps import Observer
@@ -78,19 +79,36 @@ class SymbolHeads(Heads):
 
     use_relative_positional_symbols: bool
 
-    def _senders(self, x: Tensor, y: Tensor | None, **given: Tensor | None) -> Tensor:
-        """Senders of a call, by default the receivers, after both and the tensors ``given`` have been checked."""
+    def _begin(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        masks: Masks,
+        cache: Cache | None,
+        freqs_cos: Tensor | None,
+        freqs_sin: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Call]:
+        """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
         check_sequence("x", x, self.d_model, layer=self.wv)
         if y is not None:
             check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
-        check_same_device(x=x, **given)
-        return x if y is None else y
+        y = x if y is None else y
+        check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
+        return y, self._call(x, y.shape[1], masks, past, freqs_cos, freqs_sin, need_weights)
 
-    def _project_symbols(self, symbols: Symbols, call: Call, batch: int, n: int, m: int) -> Symbols:
+    def _project_symbols(self, symbols: Symbols, call: Call) -> Symbols:
         """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""
         if call.observe is not None:
             symbols = observe_symbols(call.observe, symbols)
-        relative = self.use_relative_positional_symbols
         return project_symbols(
-            self.wv, symbols, self.n_kv_heads, batch=batch, n=n, m=m, relative=relative, past=call.past
+            self.wv,
+            symbols,
+            self.n_kv_heads,
+            batch=call.batch,
+            n=call.n,
+            m=call.new,
+            relative=self.use_relative_positional_symbols,
+            past=call.past,
         )

@@ -170,8 +170,15 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             if loss_only and targets is None:
                 raise ValueError("loss_only: needs targets")
             start = 0 if cache is None else cache.length
-            places: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "positions": positions}
-            hidden = self.layers.norm(self._pass(*self._enter(x, cache=cache, embeddings=embeddings, **places)))
+            embedded, inputs = self._enter(
+                x,
+                padding_mask=padding_mask,
+                segments=segments,
+                positions=positions,
+                cache=cache,
+                embeddings=embeddings,
+            )
+            hidden = self.layers.norm(self._pass(embedded, inputs))
             if targets is not None:
                 check_targets(targets, hidden)
             logits = loss = None

@@ -65,8 +65,16 @@ class TokenModel(StackModel):
         gathered: bool = False,
     ) -> tuple[Tensor | None, dict[str, Any]]:
         """Positions of tokens ``(B, N, ...)``, and the arguments of every block, see :func:`.inputs.place_tokens`."""
-        order: dict[str, Any] = {"is_causal": are_causal(self._stack()), "cached": cached, "gathered": gathered}
-        positions, pattern = place_tokens(x, padding_mask, segments, positions, context=self.block_size, **order)
+        positions, pattern = place_tokens(
+            x,
+            padding_mask,
+            segments,
+            positions,
+            context=self.block_size,
+            is_causal=are_causal(self._stack()),
+            cached=cached,
+            gathered=gathered,
+        )
         rope, earlier = self.rope, cached or 0
         if rope is None:
             return positions, {"attn_mask": pattern}

@@ -83,8 +83,8 @@ def attention(
         return step(q, k, v, mask, scale=scale)[0], None
     k, v = zero_padding(mask, k, v)
     if need_weights or observe is not None or needs_plain(q, k, v, bias):
-        how = {"mask": mask.dense(q.device), "bias": bias, "observe": observe or reference.UNOBSERVED}
-        out, weights = reference.attention(q, k, v, scale=scale, dropout=dropout, **how)
+        whole, seen = mask.dense(q.device), observe or reference.UNOBSERVED
+        out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout, observe=seen)
         return out, weights if need_weights else None
     q, k, v = as_autocast(q, k, v)
     if can_attend(q, k, v, bias):
