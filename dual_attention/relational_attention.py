@@ -301,5 +301,5 @@ def _relational_attention_like_u(
     """
     with without_autocast(q):
         wide_q, wide_k, wide_w_r = (x.to(u.dtype) for x in (q, k, w_r))
-        wide = relational_attention(wide_q, wide_k, u, w, symbols_as(symbols, u.dtype), wide_w_r, **options)
-    return RelationalAttentionOutput(*(None if x is None else x.to(k.dtype) for x in wide))
+        output, *maps = relational_attention(wide_q, wide_k, u, w, symbols_as(symbols, u.dtype), wide_w_r, **options)
+    return RelationalAttentionOutput(output.to(k.dtype), *(None if x is None else x.to(k.dtype) for x in maps))
