@@ -10,7 +10,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
-from ._layers.continuation import Masks, Past, continue_from, continue_to_attend, transaction
+from ._layers.calls import Call
+from ._layers.continuation import Masks, continue_from, continue_to_attend, transaction
 from ._layers.heads import Heads, merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
 from .functional import attention
@@ -141,27 +142,17 @@ class Attention(Heads):
         Raises:
             ValueError, TypeError: if shapes, a mask or the cache do not fit; the cache is then as it was.
         """
-        check_sequence("query", query, self.d_model, layer=self.wq)
-        is_held = isinstance(cache, ContextCache) and cache.filled  # then what is given is not read
-        for name, x in (("key", key), ("value", value)):
-            if x is not query:
-                check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=None if is_held else self.wv)
-        check_same_device(query=query, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
-        if key.shape[1] != value.shape[1]:
-            raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
-        builds = need_weights or self.rel_pos_values is not None
-        past = self._past(cache, key, masks)
-        call = self._call(query, key.shape[1], masks, past, freqs_cos, freqs_sin, builds)
+        call = self._begin(query, key, value, masks, cache, freqs_cos, freqs_sin, need_weights)
 
         # alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D)),  e^h_i = sum_j alpha^h_ij y_j W_v^h
         q = call.rotate_receivers(split_heads(self.wq(query), self.n_heads))
         new = {}
-        if not is_held:
+        if not _holds_context(cache):
             new["k"] = call.rotate_senders(split_heads(self.wk(key), self.n_kv_heads))
             new["v"] = split_heads(self.wv(value), self.n_kv_heads)
         with transaction(cache):
-            k, v = past.append(call.batch, call.n, **new)
+            k, v = call.past.append(call.batch, call.n, **new)
             attended, weights = attention(
                 q,
                 k,
@@ -174,7 +165,9 @@ class Attention(Heads):
                 observe=call.observe,
             )
             if self.rel_pos_values is not None and weights is not None:
-                vectors = self.rel_pos_values(*weights.shape[-2:], offset=past.offset)  # sum_j alpha_ij a_{clip(j - i)}
+                vectors = self.rel_pos_values(
+                    *weights.shape[-2:], offset=call.past.offset
+                )  # sum_j alpha_ij a_{clip(j - i)}
                 attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
             if self.wg is not None and self._gate is not None:
                 attended = attended * split_heads(self._gate(self.wg(query)), self.n_heads)
@@ -182,9 +175,35 @@ class Attention(Heads):
             output = self.resid_dropout(self.wo(merge_heads(attended)))
         return AttentionOutput(output, weights if need_weights else None)
 
-    def _past(self, cache: Cache | None, key: Tensor, masks: Masks) -> Past:
-        """Place at which a call continues from earlier tokens, or in cross-attention from a context."""
+    def _begin(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        masks: Masks,
+        cache: Cache | None,
+        freqs_cos: Tensor | None,
+        freqs_sin: Tensor | None,
+        need_weights: bool,
+    ) -> Call:
+        """What a call carries from step to step, after all that it was given has been checked."""
+        check_sequence("query", query, self.d_model, layer=self.wq)
+        for name, x in (("key", key), ("value", value)):
+            if x is not query:
+                layer = None if _holds_context(cache) else self.wv
+                check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=layer)
+        check_same_device(query=query, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        if key.shape[1] != value.shape[1]:
+            raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
         if isinstance(cache, ContextCache):
             ordered = masks.ordered or self.window is not None
-            return continue_to_attend(cache, self._kept(), key, ordered=ordered)
-        return continue_from(cache, self._kept(), window=self.window, masks=masks)
+            past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
+        else:
+            past = continue_from(cache, self._kept(), window=self.window, masks=masks)
+        builds = need_weights or self.rel_pos_values is not None
+        return self._call(query, key.shape[1], masks, past, freqs_cos, freqs_sin, builds)
+
+
+def _holds_context(cache: Cache | None) -> bool:
+    """Whether the keys and values of a context are held, so that what is given for them is not read."""
+    return isinstance(cache, ContextCache) and cache.filled
