@@ -242,7 +242,7 @@ class RelationalAttention(SymbolHeads):
                 q,
                 k,
                 u,
-                w.unflatten(-1, u.shape[2:]),
+                self._by_relation(w),
                 s,
                 self.wr,
                 scale=self.attn_scale,
