@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import platform
 import signal
 import sys
 import threading
@@ -17,19 +15,6 @@ def follow_parent() -> None:
     """Prepare a worker: no Ctrl-C of its own, and no life after the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def keep_freed_memory() -> bool:
-    """Have this process keep the memory that it frees, for what it allocates next; False where that is not offered.
-
-    glibc hands freed memory back to the system, and a training step allocates much and frees it all: the system then
-    has to clear every page of it again. Up to 32 MiB, the most that glibc allows, a block is kept.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    options = {"trim threshold": (-1, 2**31 - 1), "top pad": (-2, 64 << 20), "mmap threshold": (-3, 32 << 20)}
-    set_option = ctypes.CDLL(None).mallopt
-    return all([set_option(*option) == 1 for option in options.values()])
 
 
 def leave(main: Callable[[], int]) -> NoReturn:

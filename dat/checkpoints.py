@@ -15,12 +15,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from dual_attention._checkpoints.files import CONFIG, CheckpointFiles
+from dual_attention._checkpoints.language import (
+    LoadedModel,
+    empty_language_model,
+    is_language_model,
+    language_config,
+    load_language_checkpoint,
+)
+from dual_attention._checkpoints.weights import filled, read_weights
 from dual_attention._checksums import CHECKSUMS, check_checksums
 from dual_attention.generation.tokenizer import FOLDER, ByteTokenizer, GPT2Tokenizer, Tokenizer, load_tokenizer
 from dual_attention.generation.tokenizer_json import TOKENIZER_JSON, JsonTokenizer
-from dual_attention.hf.files import CONFIG, CheckpointFiles
-from dual_attention.hf.loading import empty_language_model, language_config, load_model
-from dual_attention.hf.weights import filled, read_weights
 from dual_attention.language_models import LanguageModel
 
 from .experiments import experiment_of_run
@@ -154,9 +160,19 @@ def open_checkpoint(
             raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
     else:
         _check_name(source)
-    loaded = load_model(path if path.is_dir() else source, device=device, dtype=dtype)
+    loaded = _load(path if path.is_dir() else source, device, dtype)
     kind = "hub format" if loaded.format == "hub" else "transformers format"
     return Checkpoint(source, kind, loaded.config, loaded.model, loaded.files, loaded.dtype)
+
+
+def _load(name: str | Path, device: torch.device | str, dtype: torch.dtype | None) -> LoadedModel:
+    """The model of a folder or name; transformers, which takes its time to be imported, only where it is needed."""
+    files = CheckpointFiles(name)
+    if is_language_model(files.config()):
+        return load_language_checkpoint(files, device=device, dtype=dtype)
+    from dual_attention.hf.loading import load_model
+
+    return load_model(name, device=device, dtype=dtype)
 
 
 def _check_name(name: str) -> None:

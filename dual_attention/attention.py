@@ -5,21 +5,19 @@ Shapes: B batch, H heads, N receivers (queries), M senders (keys), d width of th
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
-from ._layers.continuation import Masks, continue_from, continue_to_attend, transactional, visibility
-from ._layers.heads import Heads, merge_heads, rotate, split_heads
+from ._layers.calls import Call
+from ._layers.continuation import Masks, continue_from, continue_to_attend, transaction
+from ._layers.heads import Heads, merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
-from ._layers.taps import Observer, observer_of
 from .functional import attention
 from .functional.activations import Activation, activation_function
 from .functional.checks import check_same_device
 from .functional.masks import MaskPattern, Segments
-from .functional.observed import observed_attention
 from .positional_encoding import RelativePositionalEncoding
 
 __all__ = ["Attention", "AttentionOutput"]
@@ -101,7 +99,6 @@ class Attention(Heads):
         """An empty cache of the keys and values of a context, for cross-attention."""
         return ContextCache(self._kept())
 
-    @transactional
     def forward(
         self,
         query: Tensor,
@@ -145,48 +142,68 @@ class Attention(Heads):
         Raises:
             ValueError, TypeError: if shapes, a mask or the cache do not fit; the cache is then as it was.
         """
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        call = self._begin(query, key, value, masks, cache, freqs_cos, freqs_sin, need_weights)
+
+        # alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D)),  e^h_i = sum_j alpha^h_ij y_j W_v^h
+        q = call.rotate_receivers(split_heads(self.wq(query), self.n_heads))
+        new = {}
+        if not _holds_context(cache):
+            new["k"] = call.rotate_senders(split_heads(self.wk(key), self.n_kv_heads))
+            new["v"] = split_heads(self.wv(value), self.n_kv_heads)
+        with transaction(cache):
+            k, v = call.past.append(call.batch, call.n, **new)
+            attended, weights = attention(
+                q,
+                k,
+                v,
+                scale=self.attn_scale,
+                mask=call.pattern,
+                bias=self._bias(call, q),
+                dropout=call.dropout,
+                need_weights=call.need_weights,
+                observe=call.observe,
+            )
+            if self.rel_pos_values is not None and weights is not None:
+                vectors = self.rel_pos_values(
+                    *weights.shape[-2:], offset=call.past.offset
+                )  # sum_j alpha_ij a_{clip(j - i)}
+                attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
+            if self.wg is not None and self._gate is not None:
+                attended = attended * split_heads(self._gate(self.wg(query)), self.n_heads)
+            attended = call.observed("head_output", attended)
+            output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return AttentionOutput(output, weights if need_weights else None)
+
+    def _begin(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        masks: Masks,
+        cache: Cache | None,
+        freqs_cos: Tensor | None,
+        freqs_sin: Tensor | None,
+        need_weights: bool,
+    ) -> Call:
+        """What a call carries from step to step, after all that it was given has been checked."""
         check_sequence("query", query, self.d_model, layer=self.wq)
-        is_held = isinstance(cache, ContextCache) and cache.filled  # then what is given is not read
         for name, x in (("key", key), ("value", value)):
             if x is not query:
-                check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=None if is_held else self.wv)
-        check_same_device(query=query, attn_bias=attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+                layer = None if _holds_context(cache) else self.wv
+                check_sequence(name, x, self.d_model, batch=(query.shape[0],), layer=layer)
+        check_same_device(query=query, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
         if key.shape[1] != value.shape[1]:
             raise ValueError(f"value: expected {key.shape[1]} senders as in key, got {value.shape[1]}")
-        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         if isinstance(cache, ContextCache):
             ordered = masks.ordered or self.window is not None
             past = continue_to_attend(cache, self._kept(), key, ordered=ordered)
         else:
             past = continue_from(cache, self._kept(), window=self.window, masks=masks)
-        batch, n = query.shape[:2]
-        sizes = {"batch": batch, "heads": self.n_heads, "n": n, "new": key.shape[1]}
-        pattern, bias = visibility(masks, past, **sizes, window=self.window)
-
-        q = rotate(split_heads(self.wq(query), self.n_heads), freqs_cos, freqs_sin, past.position)
-        new = {}
-        if not is_held:
-            k = split_heads(self.wk(key), self.n_kv_heads)
-            new["k"] = rotate(k, freqs_cos, freqs_sin, past.senders)
-            new["v"] = split_heads(self.wv(value), self.n_kv_heads)
-        k, v = past.append(batch, n, **new)
-
-        bias = self._with_positions(bias, q, pattern.m, past.offset)
-        how = {"mask": pattern, "bias": bias, "dropout": self.dropout if self.training else 0.0}
         builds = need_weights or self.rel_pos_values is not None
-        observe = observer_of(self, past.position, past.senders - past.held)
-        attend = attention if observe is None else partial(observed_attention, observe)
-        attended, weights = attend(q, k, v, scale=self.attn_scale, need_weights=builds, **how)
-        if self.rel_pos_values is not None and weights is not None:
-            vectors = self.rel_pos_values(*weights.shape[-2:], offset=past.offset)  # sum_j alpha_ij a_{clip(j - i)}
-            attended = attended + weights.transpose(1, 2).matmul(vectors).transpose(1, 2)
-        return AttentionOutput(self._mix(attended, query, observe), weights if need_weights else None)
+        return self._call(query, key.shape[1], masks, past, freqs_cos, freqs_sin, builds)
 
-    def _mix(self, attended: Tensor, query: Tensor, observe: Observer | None) -> Tensor:
-        """Output ``(B, N, H * head width)`` from what the heads bring, ``(B, H, N, head width)``, gated if so asked."""
-        context = merge_heads(attended)
-        if self.wg is not None and self._gate is not None:
-            context = context * self._gate(self.wg(query))
-        if observe is not None:
-            context = merge_heads(observe("head_output", split_heads(context, self.n_heads)))
-        return self.resid_dropout(self.wo(context))
+
+def _holds_context(cache: Cache | None) -> bool:
+    """Whether the keys and values of a context are held, so that what is given for them is not read."""
+    return isinstance(cache, ContextCache) and cache.filled

@@ -20,14 +20,14 @@ Shapes: B batch, N objects, H_sa and H_ra heads of the two kinds, R relations, d
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
-from ._layers.continuation import Masks, Past, cache_parts, transactional, visibility
+from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
 from ._layers.inputs import check_boolean, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
@@ -155,7 +155,6 @@ class DualAttention(TypedModule):
         """An empty cache for causal decoding; ``max_length``: most tokens to come, reserved at once."""
         return CacheGroup({name: heads.new_cache(max_length) for name, heads in self._heads().items()})
 
-    @transactional
     def forward(
         self,
         x: Tensor,
@@ -183,32 +182,48 @@ class DualAttention(TypedModule):
         Returns:
             ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
         """
-        caches = cache_parts(cache, tuple(self._heads()))
-        if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
-            attn_mask = self._pattern(x, Masks(attn_mask, padding_mask, is_causal, segments), cache)
-        shared: dict[str, Any] = {
-            "freqs_cos": freqs_cos,
-            "freqs_sin": freqs_sin,
-            "attn_mask": attn_mask,
-            "is_causal": is_causal,
-            "attn_bias": attn_bias,
-            "need_weights": need_weights,
-        }
-        outputs, sa_weights, ra_maps = [], None, None
-        if self.self_attention is not None:
-            output, sa_weights = self.self_attention(x, x, x, **shared, cache=caches["self_attention"])
-            outputs.append(output)
-        if self.relational_attention is not None:
-            if self.share_attn_params and self.self_attention is not None:
-                shared["projections"] = self.self_attention.wq, self.self_attention.wk
-            output, *maps = self.relational_attention(x, symbols, **shared, cache=caches["relational_attention"])
-            outputs.append(output)
-            ra_maps = tuple(maps) if need_weights else None
-        output = torch.cat(outputs, dim=-1)
-        if sa_weights is not None and ra_maps is not None:
-            output, (sa_weights, ra_weights) = join_weights(output, (sa_weights, ra_maps[0]))
-            ra_maps = ra_weights, *ra_maps[1:]
-        return DualAttentionOutput(output, sa_weights, ra_maps)
+        with transaction(cache):
+            caches = cache_parts(cache, tuple(self._heads()))
+            if not isinstance(attn_mask, MaskPattern) or padding_mask is not None or segments is not None:
+                attn_mask = self._pattern(x, Masks(attn_mask, padding_mask, is_causal, segments), cache)
+            outputs, sa_weights, ra_maps = [], None, None
+            if self.self_attention is not None:
+                output, sa_weights = self.self_attention(
+                    x,
+                    x,
+                    x,
+                    freqs_cos=freqs_cos,
+                    freqs_sin=freqs_sin,
+                    attn_mask=attn_mask,
+                    is_causal=is_causal,
+                    need_weights=need_weights,
+                    attn_bias=attn_bias,
+                    cache=caches["self_attention"],
+                )
+                outputs.append(output)
+            if self.relational_attention is not None:
+                projections = None
+                if self.share_attn_params and self.self_attention is not None:
+                    projections = self.self_attention.wq, self.self_attention.wk
+                output, *maps = self.relational_attention(
+                    x,
+                    symbols,
+                    freqs_cos=freqs_cos,
+                    freqs_sin=freqs_sin,
+                    attn_mask=attn_mask,
+                    is_causal=is_causal,
+                    attn_bias=attn_bias,
+                    need_weights=need_weights,
+                    cache=caches["relational_attention"],
+                    projections=projections,
+                )
+                outputs.append(output)
+                ra_maps = tuple(maps) if need_weights else None
+            output = torch.cat(outputs, dim=-1)
+            if sa_weights is not None and ra_maps is not None:
+                output, (sa_weights, ra_weights) = join_weights(output, (sa_weights, ra_maps[0]))
+                ra_maps = ra_weights, *ra_maps[1:]
+            return DualAttentionOutput(output, sa_weights, ra_maps)
 
     def _pattern(self, x: Tensor, masks: Masks, cache: Cache | None) -> MaskPattern:
         """The pairs that may be attended, for both kinds of head; each narrows it by its window and its cache."""

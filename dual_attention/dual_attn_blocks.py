@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ._layers.cache import Cache
-from ._layers.continuation import cache_parts, transactional
+from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean
 from ._layers.options import (
     AttentionOptions,
@@ -17,7 +17,6 @@ from ._layers.options import (
     NormType,
     RelationalHeadType,
     RelationalOptions,
-    arguments_of,
     checked_options,
 )
 from ._layers.symbols import Symbols
@@ -71,11 +70,19 @@ class DualAttnEncoderBlock(EncoderSteps):
         self.causal = causal
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
+        self.dual_attn = DualAttention(
+            d_model,
+            n_heads_sa,
+            n_heads_ra,
+            dropout=dropout_rate,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            share_attn_params=share_attn_params,
+            ra_type=ra_type,
+        )
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    @transactional
     def forward(
         self,
         x: Tensor,
@@ -96,13 +103,23 @@ class DualAttnEncoderBlock(EncoderSteps):
         arguments are those of :meth:`DualAttention.forward <dual_attention.dual_attention.DualAttention.forward>`. With
         a cache from :meth:`new_cache`, ``x`` and symbols are only those of new tokens.
         """
-        z = self.pre_norm(x, self.norm1)
-        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
-        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": cache}
-        attended = self.dual_attn(z, symbols, **tables, **masks, **how)
-        x = self._finish(x, attended.output)
-        return (x, attended) if need_weights else x
+        with transaction(cache):
+            z = self.pre_norm(x, self.norm1)
+            attended = self.dual_attn(
+                z,
+                symbols,
+                freqs_cos=freqs_cos,
+                freqs_sin=freqs_sin,
+                attn_mask=attn_mask,
+                padding_mask=padding_mask,
+                segments=segments,
+                attn_bias=attn_bias,
+                is_causal=self.causal,
+                need_weights=need_weights,
+                cache=cache,
+            )
+            x = self._finish(x, attended.output)
+            return (x, attended) if need_weights else x
 
 
 class DualAttnDecoderBlock(DecoderSteps):
@@ -145,14 +162,22 @@ class DualAttnDecoderBlock(DecoderSteps):
         self.causal = causal
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
-        self.dual_attn = DualAttention(dropout=dropout_rate, **arguments_of(DualAttention, locals()))
+        self.dual_attn = DualAttention(
+            d_model,
+            n_heads_sa,
+            n_heads_ra,
+            dropout=dropout_rate,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            share_attn_params=share_attn_params,
+            ra_type=ra_type,
+        )
         self.norm2 = create_norm(d_model, norm_type)
         cross = checked_options("cross_kwargs", cross_kwargs, Attention, taken=("d_model", "n_heads"))
         self.cross_attn = Attention(d_model, n_heads_cross, **{"dropout": dropout_rate, **cross})
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    @transactional
     def forward(
         self,
         x: Tensor,
@@ -176,12 +201,23 @@ class DualAttnDecoderBlock(DecoderSteps):
         ``need_weights`` also the :class:`DualAttentionOutput` that holds the maps of dual attention, and the weights of
         the cross-attention ``(B, n_heads_cross, N, M)``.
         """
-        caches = cache_parts(cache, self.cache_names)
-        z = self.pre_norm(x, self.norm1)
-        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
-        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": caches["dual_attn"]}
-        attended = self.dual_attn(z, symbols, **tables, **masks, **how)
-        cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "cache": caches["cross_attn"]}
-        x, cross_weights = self._finish(x, attended.output, context, need_weights=need_weights, **cross)
-        return (x, attended, cross_weights) if need_weights else x
+        with transaction(cache):
+            caches = cache_parts(cache, self.cache_names)
+            z = self.pre_norm(x, self.norm1)
+            attended = self.dual_attn(
+                z,
+                symbols,
+                freqs_cos=freqs_cos,
+                freqs_sin=freqs_sin,
+                attn_mask=attn_mask,
+                padding_mask=padding_mask,
+                segments=segments,
+                attn_bias=attn_bias,
+                is_causal=self.causal,
+                need_weights=need_weights,
+                cache=caches["dual_attn"],
+            )
+            x, cross_weights = self._finish(
+                x, attended.output, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]
+            )
+            return (x, attended, cross_weights) if need_weights else x

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
-from ._layers.config import SequenceSymbolRetrieval, config_of
+from ._layers.config import SequenceSymbolRetrieval
 from ._layers.inputs import check_boolean
 from ._layers.options import (
     AttentionOptions,
@@ -25,7 +25,6 @@ from ._layers.options import (
 from ._layers.symbols import Symbols
 from ._models.config import DecoderLanguageConfig, TokenPositions
 from ._models.language import LanguageModel, LanguageModelOutput
-from ._models.passing import BlockInputs, Trace
 from ._models.retrievers import (
     check_symbol_width,
     check_symbols_fit,
@@ -34,6 +33,7 @@ from ._models.retrievers import (
     retriever_options,
     tie_symbol_libraries,
 )
+from ._models.stack import BlockInputs, Trace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .symbol_retrieval import RelationalSymbolicAttention
 from .transformer_blocks import EncoderBlock
@@ -97,7 +97,28 @@ class TransformerLM(LanguageModel):
     ) -> None:
         check_boolean(use_flash_attention=use_flash_attention)
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(config_of(DecoderLanguageConfig, locals()))
+            super().__init__(
+                DecoderLanguageConfig(
+                    n_heads=n_heads,
+                    tie_weights=tie_weights,
+                    final_norm=final_norm,
+                    output_bias=output_bias,
+                    d_model=d_model,
+                    dff=dff,
+                    dropout_rate=dropout_rate,
+                    activation=activation,
+                    norm_first=norm_first,
+                    norm_type=norm_type,
+                    bias=bias,
+                    n_layers=n_layers,
+                    pos_enc_type=pos_enc_type,
+                    rope_theta=rope_theta,
+                    vocab_size=vocab_size,
+                    max_block_size=max_block_size,
+                    use_flash_attention=use_flash_attention,
+                    block_kwargs=block_kwargs,
+                )
+            )
         self.n_heads = n_heads
         self.use_flash_attention = use_flash_attention
         self._finish(dtype)
@@ -176,7 +197,37 @@ class DualAttnTransformerLM(LanguageModel):
                 "symbol_retriever_config={'shared_symbol_retriever': True}"
             )
         with nullcontext() if device is None else torch.device(device):
-            super().__init__(config_of(DecoderLanguageConfig, locals()))
+            super().__init__(
+                DecoderLanguageConfig(
+                    symbol_retrieval=symbol_retrieval,
+                    symbol_retrieval_kwargs=symbol_retrieval_kwargs,
+                    update_symbols_each_layer=update_symbols_each_layer,
+                    sa_kwargs=sa_kwargs,
+                    ra_kwargs=ra_kwargs,
+                    share_attn_params=share_attn_params,
+                    tie_weights=tie_weights,
+                    final_norm=final_norm,
+                    output_bias=output_bias,
+                    n_heads_sa=n_heads_sa,
+                    n_heads_ra=n_heads_ra,
+                    ra_type=ra_type,
+                    d_model=d_model,
+                    dff=dff,
+                    dropout_rate=dropout_rate,
+                    activation=activation,
+                    norm_first=norm_first,
+                    norm_type=norm_type,
+                    bias=bias,
+                    n_layers=n_layers,
+                    pos_enc_type=pos_enc_type,
+                    rope_theta=rope_theta,
+                    vocab_size=vocab_size,
+                    max_block_size=max_block_size,
+                    symbol_retriever_config=symbol_retriever_config,
+                    block_kwargs=block_kwargs,
+                    ff_bias=ff_bias,
+                )
+            )
         self.symbol_retriever_config = options
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ._layers.cache import Cache
+from ._layers.continuation import Masks, transaction
+from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_positive
 from ._layers.options import RelationScore
-from ._layers.relational_heads import RelationalHeads
-from ._layers.symbols import Symbols
-from ._layers.taps import Observer
+from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .functional import (
+    MaskPattern,
     RelationalAttentionOutput,
     reference,
     relational_attention,
@@ -28,7 +29,7 @@ from .functional import (
 )
 from .functional.activations import Activation, activation_function
 from .functional.checks import without_autocast
-from .functional.observed import observed_relational_attention
+from .functional.masks import Segments
 from .functional.symbols import symbols_as
 from .positional_encoding import RelativePositionalEncoding
 from .relational_cross_attention import DisentangledRelationalCrossAttention, RelationalCrossAttention
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 
-class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
+class RelationalAttention(SymbolHeads):
     """Relational attention: select senders by attention, receive how they compare with the receiver.
 
     Math: a_i = concat_h(sum_j alpha^h_ij (W_r^h r(x_i, y_j) + s_j W_s^h)) W_o  (arXiv 2405.16727, Algorithm 1)
@@ -76,7 +77,6 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
 
     rel_score: RelationScore = "dot"  # of layers that were pickled before there was another, too
 
-    _output = RelationalAttentionOutput
     _observed = (
         "visible",
         "symbols",
@@ -162,60 +162,118 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
             assert self.raw_rel_strength is not None
             nn.init.constant_(self.raw_rel_strength, math.log(math.expm1(1)))
 
-    def _kept_keys(self) -> dict[str, tuple[int, ...]]:
+    def selecting(self) -> tuple[nn.Linear, nn.Linear]:
+        """The projections of the attention's queries and keys."""
+        return self.wq_attn, self.wk_attn
+
+    def _kept(self) -> dict[str, tuple[int, ...]]:
         width = self.rel_proj_dim + (2 if self.rel_score == "squared_distance" else 0)
-        return {"k": (self.n_kv_heads, self.key_dim), "w": (self.n_relations * width,)}
+        return {
+            "k": (self.n_kv_heads, self.key_dim),
+            "w": (self.n_relations * width,),
+            **kept_symbols(self.use_relative_positional_symbols, self.n_kv_heads, self.head_dim),
+        }
 
-    def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
-        # `wk_rel` is `wq_rel` then, but for an adapter (LoRA, say) that has taken the place of the one.
-        w = self.wq_rel(y) if self.symmetric_rels else self.wk_rel(y)
-        if self.rel_score == "squared_distance":
-            w = squared_distance_keys(self._strengthened(w)).flatten(-2)
-        return {"w": w}
+    def forward(
+        self,
+        x: Tensor,
+        symbols: Symbols,
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+        cache: Cache | None = None,
+        projections: tuple[nn.Module, nn.Module] | None = None,
+    ) -> RelationalAttentionOutput:
+        """Attend from receivers ``x`` to senders ``y``.
 
-    def _relation_queries(self, x: Tensor, own: dict[str, Tensor]) -> Tensor:
-        """``(B, N, R, p)``, or p + 2 for squared distances; with symmetric relations of the keys of the receivers."""
+        With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones, as
+        for :meth:`Attention.forward <dual_attention.attention.Attention.forward>`; symbols are those of the new tokens,
+        or relative ones ``(N, t + M, d)``.
+
+        Args:
+            x: receivers, ``(B, N, d)``.
+            symbols: names of the senders, ``(B or 1, M, d)``; with ``use_relative_positional_symbols``, of the pairs:
+                :class:`RelativeSymbols` or a tensor ``(N, M, d)``.
+            y: senders, ``(B, M, d)``; by default ``x``.
+            freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as there; RoPE is
+                applied to the attention, not to relations.
+            projections: of the attention's queries and keys, in place of its own. Shared ones may have an adapter, such
+                as LoRA, only where the other heads hold them.
+            need_weights: also return the maps, which are then built.
+
+        Returns:
+            ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
+            last two None unless ``need_weights``. Relations are not masked, but for the normaliser of softmax. With a
+            window and a cache, M counts the senders that are still held.
+
+        Raises:
+            ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
+                cache is of another kind of layer or batch. The cache is then as it was.
+        """
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
+
+        # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(D))
+        wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if projections is None else projections
+        q = call.rotate_receivers(split_heads(wq_attn(x), self.n_heads))
+        k = call.rotate_senders(split_heads(wk_attn(y), self.n_kv_heads))
+
+        # What is compared: r_ij,l = act(<x_i W_q,l^rel, y_j W_k,l^rel> / sqrt(p))
+        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel  # the same, but an adapter may be in one's place
+        w = wk_rel(y)
+        u = w if self.symmetric_rels and y is x else self.wq_rel(x)
+        u, w = self._factors(u, w)
+
+        with transaction(cache):
+            # Who it is: s_j W_s^h
+            s = self._project_symbols(symbols, call)
+            k, w, s = call.with_earlier(k=k, w=w.flatten(2), symbols=s)
+
+            # a^h_i = sum_j alpha^h_ij (W_r^h r_ij + s_j W_s^h)
+            attend = relational_attention if u.dtype == q.dtype else _relational_attention_like_u
+            attended, weights, relations = attend(
+                q,
+                k,
+                u,
+                self._by_relation(w),
+                s,
+                self.wr,
+                scale=self.attn_scale,
+                rel_scale=self.rel_scale,
+                rel_activation=self.rel_activation,
+                mask=call.pattern,
+                bias=self._bias(call, q),
+                dropout=call.dropout,
+                need_weights=call.need_weights,
+                observe=call.observe,
+            )
+            attended = call.observed("head_output", attended)
+            output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return RelationalAttentionOutput(output, weights, relations)
+
+    def _factors(self, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Relation queries and keys by relation, ``(B, N, R, p)`` and ``(B, M, R, p)``, from their projections."""
         if self.rel_score == "dot":
-            return self._relation_heads(own["w"] if self.symmetric_rels and own else self.wq_rel(x))
-        if self.symmetric_rels and own:
-            return squared_distance_queries(self._relation_heads(own["w"])[..., :-2])
-        return squared_distance_queries(self._strengthened(self.wq_rel(x)))
+            return self._by_relation(u), self._by_relation(w)
+        keys = self._strengthened(w)
+        return squared_distance_queries(keys if u is w else self._strengthened(u)), squared_distance_keys(keys)
 
     def _strengthened(self, projected: Tensor) -> Tensor:
         """Projections by relation, each times the root of its strength, in float32 or better."""
         assert self.raw_rel_strength is not None
         wide = torch.promote_types(projected.dtype, torch.float32)
-        return F.softplus(self.raw_rel_strength.to(wide)).sqrt()[:, None] * self._relation_heads(projected).to(wide)
+        return F.softplus(self.raw_rel_strength.to(wide)).sqrt()[:, None] * self._by_relation(projected).to(wide)
 
-    def _relation_heads(self, x: Tensor) -> Tensor:
+    def _by_relation(self, x: Tensor) -> Tensor:
         """``(B, L, R * p) -> (B, L, R, p)``."""
         return x.unflatten(-1, (self.n_relations, -1))
-
-    def _attend(
-        self,
-        x: Tensor,
-        own: dict[str, Tensor],
-        q: Tensor,
-        keys: tuple[Tensor, ...],
-        symbols: Symbols,
-        offset: int,
-        observe: Observer | None,
-        **how: Any,
-    ) -> RelationalAttentionOutput:
-        k, w = keys
-        how["bias"] = self._with_positions(how["bias"], q, k.shape[2], offset)
-        how |= {"scale": self.attn_scale, "rel_scale": self.rel_scale, "rel_activation": self.rel_activation}
-        u, w = self._relation_queries(x, own), self._relation_heads(w)
-        attend = relational_attention if observe is None else partial(observed_relational_attention, observe)
-        if u.dtype == q.dtype:
-            return attend(q, k, u, w, symbols, self.wr, **how)
-        # Squared distances of narrow types: all in float32, which autocast would narrow again.
-        with without_autocast(q):
-            q, k, wr = (tensor.to(u.dtype) for tensor in (q, k, self.wr))
-            symbols = symbols_as(symbols, u.dtype)
-            output, *maps = attend(q, k, u, w, symbols, wr, **how)
-        narrow = keys[0].dtype
-        return RelationalAttentionOutput(output.to(narrow), *(None if x is None else x.to(narrow) for x in maps))
 
     def relations(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Only the relations r(x_i, y_j), without a mask: ``(B, N, M, R)``."""
@@ -230,4 +288,18 @@ class RelationalAttention(RelationalHeads[RelationalAttentionOutput]):
         Returns:
             ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances p + 2, in float32 or better.
         """
-        return self._relation_queries(x, {}), self._relation_heads(self._relation_keys(y)["w"])
+        wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel
+        return self._factors(self.wq_rel(x), wk_rel(y))
+
+
+def _relational_attention_like_u(
+    q: Tensor, k: Tensor, u: Tensor, w: Tensor, symbols: Symbols, w_r: Tensor, **options: Any
+) -> RelationalAttentionOutput:
+    """Relational attention in the type of ``u``, float32 for squared distances of narrow types; results in that of k.
+
+    Autocast would narrow them again.
+    """
+    with without_autocast(q):
+        wide_q, wide_k, wide_w_r = (x.to(u.dtype) for x in (q, k, w_r))
+        output, *maps = relational_attention(wide_q, wide_k, u, w, symbols_as(symbols, u.dtype), wide_w_r, **options)
+    return RelationalAttentionOutput(output.to(k.dtype), *(None if x is None else x.to(k.dtype) for x in maps))

@@ -5,25 +5,27 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 from torch import Tensor, nn
 
-from ._layers.heads import split_heads
+from ._layers.cache import Cache
+from ._layers.continuation import Masks, transaction
+from ._layers.heads import merge_heads, split_heads
 from ._layers.inputs import check_boolean
-from ._layers.relational_heads import RelationalHeads
-from ._layers.symbols import Symbols
-from ._layers.taps import Observer
+from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .attention import AttentionOutput
-from .functional import RelationalAttentionOutput, disentangled_relational_cross_attention, relational_cross_attention
+from .functional import (
+    MaskPattern,
+    RelationalAttentionOutput,
+    disentangled_relational_cross_attention,
+    relational_cross_attention,
+)
 from .functional.activations import Activation, activation_function
-from .functional.observed import observed_disentangled_relational_cross_attention, observed_relational_cross_attention
+from .functional.masks import Segments
 
 __all__ = ["DisentangledRelationalCrossAttention", "RelationalCrossAttention"]
 
 
-class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
+class RelationalCrossAttention(SymbolHeads):
     """Relational cross-attention (RCA) of Abstractors: attention whose values are symbols.
 
     Math: a_i = concat_h(sum_j act(<W_q x_i, W_k y_j> / sqrt(head width)) s_j W_s^h) W_o  (arXiv 2304.00195)
@@ -35,7 +37,6 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
         others: as :class:`~dual_attention.relational_attention.RelationalAttention`.
     """
 
-    _output = AttentionOutput
     _observed = "visible", "symbols", "weights", "symbol_values", "symbol_message", "head_output"
 
     def __init__(
@@ -70,27 +71,64 @@ class RelationalCrossAttention(RelationalHeads[AttentionOutput]):
         """The projections of the attention's queries and keys."""
         return self.wq, self.wk
 
-    def _kept_keys(self) -> dict[str, tuple[int, ...]]:
-        return {"k": (self.n_kv_heads, self.head_dim)}
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        keys = {"k": (self.n_kv_heads, self.head_dim)}
+        return keys | kept_symbols(self.use_relative_positional_symbols, self.n_kv_heads, self.head_dim)
 
-    def _attend(
+    def forward(
         self,
         x: Tensor,
-        own: dict[str, Tensor],
-        q: Tensor,
-        keys: tuple[Tensor, ...],
         symbols: Symbols,
-        offset: int,
-        observe: Observer | None,
-        **how: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        attend = (
-            relational_cross_attention if observe is None else partial(observed_relational_cross_attention, observe)
-        )
-        return attend(q, keys[0], symbols, scale=self.attn_scale, activation=self.activation, **how)
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+        cache: Cache | None = None,
+        projections: tuple[nn.Module, nn.Module] | None = None,
+    ) -> AttentionOutput:
+        """Attend from receivers ``x`` to senders ``y``; arguments and errors as :meth:`.RelationalAttention.forward`.
+
+        Returns:
+            ``(output, weights)``: ``(B, N, H * head width)`` and ``(B, H, N, M)``, None unless ``need_weights``.
+        """
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
+
+        # Whom to listen to and what is compared are one: r^h_ij = act(<x_i W_q^h, y_j W_k^h> / sqrt(head width))
+        wq, wk = (self.wq, self.wk) if projections is None else projections
+        q = call.rotate_receivers(split_heads(wq(x), self.n_heads))
+        k = call.rotate_senders(split_heads(wk(y), self.n_kv_heads))
+
+        with transaction(cache):
+            # Who it is: s_j W_s^h
+            s = self._project_symbols(symbols, call)
+            k, s = call.with_earlier(k=k, symbols=s)
+
+            # a^h_i = sum_j r^h_ij s_j W_s^h
+            attended, weights = relational_cross_attention(
+                q,
+                k,
+                s,
+                scale=self.attn_scale,
+                activation=self.activation,
+                mask=call.pattern,
+                bias=call.bias,
+                dropout=call.dropout,
+                need_weights=call.need_weights,
+                observe=call.observe,
+            )
+            attended = call.observed("head_output", attended)
+            output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return AttentionOutput(output, weights)
 
 
-class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOutput]):
+class DisentangledRelationalCrossAttention(SymbolHeads):
     """Disentangled RCA: attention selects, and one relation for each head scales the symbol that is carried.
 
     Math: a_i = concat_h(sum_j alpha^h_ij r^h_ij s_j W_s^h) W_o
@@ -102,7 +140,6 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         others: as :class:`~dual_attention.relational_attention.RelationalAttention`.
     """
 
-    _output = RelationalAttentionOutput
     _observed = "visible", "symbols", "weights", "relations", "symbol_values", "symbol_message", "head_output"
 
     def __init__(
@@ -136,27 +173,68 @@ class DisentangledRelationalCrossAttention(RelationalHeads[RelationalAttentionOu
         self.wk_rel = nn.Linear(d_model, kv_width, bias=add_bias_kv)
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
 
-    def _kept_keys(self) -> dict[str, tuple[int, ...]]:
-        return {name: (self.n_kv_heads, self.head_dim) for name in ("k", "k_rel")}
+    def selecting(self) -> tuple[nn.Linear, nn.Linear]:
+        """The projections of the attention's queries and keys."""
+        return self.wq_attn, self.wk_attn
 
-    def _relation_keys(self, y: Tensor) -> dict[str, Tensor]:
-        return {"k_rel": split_heads(self.wk_rel(y), self.n_kv_heads)}
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        keys = {name: (self.n_kv_heads, self.head_dim) for name in ("k", "k_rel")}
+        return keys | kept_symbols(self.use_relative_positional_symbols, self.n_kv_heads, self.head_dim)
 
-    def _attend(
+    def forward(
         self,
         x: Tensor,
-        own: dict[str, Tensor],
-        q: Tensor,
-        keys: tuple[Tensor, ...],
         symbols: Symbols,
-        offset: int,
-        observe: Observer | None,
-        **how: Any,
-    ) -> tuple[Tensor | None, ...]:
-        k, k_rel = keys
+        freqs_cos: Tensor | None = None,
+        freqs_sin: Tensor | None = None,
+        attn_mask: Tensor | MaskPattern | None = None,
+        is_causal: bool = False,
+        *,
+        y: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        segments: Segments | None = None,
+        attn_bias: Tensor | None = None,
+        need_weights: bool = False,
+        cache: Cache | None = None,
+        projections: tuple[nn.Module, nn.Module] | None = None,
+    ) -> RelationalAttentionOutput:
+        """Attend from receivers ``x`` to senders ``y``; arguments and errors as :meth:`.RelationalAttention.forward`.
+
+        Returns:
+            ``(output, weights, relations)``: ``(B, N, H * head width)``, and both maps ``(B, H, N, M)`` or None.
+        """
+        masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
+        y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
+
+        # Whom to listen to: alpha^h_ij = softmax_j(<x_i W_q^h, y_j W_k^h> / sqrt(head width))
+        wq_attn, wk_attn = (self.wq_attn, self.wk_attn) if projections is None else projections
+        q = call.rotate_receivers(split_heads(wq_attn(x), self.n_heads))
+        k = call.rotate_senders(split_heads(wk_attn(y), self.n_kv_heads))
+
+        # What is compared: r^h_ij = act(<x_i W_q^rel,h, y_j W_k^rel,h> / sqrt(head width))
         q_rel = split_heads(self.wq_rel(x), self.n_heads)
-        options = {"scale": self.attn_scale, "rel_activation": self.rel_activation, **how}
-        attend = disentangled_relational_cross_attention
-        if observe is not None:
-            attend = partial(observed_disentangled_relational_cross_attention, observe)
-        return attend(q, k, q_rel, k_rel, symbols, **options)
+        k_rel = split_heads(self.wk_rel(y), self.n_kv_heads)
+
+        with transaction(cache):
+            # Who it is: s_j W_s^h
+            s = self._project_symbols(symbols, call)
+            k, k_rel, s = call.with_earlier(k=k, k_rel=k_rel, symbols=s)
+
+            # a^h_i = sum_j alpha^h_ij r^h_ij s_j W_s^h
+            attended, weights, relations = disentangled_relational_cross_attention(
+                q,
+                k,
+                q_rel,
+                k_rel,
+                s,
+                scale=self.attn_scale,
+                rel_activation=self.rel_activation,
+                mask=call.pattern,
+                bias=call.bias,
+                dropout=call.dropout,
+                need_weights=call.need_weights,
+                observe=call.observe,
+            )
+            attended = call.observed("head_output", attended)
+            output = self.resid_dropout(self.wo(merge_heads(attended)))
+        return RelationalAttentionOutput(output, weights, relations)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache, TokenCache
 from ._layers.calls import TypedModule
-from ._layers.continuation import Past, continue_from, transactional
+from ._layers.continuation import Past, continue_from, transaction
 from ._layers.heads import head_dim, merge_heads, split_heads
 from ._layers.inputs import (
     check_boolean,
@@ -28,7 +28,7 @@ from ._layers.inputs import (
     check_sequence,
     check_tokens,
 )
-from ._layers.taps import Observer, Taps, observer_of
+from ._layers.taps import Taps, observer_of
 from .functional import OffsetSymbols, RelativeSymbols, attention
 from .functional.checks import check_finite, is_readable
 from .functional.relational.whole import attention_weights
@@ -102,34 +102,37 @@ class SymbolicAttention(_CountsTokens):
         nn.init.normal_(self.template_features)
         nn.init.normal_(self.symbol_library)
 
-    @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``; positions do not matter."""
-        symbols, _ = self._retrieve(x, need_weights=False, observe=observer_of(self))
-        self._count(cache, x)
-        return symbols
+        check_sequence("x", x, self.d_model, layer=self.q_proj)
+        rate = self.dropout if self.training else 0.0
+        # alpha^h_ik = softmax_k(scale <(W x_i + b)^h, template_k^h>)
+        q = self._queries(x)
+        templates = split_heads(self.template_features[None], self.n_heads)
+        library = split_heads(self.symbol_library[None], self.n_heads)
+        # s_i = concat_h(sum_k alpha^h_ik symbol_k^h)
+        observe = observer_of(self)
+        if observe is None:
+            symbols, _ = attention(q, templates, library, scale=self.scale, dropout=rate)
+        else:
+            assignment = observe("assignment", self._assignment(q, templates, x))
+            symbols = F.dropout(assignment.transpose(0, 1).flatten(1, 2)[None], rate) @ library
+        with transaction(cache):
+            self._count(cache, x)
+        return merge_heads(symbols).view_as(x)
 
     def weights(self, x: Tensor) -> Tensor:
         """Weights of the symbols that each object receives: ``(B, n_heads, L, n_symbols)``, rows summing to one."""
-        weights = self._retrieve(x, need_weights=True)[1]
-        assert weights is not None
-        return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
-
-    def _retrieve(self, x: Tensor, need_weights: bool, observe: Observer | None = None) -> tuple[Tensor, Tensor | None]:
         check_sequence("x", x, self.d_model, layer=self.q_proj)
-        # All examples share one library, so the batch is folded into the queries instead of copying the library.
-        queries = split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)
-        templates = split_heads(self.template_features[None], self.n_heads)
-        library = split_heads(self.symbol_library[None], self.n_heads)
-        rate = self.dropout if self.training else 0.0
-        if observe is None:
-            how = {"dropout": rate, "need_weights": need_weights}
-            symbols, weights = attention(queries, templates, library, scale=self.scale, **how)
-        else:
-            weights = attention_weights(queries, templates, scale=self.scale).unflatten(2, x.shape[:2])[0]
-            weights = observe("assignment", weights.transpose(0, 1)).transpose(0, 1).flatten(1, 2)[None]
-            symbols = F.dropout(weights, rate) @ library
-        return merge_heads(symbols).view_as(x), weights
+        return self._assignment(self._queries(x), split_heads(self.template_features[None], self.n_heads), x)
+
+    def _queries(self, x: Tensor) -> Tensor:
+        """``(1, n_heads, B * L, width)``: examples share one library, which is not copied for each of them."""
+        return split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)
+
+    def _assignment(self, q: Tensor, templates: Tensor, x: Tensor) -> Tensor:
+        weights = attention_weights(q, templates, scale=self.scale)
+        return weights.unflatten(2, x.shape[:2]).squeeze(0).transpose(0, 1)
 
 
 class PositionalSymbolRetriever(_CountsTokens):
@@ -169,7 +172,6 @@ class PositionalSymbolRetriever(_CountsTokens):
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
         return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
 
-    @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
 
@@ -180,10 +182,11 @@ class PositionalSymbolRetriever(_CountsTokens):
         Raises:
             ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
         """
-        seen = self._count(cache, x)
-        table = self.get_buffer("sinusoids") if self.sinusoidal else table_of(self.symbol_library, x)
-        symbols = rows_at(table, x, positions, limit="max_length", offset=seen)
-        return symbols.expand(*x.shape[:2], self.symbol_dim)
+        with transaction(cache):
+            seen = self._count(cache, x)
+            table = self.get_buffer("sinusoids") if self.sinusoidal else table_of(self.symbol_library, x)
+            symbols = rows_at(table, x, positions, limit="max_length", offset=seen)
+            return symbols.expand(*x.shape[:2], self.symbol_dim)
 
 
 class PositionRelativeSymbolRetriever(_CountsTokens):
@@ -201,7 +204,6 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         self.max_rel_pos = max_rel_pos
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
 
-    @transactional
     def forward(
         self, x: Tensor, y: Tensor | None = None, *, cache: Cache | None = None, positions: Tensor | None = None
     ) -> OffsetSymbols:
@@ -218,13 +220,14 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         Raises:
             ValueError: if both senders and a cache are given.
         """
-        if cache is not None and y is not None:
-            raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
-        if y is not None:
-            check_tokens("y", y)
-        seen = self._count(cache, x)
-        senders = seen + (x if y is None else y).shape[1]
-        return OffsetSymbols(self.rel_pos_enc.table(x), x.shape[1], senders, offset=seen)
+        with transaction(cache):
+            if cache is not None and y is not None:
+                raise ValueError("y: with a cache the senders are the tokens seen and x; give one or the other")
+            if y is not None:
+                check_tokens("y", y)
+            seen = self._count(cache, x)
+            senders = seen + (x if y is None else y).shape[1]
+            return OffsetSymbols(self.rel_pos_enc.table(x), x.shape[1], senders, offset=seen)
 
 
 class PositionRelativeSymbolRetriever2D(TypedModule):
@@ -362,7 +365,6 @@ class RelationalSymbolicAttention(TypedModule):
         """
         return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
 
-    @transactional
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
         """``(B, L, d) -> (B, L, d)``.
 
@@ -375,22 +377,23 @@ class RelationalSymbolicAttention(TypedModule):
             ValueError: for a cache or positions with neighbourhoods that are not causal, or positions that are negative
                 or exceed the number of earlier tokens.
         """
-        check_sequence("x", x, self.d_model, layer=self.q_proj)
-        batch, length, _ = x.shape
-        past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
-        neighbours = self._neighbours(batch, length, past, positions, x.device)
-        q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
-        if self.normalize_rels:
-            q = self.rel_scale * q
-        k = split_heads(self.k_proj(x), self.rel_n_heads)
-        (k,) = past.append(batch, length, k=k)
-        examples = torch.arange(batch, device=x.device)[:, None, None]
-        of_neighbours = k.transpose(1, 2)[examples, neighbours]  # (B, L, neighbours, heads, width)
-        relations = torch.einsum("blhd,blohd->blho", q, of_neighbours)
-        if self.normalize_rels:
-            relations = torch.softmax(relations, dim=-1)
-        # The projection reads neighbours outermost, relations within.
-        return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
+        with transaction(cache):
+            check_sequence("x", x, self.d_model, layer=self.q_proj)
+            batch, length, _ = x.shape
+            past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
+            neighbours = self._neighbours(batch, length, past, positions, x.device)
+            q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
+            if self.normalize_rels:
+                q = self.rel_scale * q
+            k = split_heads(self.k_proj(x), self.rel_n_heads)
+            (k,) = past.append(batch, length, k=k)
+            examples = torch.arange(batch, device=x.device)[:, None, None]
+            of_neighbours = k.transpose(1, 2)[examples, neighbours]  # (B, L, neighbours, heads, width)
+            relations = torch.einsum("blhd,blohd->blho", q, of_neighbours)
+            if self.normalize_rels:
+                relations = torch.softmax(relations, dim=-1)
+            # The projection reads neighbours outermost, relations within.
+            return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
 
     def _neighbours(
         self, batch: int, length: int, past: Past, positions: Tensor | None, device: torch.device

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
-from ._layers.continuation import cache_parts, transactional
+from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
@@ -183,10 +183,27 @@ class DecoderSteps(Block):
         caches = own.new_cache(max_length), self.cross_attn.new_context_cache()
         return CacheGroup(dict(zip(self.cache_names, caches, strict=True)))
 
-    def _finish(self, x: Tensor, attended: Tensor, context: Tensor, **cross: Any) -> tuple[Tensor, Tensor | None]:
+    def _finish(
+        self,
+        x: Tensor,
+        attended: Tensor,
+        context: Tensor,
+        context_mask: Tensor | MaskPattern | None,
+        context_padding_mask: Tensor | None,
+        need_weights: bool,
+        cache: Cache | None,
+    ) -> tuple[Tensor, Tensor | None]:
         """Add what attention brought, attend to the context, then feed forward; also the weights on the context."""
         x = self.residual_step(x, attended, self.norm1)
-        attended, weights = self.cross_attn(self.pre_norm(x, self.norm2), context, context, **cross)
+        attended, weights = self.cross_attn(
+            self.pre_norm(x, self.norm2),
+            context,
+            context,
+            attn_mask=context_mask,
+            padding_mask=context_padding_mask,
+            need_weights=need_weights,
+            cache=cache,
+        )
         x = self.residual_step(x, attended, self.norm2)
         return self.feed_forward(x, self.norm3, drop=self.ff_dropout), weights
 
@@ -236,7 +253,6 @@ class EncoderBlock(EncoderSteps):
         self.norm2 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    @transactional
     def forward(
         self,
         x: Tensor,
@@ -255,13 +271,24 @@ class EncoderBlock(EncoderSteps):
         The other arguments are those of :meth:`Attention.forward <dual_attention.attention.Attention.forward>`. With a
         cache from :meth:`new_cache`, ``x`` holds only new tokens.
         """
-        z = self.pre_norm(x, self.norm1)
-        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
-        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": cache}
-        attended, weights = self.self_attn(z, z, z, **tables, **masks, **how)
-        x = self._finish(x, attended)
-        return (x, weights) if need_weights else x
+        with transaction(cache):
+            z = self.pre_norm(x, self.norm1)
+            attended, weights = self.self_attn(
+                z,
+                z,
+                z,
+                freqs_cos=freqs_cos,
+                freqs_sin=freqs_sin,
+                attn_mask=attn_mask,
+                padding_mask=padding_mask,
+                segments=segments,
+                attn_bias=attn_bias,
+                is_causal=self.causal,
+                need_weights=need_weights,
+                cache=cache,
+            )
+            x = self._finish(x, attended)
+            return (x, weights) if need_weights else x
 
 
 class DecoderBlock(DecoderSteps):
@@ -307,7 +334,6 @@ class DecoderBlock(DecoderSteps):
         self.norm3 = create_norm(d_model, norm_type)
         self.ff_block = FeedForwardBlock(d_model, dff, activation, use_bias=bias)
 
-    @transactional
     def forward(
         self,
         x: Tensor,
@@ -336,12 +362,24 @@ class DecoderBlock(DecoderSteps):
             need_weights: return also the weights of self-attention ``(B, H, N, N)`` and of cross-attention
                 ``(B, H', N, M)``.
         """
-        caches = cache_parts(cache, self.cache_names)
-        z = self.pre_norm(x, self.norm1)
-        tables = {"freqs_cos": freqs_cos, "freqs_sin": freqs_sin}
-        masks = {"attn_mask": attn_mask, "padding_mask": padding_mask, "segments": segments, "attn_bias": attn_bias}
-        how = {"is_causal": self.causal, "need_weights": need_weights, "cache": caches["self_attn"]}
-        attended, weights = self.self_attn(z, z, z, **tables, **masks, **how)
-        cross = {"attn_mask": context_mask, "padding_mask": context_padding_mask, "cache": caches["cross_attn"]}
-        x, cross_weights = self._finish(x, attended, context, need_weights=need_weights, **cross)
-        return (x, weights, cross_weights) if need_weights else x
+        with transaction(cache):
+            caches = cache_parts(cache, self.cache_names)
+            z = self.pre_norm(x, self.norm1)
+            attended, weights = self.self_attn(
+                z,
+                z,
+                z,
+                freqs_cos=freqs_cos,
+                freqs_sin=freqs_sin,
+                attn_mask=attn_mask,
+                padding_mask=padding_mask,
+                segments=segments,
+                attn_bias=attn_bias,
+                is_causal=self.causal,
+                need_weights=need_weights,
+                cache=caches["self_attn"],
+            )
+            x, cross_weights = self._finish(
+                x, attended, context, context_mask, context_padding_mask, need_weights, caches["cross_attn"]
+            )
+            return (x, weights, cross_weights) if need_weights else x

@@ -8,12 +8,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from ._layers.cache import Cache
-from ._layers.config import SymbolRetrieval, arguments_for, config_of
+from ._layers.config import SymbolRetrieval, arguments_for
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import PatchPositions, Pool, VisionConfig
-from ._models.passing import BlockInputs
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols
+from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .language_models import configure_optimizers
@@ -58,7 +58,23 @@ class VisionTransformer(VisionModel):
         final_norm: bool = False,
         pos_enc: PatchPositions = "learned",
     ) -> None:
-        config = config_of(VisionConfig, locals())
+        config = VisionConfig(
+            n_heads=n_heads,
+            d_model=d_model,
+            dff=dff,
+            dropout_rate=dropout_rate,
+            activation=activation,
+            norm_first=norm_first,
+            norm_type=norm_type,
+            bias=bias,
+            n_layers=n_layers,
+            patch_size=patch_size,
+            pool=pool,
+            final_norm=final_norm,
+            image_shape=image_shape,
+            num_classes=num_classes,
+            pos_enc=pos_enc,
+        )
         super().__init__(config)
         for _ in range(n_layers):
             self.encoder_blocks.append(EncoderBlock(**arguments_for(EncoderBlock, config)))
@@ -107,7 +123,30 @@ class VisionDualAttnTransformer(VisionModel):
         pos_enc: PatchPositions = "learned",
         update_symbols_each_layer: bool = True,
     ) -> None:
-        config = config_of(VisionConfig, locals())
+        config = VisionConfig(
+            symbol_retrieval=symbol_retrieval,
+            symbol_retrieval_kwargs=symbol_retrieval_kwargs,
+            update_symbols_each_layer=update_symbols_each_layer,
+            sa_kwargs=sa_kwargs,
+            ra_kwargs=ra_kwargs,
+            n_heads_sa=n_heads_sa,
+            n_heads_ra=n_heads_ra,
+            ra_type=ra_type,
+            d_model=d_model,
+            dff=dff,
+            dropout_rate=dropout_rate,
+            activation=activation,
+            norm_first=norm_first,
+            norm_type=norm_type,
+            bias=bias,
+            n_layers=n_layers,
+            patch_size=patch_size,
+            pool=pool,
+            final_norm=final_norm,
+            image_shape=image_shape,
+            num_classes=num_classes,
+            pos_enc=pos_enc,
+        )
         super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)

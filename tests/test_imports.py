@@ -52,6 +52,7 @@ ROOMS = {
     "models": ("language_models", "language_presets", "encoder_models", "seq2seq_models", "vision_models"),
     "baselines": ("baselines",),
     "root": ("__init__", "_exports"),
+    "_checkpoints": ("_checkpoints",),
     "hf": ("hf",),
     "model_analysis": ("model_analysis",),
     "lab utilities": ("dat.__init__", "dat._errors", "dat._native", "dat._processes"),

@@ -12,7 +12,6 @@ from torch import nn
 from dual_attention._checksums import check_checksums
 from dual_attention._files import json_text, read_json
 from dual_attention._words import listed, printable, suggestion
-from dual_attention.hf.loading import model_from_config
 from dual_attention.language_presets import LANGUAGE_PRESETS
 
 from ..estimate.estimation import estimate as estimate_costs
@@ -138,6 +137,8 @@ def read_model(path: Path) -> tuple[str, nn.Module]:
 def model_of(path: Path, values: Mapping[str, Any]) -> tuple[str, nn.Module]:
     """The model of a run's configuration, of one that transformers wrote, or of a class with its arguments."""
     if "model_type" in values:
+        from dual_attention.hf.loading import model_from_config  # imports transformers
+
         model = model_from_config(values, source=str(path))[1]
         return type(model).__name__, model
     if "experiment" not in values and not isinstance(values.get("model"), Mapping):

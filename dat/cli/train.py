@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from dual_attention._checksums import sha256_of
 
-from .._processes import keep_freed_memory
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
@@ -62,7 +61,6 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
         RunFolder(path).refuse_existing()
         for notice in experiment.notices(config):
             print(f"dat: {notice}", file=sys.stderr)
-    keep_freed_memory()
     try:
         folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._layers.heads import Heads, rotate, split_heads
+from dual_attention._layers.calls import rotate
+from dual_attention._layers.heads import Heads, split_heads
 from dual_attention.attention import Attention
 from dual_attention.functional.activations import activation_name
 from dual_attention.functional.reference import repeat_heads

@@ -24,7 +24,7 @@ from dual_attention._words import counted, listed, printable
 
 from .._errors import in_one_line
 from .._native import use_native
-from .._processes import follow_parent, keep_freed_memory
+from .._processes import follow_parent
 from ..training.configs import RunConfig
 from ..training.interrupt import Interrupted
 from ..training.loop import Trainer, never
@@ -63,7 +63,6 @@ def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]], speaker: Lock
     global _stop, _begun, _speaker
     _stop, _begun, _speaker = stop, begun, speaker
     torch.set_num_threads(1)
-    keep_freed_memory()
     follow_parent()
 
 

@@ -3,8 +3,8 @@
 Everything that concerns single tokens, embeddings, projections, feed-forward blocks, norms and the loss, each process
 computes for its part of the sequence. Attention needs senders of earlier parts: keys and values of sensory heads, and
 keys, relation keys and symbols of relational heads, are gathered along the sequence, and their gradients go back
-(:mod:`dual_attention._layers.gathered`). Queries, weights and relations are those of a process's own receivers. The
-last process sees all senders and the first only its own, so the work of causal attention is uneven.
+(:mod:`dual_attention._layers.context_parallel`). Queries, weights and relations are those of a process's own receivers.
+The last process sees all senders and the first only its own, so the work of causal attention is uneven.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch import distributed as dist
 
-from dual_attention._layers.gathered import gathered
+from dual_attention._layers.context_parallel import gathered
 from dual_attention.language_models import LanguageModel
 
 

@@ -1,16 +1,22 @@
-"""Types of calls, for type checkers and editors: ``nn.Module`` declares that they take and return anything."""
+"""Calls of layers: what one of heads carries from step to step, and types of all for checkers and editors.
+
+Shapes: B batch, H heads, N receivers, M senders.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from torch import Tensor, nn
 
-from ..functional import MaskPattern, RelativeSymbols
+from ..functional import MaskPattern, RelativeSymbols, apply_rotary
 from ..functional.masks import Segments
 from .cache import Cache
+from .continuation import Past
+from .taps import Observer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -18,6 +24,64 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", covariant=True)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of heads: what its receivers see, where they stand, and what is asked for.
+
+    Attributes:
+        batch, n, new: examples, receivers and new senders.
+        pattern: pairs that may be attended, of N receivers and the M senders that are held or new.
+        bias: added to the scaled scores, broadcastable to ``(B, H, N, M)``.
+        past: place at which the new tokens continue.
+        freqs_cos, freqs_sin: RoPE tables, both or neither.
+        dropout: rate on the attention weights.
+        need_weights: whether the maps are returned.
+        observe: observer of all steps; None if nobody watches.
+    """
+
+    batch: int
+    n: int
+    new: int
+    pattern: MaskPattern
+    bias: Tensor | None
+    past: Past
+    freqs_cos: Tensor | None
+    freqs_sin: Tensor | None
+    dropout: float
+    need_weights: bool
+    observe: Observer | None
+
+    def rotate_receivers(self, q: Tensor) -> Tensor:
+        """Queries ``(B, H, N, D)`` with RoPE."""
+        return rotate(q, self.freqs_cos, self.freqs_sin, self.past.position)
+
+    def rotate_senders(self, k: Tensor) -> Tensor:
+        """New keys ``(B, G, new, D)`` with RoPE."""
+        return rotate(k, self.freqs_cos, self.freqs_sin, self.past.senders)
+
+    def observed(self, name: str, x: Tensor) -> Tensor:
+        """A step of the call, as an observer leaves it if there is one."""
+        return x if self.observe is None else self.observe(name, x)
+
+    def with_earlier(self, **new: Any) -> tuple[Any, ...]:
+        """What belongs to all senders: tensors of the new ones behind those that a cache holds.
+
+        Relative symbols name the senders of a cache already and are not kept.
+        """
+        kept = {name: x for name, x in new.items() if isinstance(x, Tensor)}
+        held = dict(zip(kept, self.past.append(self.batch, self.n, **kept), strict=True))
+        return tuple(held.get(name, x) for name, x in new.items())
+
+
+def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
+    """Apply RoPE to queries or keys if there are tables, whose row ``offset`` belongs to the first token."""
+    if freqs_cos is None and freqs_sin is None:
+        return x
+    if freqs_cos is None or freqs_sin is None:
+        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
+    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
 
 
 def takes(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:

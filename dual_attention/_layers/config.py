@@ -95,7 +95,7 @@ Config = TypeVar("Config", bound=FieldsConfig)
 
 
 def config_of(kind: type[Config], arguments: Mapping[str, Any]) -> Config:
-    """The configuration with a constructor's arguments, given as its ``locals()``, of which others are left out."""
+    """The configuration with those of the arguments that are its fields; others are left out."""
     return kind(**{about.name: arguments[about.name] for about in fields(kind) if about.name in arguments})
 
 

@@ -6,9 +6,8 @@ Shapes: B batch, H heads, N receivers, M senders, d width of the model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from types import FunctionType
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,10 +16,7 @@ from ..functional import MaskPattern, mask_pattern
 from ..functional.mask_patterns import last_columns
 from ..functional.masks import Segments, check_bias
 from .cache import Cache, CacheGroup, ContextCache, Shapes, TokenCache
-from .gathered import gathers
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from .context_parallel import gathers
 
 
 class Masks(NamedTuple):
@@ -149,27 +145,13 @@ def cache_parts(cache: Cache | None, names: tuple[str, ...]) -> dict[str, Cache 
     return dict(cache.caches)
 
 
-def transactional(forward: Callable[P, T]) -> Callable[P, T]:
-    """Let a ``forward`` that fails leave its argument ``cache`` as it was.
+def transaction(cache: Cache | None) -> AbstractContextManager[None]:
+    """Have a ``with`` block that fails leave the cache as it was.
 
     A compiled one does so by itself: it changes objects only after all is computed.
     """
-
-    @wraps(forward)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        cache = kwargs.get("cache")
-        if cache is None or torch.compiler.is_compiling():
-            return forward(*args, **kwargs)
-        if not isinstance(cache, Cache):
-            raise TypeError(f"cache: expected a cache, as new_cache() returns, got {type(cache).__name__}")
-        state = cache._state()
-        try:
-            return forward(*args, **kwargs)
-        except BaseException:
-            cache._restore(state)
-            raise
-
-    # torch.compile gives up after some forms of one code. If all had this one, each layer would use up those of others.
-    function = cast(FunctionType, call)
-    function.__code__ = function.__code__.replace(co_name=forward.__name__)
-    return call
+    if cache is None or torch.compiler.is_compiling():
+        return nullcontext()
+    if not isinstance(cache, Cache):
+        raise TypeError(f"cache: expected a cache, as new_cache() returns, got {type(cache).__name__}")
+    return cache.transaction()

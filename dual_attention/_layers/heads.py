@@ -1,4 +1,4 @@
-"""Heads: their width, splitting and merging them, and rotary positions in queries and keys.
+"""Heads: their width, splitting and merging them, and how one call of them begins.
 
 Shapes: B batch, L length, H heads, D width of a head.
 """
@@ -11,12 +11,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..functional import apply_rotary
 from ..functional.checks import check_finite
 from .cache import TokenCache
-from .calls import TypedModule
+from .calls import Call, TypedModule
+from .continuation import Masks, Past, visibility
 from .inputs import check_dropout, check_positive
-from .taps import Taps
+from .taps import Taps, observer_of
 
 
 def head_dim(d_model: int, n_heads: int, n_kv_heads: int | None, total_n_heads: int | None) -> int:
@@ -43,15 +43,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def rotate(x: Tensor, freqs_cos: Tensor | None, freqs_sin: Tensor | None, offset: int = 0) -> Tensor:
-    """Apply RoPE to queries or keys if there are tables, whose row ``offset`` belongs to the first token."""
-    if freqs_cos is None and freqs_sin is None:
-        return x
-    if freqs_cos is None or freqs_sin is None:
-        raise ValueError("freqs_cos, freqs_sin: expected both tables or neither")
-    return apply_rotary(x, freqs_cos, freqs_sin, offset=offset)
-
-
 class Heads(TypedModule):
     """Heads of one kind. Arguments as :class:`~dual_attention.attention.Attention`.
 
@@ -59,7 +50,7 @@ class Heads(TypedModule):
     """
 
     _observed: tuple[str, ...]
-    """Names of the taps: those of :mod:`~dual_attention.functional.observed`; ``symbols``, as they come to the layer;
+    """Names of the taps: those of :mod:`~dual_attention.functional.reference`; ``symbols``, as they come to the layer;
     and ``head_output``, the input of ``wo`` by head, ``(B, H, N, d_h)``."""
 
     def __init__(
@@ -96,12 +87,29 @@ class Heads(TypedModule):
         self.wo = nn.Linear(width, width, bias=add_bias_out)
         self.resid_dropout = nn.Dropout(rate)
 
-    def _with_positions(self, bias: Tensor | None, q: Tensor, m: int, offset: int) -> Tensor | None:
-        """The bias, with the scores of relative positions if these heads have any."""
+    def _call(
+        self,
+        x: Tensor,
+        new: int,
+        masks: Masks,
+        past: Past,
+        freqs_cos: Tensor | None,
+        freqs_sin: Tensor | None,
+        need_weights: bool,
+    ) -> Call:
+        """What a call of receivers ``x`` ``(B, N, d)`` and so many ``new`` senders carries from step to step."""
+        batch, n, _ = x.shape
+        pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=new, window=self.window)
+        rate = self.dropout if self.training else 0.0
+        observe = observer_of(self, past.position, past.senders - past.held)
+        return Call(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe)
+
+    def _bias(self, call: Call, q: Tensor) -> Tensor | None:
+        """The bias of a call, with the scores of relative positions if these heads have any."""
         if self.rel_pos_keys is None:
-            return bias
-        scores = self.rel_pos_keys.scores(self.attn_scale * q, m, offset=offset)
-        return scores if bias is None else bias + scores
+            return call.bias
+        scores = self.rel_pos_keys.scores(self.attn_scale * q, call.pattern.m, offset=call.past.offset)
+        return scores if call.bias is None else call.bias + scores
 
     @abstractmethod
     def _kept(self) -> dict[str, tuple[int, ...]]:

@@ -5,20 +5,14 @@ Shapes: B batch, L length.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from functools import wraps
-from types import FunctionType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..functional.checks import check_dropout as check_dropout
 from ..functional.checks import check_floating, check_same_device, check_tensor, is_autocast, is_number
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 LARGEST_SIZE = 100_000_000
 """Of an axis; more is a slip, which PyTorch would answer with the bytes that it cannot allocate."""
@@ -134,24 +128,13 @@ def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = N
     check_like(name, x, layer)
 
 
-def on_one_device(forward: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Have the ``forward`` of a module name the first tensor that is not on the device of its parameters or, without
-    parameters, of the first tensor: a ``ValueError``.
+def check_one_device(module: nn.Module, **given: Any) -> None:
+    """Raise ``ValueError`` for the first tensor that is not on the device of a module's parameters or, without
+    parameters, of the first tensor.
     """
-    names = list(inspect.signature(forward).parameters)[1:]
-
-    @wraps(forward)
-    def checked(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        weight = next(self.parameters(), None)
-        like = {} if weight is None or weight.is_meta else {"parameters": weight}  # on meta, they may be offloaded
-        check_same_device(**like, **{name: x for name, x in given.items() if isinstance(x, Tensor)})
-        return forward(self, *args, **kwargs)
-
-    # Code of its own: PyTorch's compiler limits how often it compiles one code, whatever modules it belongs to.
-    own = cast(FunctionType, checked)
-    own.__code__ = own.__code__.replace(co_name=forward.__qualname__)
-    return checked
+    weight = next(module.parameters(), None)
+    like = {} if weight is None or weight.is_meta else {"parameters": weight}  # on meta, they may be offloaded
+    check_same_device(**like, **{name: x for name, x in given.items() if isinstance(x, Tensor)})
 
 
 def check_tokens(name: str, x: Tensor) -> None:

@@ -8,12 +8,20 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
-from .continuation import Past
-from .heads import split_heads
+from ..functional.checks import check_same_device
+from .cache import Cache
+from .calls import Call
+from .continuation import Masks, Past, continue_from
+from .heads import Heads, split_heads
 from .inputs import check_sequence
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
+
+
+def kept_symbols(relative: bool, n_kv_heads: int, head_dim: int) -> dict[str, tuple[int, ...]]:
+    """Name and shape of the projected symbol that a cache keeps of each sender; none if symbols are relative."""
+    return {} if relative else {"symbols": (n_kv_heads, head_dim)}
 
 
 def observe_symbols(observe: Observer, symbols: Symbols) -> Symbols:
@@ -64,3 +72,43 @@ def project_symbols(
     if symbols.stride(0) == 0:  # the same for all examples, as those of positions
         symbols = symbols[:1]
     return split_heads(wv(symbols), n_kv_heads)
+
+
+class SymbolHeads(Heads):
+    """Heads whose senders have symbols: what the three layers of relational attention share."""
+
+    use_relative_positional_symbols: bool
+
+    def _begin(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        masks: Masks,
+        cache: Cache | None,
+        freqs_cos: Tensor | None,
+        freqs_sin: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Call]:
+        """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
+        check_sequence("x", x, self.d_model, layer=self.wv)
+        if y is not None:
+            check_sequence("y", y, self.d_model, batch=(x.shape[0],), layer=self.wv)
+        y = x if y is None else y
+        check_same_device(x=x, attn_bias=masks.attn_bias, freqs_cos=freqs_cos, freqs_sin=freqs_sin)
+        past = continue_from(cache, self._kept(), window=self.window, masks=masks)
+        return y, self._call(x, y.shape[1], masks, past, freqs_cos, freqs_sin, need_weights)
+
+    def _project_symbols(self, symbols: Symbols, call: Call) -> Symbols:
+        """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""
+        if call.observe is not None:
+            symbols = observe_symbols(call.observe, symbols)
+        return project_symbols(
+            self.wv,
+            symbols,
+            self.n_kv_heads,
+            batch=call.batch,
+            n=call.n,
+            m=call.new,
+            relative=self.use_relative_positional_symbols,
+            past=call.past,
+        )

@@ -1,7 +1,7 @@
 """Taps: modules through which a layer passes on what it computes, to be read or replaced by forward hooks.
 
 A layer sends tensors through its taps only while one of them has a hook. It then computes by readable steps that build
-every tensor (:mod:`~dual_attention.functional.observed`), equal to the fast ones to rounding; otherwise it computes as
+every tensor (:mod:`~dual_attention.functional.reference`), equal to the fast ones to rounding; otherwise it computes as
 if it had no taps. They have no parameters, and so no place in a state dict. Compiled code does not see them.
 """
 

@@ -18,7 +18,7 @@ from ..transformer_blocks import create_norm
 from .config import EncoderConfig
 from .flops import CountsParameters
 from .inputs import check_token_ids
-from .passing import BlockInputs, Trace
+from .stack import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
 
 
@@ -78,8 +78,10 @@ class EncoderModel(CountsParameters, TokenModel):
             TypeError, ValueError: if an argument has a wrong dtype or shape, a sequence is too long, or an id is out of
                 range.
         """
-        given: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "token_types": token_types}
-        return self.norm(self._pass(*self._enter(x, embeddings=embeddings, **given)))
+        embedded, inputs = self._enter(
+            x, padding_mask=padding_mask, segments=segments, token_types=token_types, embeddings=embeddings
+        )
+        return self.norm(self._pass(embedded, inputs))
 
     def _enter(
         self,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import takes
 from .._layers.config import arguments_for
-from .._layers.continuation import cache_parts, transactional
-from .._layers.gathered import gathers
+from .._layers.context_parallel import gathers
+from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
 from ..functional import cross_entropy, linear_cross_entropy
@@ -26,7 +26,7 @@ from ..transformer_blocks import create_norm
 from .config import DecoderLanguageConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import IGNORED, check_targets
-from .passing import BlockInputs, Trace
+from .stack import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
 from .weights import TiesWeights
 
@@ -127,7 +127,6 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             raise AttributeError(f"there are no rotary tables with pos_enc_type={self.pos_enc_type!r}")
         return self.rope
 
-    @transactional
     def forward(
         self,
         x: Tensor | None,
@@ -167,21 +166,29 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             TypeError, ValueError: if an argument is of the wrong dtype or shape, the sequence is longer than the
                 context, or a token on the CPU is out of range. A cache is then as it was.
         """
-        if loss_only and targets is None:
-            raise ValueError("loss_only: needs targets")
-        start = 0 if cache is None else cache.length
-        places: dict[str, Any] = {"padding_mask": padding_mask, "segments": segments, "positions": positions}
-        hidden = self.layers.norm(self._pass(*self._enter(x, cache=cache, embeddings=embeddings, **places)))
-        if targets is not None:
-            check_targets(targets, hidden)
-        logits = loss = None
-        if not loss_only:
-            logits = self.layers.final_out(hidden if all_logits else hidden[:, -1:])
-        if targets is not None:
-            if padding_mask is not None:
-                targets = targets.masked_fill(~padding_mask[:, start:], IGNORED)
-            loss = self.loss_from_hidden(hidden, targets, logits if all_logits else None)
-        return LanguageModelOutput(logits, loss)
+        with transaction(cache):
+            if loss_only and targets is None:
+                raise ValueError("loss_only: needs targets")
+            start = 0 if cache is None else cache.length
+            embedded, inputs = self._enter(
+                x,
+                padding_mask=padding_mask,
+                segments=segments,
+                positions=positions,
+                cache=cache,
+                embeddings=embeddings,
+            )
+            hidden = self.layers.norm(self._pass(embedded, inputs))
+            if targets is not None:
+                check_targets(targets, hidden)
+            logits = loss = None
+            if not loss_only:
+                logits = self.layers.final_out(hidden if all_logits else hidden[:, -1:])
+            if targets is not None:
+                if padding_mask is not None:
+                    targets = targets.masked_fill(~padding_mask[:, start:], IGNORED)
+                loss = self.loss_from_hidden(hidden, targets, logits if all_logits else None)
+            return LanguageModelOutput(logits, loss)
 
     def loss(self, x: Tensor, targets: Tensor, **arguments: Any) -> Tensor:
         """Mean cross-entropy in nats, without logits.
@@ -214,17 +221,17 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         return self.layers.dropout(embedded), BlockInputs(arguments, positions, caches)
 
     @takes(_enter)
-    @transactional
     def hidden(self, *args: Any, **kwargs: Any) -> Tensor:
         """Input of the output layer, ``(B, N, d)``; arguments as :meth:`forward`."""
-        return self.layers.norm(self._pass(*self._enter(*args, **kwargs)))
+        with transaction(kwargs.get("cache")):
+            return self.layers.norm(self._pass(*self._enter(*args, **kwargs)))
 
     @takes(_enter)
-    @transactional
     def trace(self, *args: Any, **kwargs: Any) -> Trace:
         """All hidden states, and the maps of all blocks, which are built for this; arguments as :meth:`forward`."""
-        states, maps = self._record(*self._enter(*args, **kwargs))
-        return Trace(self.layers.norm(states[-1]), states, maps)
+        with transaction(kwargs.get("cache")):
+            states, maps = self._record(*self._enter(*args, **kwargs))
+            return Trace(self.layers.norm(states[-1]), states, maps)
 
     def _stack(self) -> nn.ModuleList:
         return self.layers.blocks

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import cache_parts, transactional
+from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_depth, check_dropout, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
@@ -25,7 +25,7 @@ from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositio
 from .config import LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_padding, check_specified, count_positions
-from .passing import apply_blocks, are_causal
+from .stack import apply_blocks, are_causal
 from .weights import TiesWeights, fill_tied, move_prefix
 
 Side = Literal["encoder", "decoder"]
@@ -201,7 +201,6 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         """The memory of the embedded source ``(B, S, d)``; ``pattern``: its pairs that may be attended."""
         return self._apply_blocks("encoder", source, (), positions, None, attn_mask=pattern)
 
-    @transactional
     def decode(
         self,
         y: Tensor,
@@ -223,7 +222,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         Raises:
             TypeError, ValueError: as :meth:`forward`, or for a cache that does not fit. The cache is then as it was.
         """
-        return self.layers["final_out"](self._decode(y, memory, source_padding_mask, target_padding_mask, cache))
+        with transaction(cache):
+            return self.layers["final_out"](self._decode(y, memory, source_padding_mask, target_padding_mask, cache))
 
     def new_cache(self, max_length: int | None = None) -> CacheGroup:
         """An empty cache for :meth:`decode`; ``max_length``: most positions to come, reserved at once."""

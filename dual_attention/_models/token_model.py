@@ -12,7 +12,7 @@ from .._layers.options import NormType
 from ..positional_encoding import RotaryPositionalEncoding
 from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, place_tokens
-from .passing import StackModel, are_causal
+from .stack import StackModel, are_causal
 from .weights import init_weights
 
 
@@ -65,8 +65,16 @@ class TokenModel(StackModel):
         gathered: bool = False,
     ) -> tuple[Tensor | None, dict[str, Any]]:
         """Positions of tokens ``(B, N, ...)``, and the arguments of every block, see :func:`.inputs.place_tokens`."""
-        order: dict[str, Any] = {"is_causal": are_causal(self._stack()), "cached": cached, "gathered": gathered}
-        positions, pattern = place_tokens(x, padding_mask, segments, positions, context=self.block_size, **order)
+        positions, pattern = place_tokens(
+            x,
+            padding_mask,
+            segments,
+            positions,
+            context=self.block_size,
+            is_causal=are_causal(self._stack()),
+            cached=cached,
+            gathered=gathered,
+        )
         rope, earlier = self.rope, cached or 0
         if rope is None:
             return positions, {"attn_mask": pattern}

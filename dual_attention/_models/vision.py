@@ -20,7 +20,7 @@ from ..functional import MaskPattern
 from ..functional.checks import check_tensor
 from ..transformer_blocks import create_norm
 from .config import VisionConfig
-from .passing import BlockInputs, StackModel
+from .stack import BlockInputs, StackModel
 
 PROJECTION = 2
 """Place of the linear layer among the parts of :func:`patch_embedding`."""

@@ -12,7 +12,6 @@ from .._layers.inputs import check_boolean, check_positive
 from .._layers.taps import Taps, observer_of
 from ..functional import reference
 from ..functional.activations import Activation, activation_function
-from ..functional.observed import observed_visible
 from ..transformer_blocks import FeedForwardBlock
 from ._objects import check_objects
 from .context_norm import ContextNorm
@@ -76,7 +75,7 @@ class CoRelNet(nn.Module):
         mask = None if padding_mask is None else padding_mask[:, None, None, :]
         observe = observer_of(self)
         if observe is not None:
-            mask = observed_visible(observe, mask, None, (x.shape[1], x.shape[1]), x.device)
+            mask = reference.visible_pairs(observe, mask, None, (x.shape[1], x.shape[1]), x.device)
         r = reference.relations(u[:, :, None], w[:, :, None], scale=1.0, activation=self.activation, mask=mask)
         r = (r if observe is None else observe("relations", r))[..., 0]
         if padding_mask is None:

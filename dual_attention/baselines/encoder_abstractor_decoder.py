@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
-from .._layers.continuation import cache_parts, transactional
+from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
 from .._models.inputs import check_padding
@@ -62,14 +62,14 @@ class DecoderLayer(nn.ModuleList):
         """An empty cache of all blocks."""
         return CacheGroup({str(n): block.new_cache(max_length) for n, block in enumerate(self)})  # type: ignore[operator]
 
-    @transactional
     def forward(self, x: Tensor, *contexts: Tensor, cache: Cache | None = None, **masks: MaskPattern) -> Tensor:
-        caches = cache_parts(cache, tuple(str(n) for n in range(len(self))))
-        if len(contexts) < len(self):
-            contexts = contexts[0].chunk(len(self), dim=-1)
-        for number, (block, context) in enumerate(zip(self, contexts, strict=True)):
-            x = block(x, context, cache=caches[str(number)], **masks)
-        return x
+        with transaction(cache):
+            caches = cache_parts(cache, tuple(str(n) for n in range(len(self))))
+            if len(contexts) < len(self):
+                contexts = contexts[0].chunk(len(self), dim=-1)
+            for number, (block, context) in enumerate(zip(self, contexts, strict=True)):
+                x = block(x, context, cache=caches[str(number)], **masks)
+            return x
 
 
 class EncoderAbstractorDecoder(nn.Module):
@@ -159,7 +159,6 @@ class EncoderAbstractorDecoder(nn.Module):
         layers: Any = self.decoder_layers
         return CacheGroup({str(number): layer.new_cache(max_length) for number, layer in enumerate(layers)})
 
-    @transactional
     def decode(
         self,
         target: Tensor,
@@ -177,16 +176,17 @@ class EncoderAbstractorDecoder(nn.Module):
         Raises:
             ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another model's.
         """
-        check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))
-        caches = cache_parts(cache, tuple(map(str, range(len(self.decoder_layers)))))
-        (batch, length, _), earlier = target.shape, 0 if cache is None else cache.length
-        check_padding("target_padding_mask", target_padding_mask, batch, length, earlier)
-        own = MaskPattern(length, earlier + length, padding=target_padding_mask, causal=True, offset=earlier)
-        cross = MaskPattern(length, context.contexts[0].shape[1], padding=context.padding_mask)
-        y = target
-        for number, layer in enumerate(self.decoder_layers):
-            y = layer(y, *context.contexts, attn_mask=own, context_mask=cross, cache=caches[str(number)])
-        return y
+        with transaction(cache):
+            check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))
+            caches = cache_parts(cache, tuple(map(str, range(len(self.decoder_layers)))))
+            (batch, length, _), earlier = target.shape, 0 if cache is None else cache.length
+            check_padding("target_padding_mask", target_padding_mask, batch, length, earlier)
+            own = MaskPattern(length, earlier + length, padding=target_padding_mask, causal=True, offset=earlier)
+            cross = MaskPattern(length, context.contexts[0].shape[1], padding=context.padding_mask)
+            y = target
+            for number, layer in enumerate(self.decoder_layers):
+                y = layer(y, *context.contexts, attn_mask=own, context_mask=cross, cache=caches[str(number)])
+            return y
 
     def forward(
         self,

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_positive
 from .._layers.taps import Taps, observer_of
-from ..functional.observed import observed_visible
-from ..functional.reference import inner_products, softmax_over_senders
+from ..functional.reference import inner_products, softmax_over_senders, visible_pairs
 from ._objects import check_objects
 from .context_norm import ContextNorm
 
@@ -140,7 +139,7 @@ class ESBN(nn.Module):
             weights = softmax_over_senders(scores, mask)
         else:  # of the one head that there is
             of_head = mask.expand_as(scores)[:, None]
-            shown = observed_visible(observe, of_head, None, scores.shape[1:], z.device)
+            shown = visible_pairs(observe, of_head, None, scores.shape[1:], z.device)
             weights = observe("weights", softmax_over_senders(scores[:, None], shown))[:, 0]
         confidence = torch.sigmoid(self.confidence_gain * scores + self.confidence_bias)
         return weights, (weights * confidence).sum(dim=-1)

@@ -5,7 +5,6 @@ Shapes: B batch, N objects given, n_objects places, d width, H heads, J relation
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor, nn
 from .._layers.inputs import check_not_negative, check_positive
 from .._layers.taps import Taps, observer_of
 from ..functional import attention
-from ..functional.observed import observed_attention
 from ._objects import check_objects
 
 
@@ -111,14 +109,14 @@ class PrediNet(nn.Module):
         flat = F.pad(objects, (0, 0, 0, missing)).flatten(1)
         queries = torch.stack((self.wq1(flat), self.wq2(flat)), dim=1).unflatten(-1, (self.n_heads, -1))
         observe = observer_of(self)
-        attend = attention if observe is None else partial(observed_attention, observe)
-        attended, weights = attend(
+        attended, weights = attention(
             queries.transpose(1, 2),
             self.wk(objects)[:, None],
             objects[:, None],
             scale=1.0,
             mask=None if padding_mask is None else padding_mask[:, None, None, :],
             need_weights=need_weights,
+            observe=observe,
         )
         if observe is not None:
             attended = observe("head_output", attended)

@@ -51,6 +51,7 @@ def attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
+    observe: reference.Observe | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Sensory attention, ``sum_j softmax_j(scale <q_i, k_j> + bias_ij) v_j``.
 
@@ -61,6 +62,7 @@ def attention(
         bias: floating point, broadcastable likewise, added to the scaled scores; minus infinity masks.
         dropout: rate on the weights.
         need_weights: also return the weights, which needs them to be built.
+        observe: sees the steps of :func:`.reference.attention` and may replace them; the weights are then built.
 
     Derivatives by ``torch.func``, forward and second ones go through plain operations, which build all weights. While
     weights are dropped, a fused kernel of PyTorch's may have no second one.
@@ -75,9 +77,9 @@ def attention(
     """
     mask, bias = checked_attention(q, k, v, mask, bias, scale, dropout)
     k, v = zero_padding(mask, k, v)
-    if need_weights or needs_plain(q, k, v, bias):
-        whole = mask.dense(q.device)
-        out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout)
+    if need_weights or observe is not None or needs_plain(q, k, v, bias):
+        whole, seen = mask.dense(q.device), observe or reference.UNOBSERVED
+        out, weights = reference.attention(q, k, v, scale=scale, mask=whole, bias=bias, dropout=dropout, observe=seen)
         return out, weights if need_weights else None
     width, value_width = q.shape[3], v.shape[3]
     if width != value_width:  # fused kernels want one width; zeros change neither scores nor values

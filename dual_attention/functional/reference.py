@@ -2,6 +2,20 @@
 
 Written to be read. Nothing here is blocked, fused or clever, and every tensor that an equation names is built. A
 function that has a faster form outside of this module shares its name.
+
+An observer sees each step by its name and may replace it:
+
+============================  ==========================  =========================================================
+name                          shape                       what is observed
+============================  ==========================  =========================================================
+``visible``                   ``(B|1, H|1, N, M)`` bool   pairs that may be attended
+``weights``                   ``(B, H, N, M)``            alpha, before dropout
+``relations``                 ``(B, N, M, R)``            r, unmasked; padded senders have relations of a zero key
+``relational_message``        ``(B, H, N, d_h)``          ``W_r^h sum_j alpha^h_ij r_ij``
+``symbol_values``             ``(B|1, H, M|K, d_h)``      ``s_j W_s^h``; of relative symbols the K rows of the library
+``symbol_message``            ``(B, H, N, d_h)``          ``sum_j alpha^h_ij s_j W_s^h``
+============================  ==========================  =========================================================
+
 Equations are those of "Disentangling and Integrating Relational and Sensory Information in Transformer
 Architectures" (Altabaa & Lafferty 2024, arXiv 2405.16727), Algorithm 1, unless another source is named.
 
@@ -12,12 +26,59 @@ of relative symbols.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from .activations import Activation, activation_function
 from .symbols import RelativeSymbols
+
+
+class Observe(Protocol):
+    """An observer: given a name and a tensor, it returns that tensor or another in its place."""
+
+    def __call__(self, name: str, x: Tensor, /) -> Tensor: ...
+
+    def watches(self, *names: str) -> bool:
+        """Whether anybody watches one of these names; others need not be computed."""
+        ...
+
+
+class Unobserved:
+    """The observer that changes nothing and watches nothing."""
+
+    def __call__(self, name: str, x: Tensor, /) -> Tensor:
+        return x
+
+    def watches(self, *names: str) -> bool:
+        return False
+
+
+UNOBSERVED = Unobserved()
+
+
+def visible_pairs(
+    observe: Observe, mask: Tensor | None, bias: Tensor | None, pairs: tuple[int, ...], device: torch.device
+) -> Tensor | None:
+    """The mask of pairs ``(N, M)``, as the observer leaves it; without pairs hidden by a bias, if anybody watches."""
+    if not observe.watches("visible"):
+        return mask
+    shown = without_hidden(mask, bias)
+    if shown is None:
+        shown = torch.ones(1, 1, *pairs, dtype=torch.bool, device=device)
+    return observe("visible", shown.expand(*shown.shape[:-2], *pairs))
+
+
+def symbol_values(observe: Observe, symbols: Tensor | RelativeSymbols, heads: int) -> Tensor | RelativeSymbols:
+    """Projected symbols; if anybody watches them those of every head, as the observer leaves them."""
+    if not observe.watches("symbol_values"):
+        return symbols
+    if isinstance(symbols, RelativeSymbols):
+        library = repeat_heads(symbols.library.transpose(0, 1)[None], heads)
+        return symbols.with_library(observe("symbol_values", library)[0].transpose(0, 1))
+    return observe("symbol_values", repeat_heads(symbols, heads))
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
@@ -100,6 +161,7 @@ def attention(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
+    observe: Observe = UNOBSERVED,
 ) -> tuple[Tensor, Tensor]:
     """Sensory attention.
 
@@ -108,7 +170,8 @@ def attention(
     Returns:
         Attended values ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
     """
-    alpha = drop(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
+    mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
+    alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias)), dropout)
     return alpha @ repeat_heads(v, q.shape[1]), alpha
 
 
@@ -176,6 +239,7 @@ def relational_attention(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
+    observe: Observe = UNOBSERVED,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Relational attention.
 
@@ -189,11 +253,13 @@ def relational_attention(
     Returns:
         Attended messages ``(B, H, N, d_h)``, weights ``(B, H, N, M)`` (after dropout), relations ``(B, N, M, R)``.
     """
-    alpha = drop(attention_weights(q, k, scale=scale, mask=mask, bias=bias), dropout)
-    r = relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias)
+    mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
+    alpha = drop(observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias)), dropout)
+    r = observe("relations", relations(u, w, scale=rel_scale, activation=rel_activation, mask=mask, bias=bias))
     messages = torch.einsum("bnmr,hdr->bhnmd", r, w_r)
-    attended = torch.einsum("bhnm,bhnmd->bhnd", alpha, messages) + attend_to_symbols(alpha, symbols)
-    return attended, alpha, r
+    relational = observe("relational_message", torch.einsum("bhnm,bhnmd->bhnd", alpha, messages))
+    symbols = symbol_values(observe, symbols, q.shape[1])
+    return relational + observe("symbol_message", attend_to_symbols(alpha, symbols)), alpha, r
 
 
 def relational_cross_attention(
@@ -206,6 +272,7 @@ def relational_cross_attention(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
+    observe: Observe = UNOBSERVED,
 ) -> tuple[Tensor, Tensor]:
     """Relational cross-attention (RCA) of Abstractors (Altabaa et al. 2024, arXiv 2304.00195).
 
@@ -216,8 +283,11 @@ def relational_cross_attention(
     Returns:
         Attended symbols ``(B, H, N, d_h)`` and weights ``(B, H, N, M)`` (after dropout).
     """
-    weights = drop(activated_scores(q, k, scale=scale, activation=activation, mask=mask, bias=bias), dropout)
-    return attend_to_symbols(weights, symbols), weights
+    mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
+    weights = observe("weights", activated_scores(q, k, scale=scale, activation=activation, mask=mask, bias=bias))
+    weights = drop(weights, dropout)
+    symbols = symbol_values(observe, symbols, q.shape[1])
+    return observe("symbol_message", attend_to_symbols(weights, symbols)), weights
 
 
 def activated_scores(
@@ -253,6 +323,7 @@ def disentangled_relational_cross_attention(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     dropout: float = 0.0,
+    observe: Observe = UNOBSERVED,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Disentangled RCA: one relation for each head scales the symbol that the head selects.
 
@@ -263,11 +334,14 @@ def disentangled_relational_cross_attention(
 
     Returns:
         Attended symbols ``(B, H, N, d_h)``, weights alpha and relations, both ``(B, H, N, M)``. Dropout acts on the
-        product of the two, which is not returned.
+        product of the two, which is not returned. An observer sees the relations as ``(B, N, M, H)``.
     """
-    alpha = attention_weights(q, k, scale=scale, mask=mask, bias=bias)
+    mask = visible_pairs(observe, mask, bias, (q.shape[2], k.shape[2]), q.device)
+    alpha = observe("weights", attention_weights(q, k, scale=scale, mask=mask, bias=bias))
     r = relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, mask=mask, bias=bias)
-    return attend_to_symbols(drop(alpha * r, dropout), symbols), alpha, r
+    r = observe("relations", r.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    symbols = symbol_values(observe, symbols, q.shape[1])
+    return observe("symbol_message", attend_to_symbols(drop(alpha * r, dropout), symbols)), alpha, r
 
 
 def relations_of_heads(

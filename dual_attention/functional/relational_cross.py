@@ -58,6 +58,7 @@ def relational_cross_attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
+    observe: reference.Observe | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """RCA of Abstractors (Altabaa et al. 2024, arXiv 2304.00195).
 
@@ -67,21 +68,23 @@ def relational_cross_attention(
         q: ``(B, H, N, d_h)``; k: ``(B, G, M, d_h)``.
         symbols: projected, ``(B or 1, G, M, d_h)``; or relative with a library ``(K, G, d_h)``.
         activation: ``"softmax"`` over the senders, or elementwise.
-        mask, bias, dropout, need_weights: as :func:`.attention.attention`.
+        mask, bias, dropout, need_weights, observe: as :func:`.attention.attention`, with the steps of
+            :func:`.reference.relational_cross_attention`.
 
     Returns:
         Attended symbols ``(B, H, N, d_h)``; the weights ``(B, H, N, M)`` (after dropout), or None.
     """
     mask, bias = checked_relational_cross((q,), (k,), symbols, mask, bias, scale, dropout)
-    if activation == "softmax" and not need_weights and isinstance(symbols, Tensor):
+    if activation == "softmax" and not need_weights and observe is None and isinstance(symbols, Tensor):
         symbols = symbols.expand(k.shape[0], -1, -1, -1)
         return attention(q, k, symbols, scale=scale, mask=mask, bias=bias, dropout=dropout)
 
     def weigh(q: Tensor, k: Tensor, **masks: Tensor | None) -> Tensors:
-        weights = F.dropout(reference.activated_scores(q, k, scale=scale, activation=activation, **masks), dropout)
+        weights = reference.activated_scores(q, k, scale=scale, activation=activation, **masks)
+        weights = F.dropout(weights if observe is None else observe("weights", weights), dropout)
         return weights, weights
 
-    attended, weights = _attend(weigh, (q,), (k,), symbols, mask, bias, need_weights)[:2]
+    attended, weights = _attend(weigh, (q,), (k,), symbols, mask, bias, need_weights, observe)[:2]
     return attended, weights if need_weights else None
 
 
@@ -98,6 +101,7 @@ def disentangled_relational_cross_attention(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
+    observe: reference.Observe | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Disentangled RCA: one relation for each head scales the symbol that the head selects.
 
@@ -108,6 +112,7 @@ def disentangled_relational_cross_attention(
         symbols, mask, bias: as :func:`relational_cross_attention`.
         dropout: rate on the product of weight and relation.
         need_weights: also return weights and relations.
+        observe: sees the steps of :func:`.reference.disentangled_relational_cross_attention` and may replace them.
 
     Returns:
         Attended symbols ``(B, H, N, d_h)``; weights and relations, both ``(B, H, N, M)``, or None twice.
@@ -119,14 +124,19 @@ def disentangled_relational_cross_attention(
     def weigh(q: Tensor, q_rel: Tensor, k: Tensor, k_rel: Tensor, **masks: Tensor | None) -> Tensors:
         alpha = reference.attention_weights(q, k, scale=scale, **masks)
         r = reference.relations_of_heads(q_rel, k_rel, scale=scale, activation=rel_activation, **masks)
+        if observe is not None:
+            alpha = observe("weights", alpha)
+            r = observe("relations", r.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return F.dropout(alpha * r, dropout), alpha, r
 
-    attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights)
+    attended, weights, relations = _attend(weigh, (q, q_rel), (k, k_rel), symbols, mask, bias, need_weights, observe)
     if not need_weights:
         return attended, None, None
     if mask.padding is not None:  # what was summed has zeros for padded senders
-        how = {"scale": scale, "activation": rel_activation, "mask": mask.dense(q.device), "bias": bias}
-        relations = reference.relations_of_heads(q_rel, k_rel, **how)
+        given = reference.relations_of_heads(
+            q_rel, k_rel, scale=scale, activation=rel_activation, mask=mask.dense(q.device), bias=bias
+        )
+        relations = relations.where(mask.padding[:, None, None], given)
     return attended, weights, relations
 
 
@@ -167,6 +177,7 @@ def _attend(
     pattern: MaskPattern,
     bias: Tensor | None,
     need_weights: bool,
+    observe: reference.Observe | None,
 ) -> tuple[Any, ...]:
     """Symbols under the first weights of ``weigh``, ``(B, H, N, d_h)``, and its other results.
 
@@ -178,9 +189,13 @@ def _attend(
     table, n, m = symbol_table(symbols), queries[0].shape[2], keys[0].shape[2]
     symbol_per_pair = has_symbol_per_pair(symbols, n, m)
     few = is_open(n, m) or n * m <= LARGEST_WHOLE
-    if need_weights or few or needs_plain(*queries, *keys, table, bias):
-        weights, *maps = weigh(*queries, *keys, mask=pattern.dense(table.device), bias=bias)
-        return attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair), *maps
+    if observe is not None or need_weights or few or needs_plain(*queries, *keys, table, bias):
+        observe = observe or reference.UNOBSERVED
+        mask = reference.visible_pairs(observe, pattern.dense(table.device), bias, (n, m), table.device)
+        weights, *maps = weigh(*queries, *keys, mask=mask, bias=bias)
+        symbols = reference.symbol_values(observe, symbols, weights.shape[1])
+        attended = attend_to_symbols(weights, symbols, symbol_per_pair=symbol_per_pair)
+        return observe("symbol_message", attended), *maps
 
     def block(rows: slice, queries: Tensors, keys: Tensors, table: Tensor, bias: Tensor | None) -> Tensor:
         columns = slice(*pattern.senders(rows.start, rows.stop))

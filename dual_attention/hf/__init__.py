@@ -1,7 +1,7 @@
 """Hugging Face: models loaded from and saved for the hub, and models for transformers.
 
 The first need huggingface_hub and safetensors, the others transformers as well; safetensors is enough to read a folder.
-All come with the extra ``hf``, and each is imported when a name that needs it is first used.
+All come with the extra ``hf``; what is missing is told when a name that needs it is first used.
 
 ============================================  ==============================================================
 :class:`DualAttnTransformerLM_HFHub`,         language models in the published package's format
@@ -22,19 +22,22 @@ All come with the extra ``hf``, and each is imported when a name that needs it i
 :func:`load_model`
 ============================================  ==============================================================
 
-From this import on, the Auto classes of transformers (``AutoModelForCausalLM``, ...) know these models, whichever of
-the two is imported first.
+This import registers the models with the Auto classes of transformers (``AutoModelForCausalLM``, ...), if that is
+installed. Without it they do not know them.
 """
 
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .._extras import require
-from .registration import register_when_imported
 
 if TYPE_CHECKING:
+    from .._checkpoints.language import LoadedLanguageModel, LoadedModel, load_language_model
+    from .._checkpoints.weights import read_weights, to_language_state_dict
     from .auto import register_auto_classes
     from .cache import DualAttnCache
     from .causal_lm import DualAttnCausalLMOutput, DualAttnForCausalLM
@@ -43,15 +46,14 @@ if TYPE_CHECKING:
     from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
     from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
     from .language import DualAttnLMForSequenceClassification, DualAttnModel, DualAttnModelOutput
-    from .loading import LoadedLanguageModel, LoadedModel, load_language_model, load_model
+    from .loading import load_model
     from .vision import DualAttnForImageClassification
-    from .weights import read_weights, to_language_state_dict
 
 # What modules need, beside what those before them do: a folder is read with only safetensors.
 _NEEDS = {
-    "safetensors": ("weights", "loading"),
-    "huggingface_hub": ("hub", "convert"),
-    "transformers": ("auto", "cache", "causal_lm", "configuration", "encoders", "language", "vision"),
+    "safetensors": (".._checkpoints.weights", ".._checkpoints.language", ".loading"),
+    "huggingface_hub": (".hub", ".convert"),
+    "transformers": (".auto", ".cache", ".causal_lm", ".configuration", ".encoders", ".language", ".vision"),
 }
 
 __all__ = [  # noqa: RUF022 (in the order of the table above)
@@ -89,7 +91,7 @@ def __getattr__(name: str) -> Any:
     for package, modules in _NEEDS.items() if name in __all__ else ():
         require(package, extra="hf")
         for module in modules:
-            home = importlib.import_module(f".{module}", __name__)
+            home = importlib.import_module(module, __name__)
             if name in home.__all__:
                 value = globals()[name] = getattr(home, name)
                 return value
@@ -100,4 +102,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-register_when_imported()
+if find_spec("transformers") is not None:
+    with suppress(ImportError):  # of another version; the names that need it say so
+        importlib.import_module(".auto", __name__).register_auto_classes()

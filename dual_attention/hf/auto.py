@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
@@ -14,24 +13,19 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from .causal_lm import DualAttnForCausalLM
-from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig, register_configurations
+from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
 from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
 from .exporters import register_with_exporters
 from .language import DualAttnLMForSequenceClassification, DualAttnModel
 from .vision import DualAttnForImageClassification
 
-__all__ = ["register_auto_classes", "register_models"]
+__all__ = ["register_auto_classes"]
 
 
 def register_auto_classes() -> None:
     """Let ``AutoConfig``, ``AutoModelForCausalLM`` and the others know the models of this library."""
-    register_configurations()
-    register_models()
-
-
-@cache
-def register_models() -> None:
-    """Let the Auto classes of models know those of this library, once."""
+    for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
     for auto, config, model in (
         (AutoModel, DualAttnConfig, DualAttnModel),
         (AutoModel, DualAttnEncoderConfig, DualAttnEncoderModel),

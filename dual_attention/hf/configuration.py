@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 from torch import nn
 from transformers import PreTrainedConfig
 
+from .._checkpoints.files import CONFIG, folder_of, warn_of_misspelt
 from .._files import read_json_object
 from .._layers.config import FieldsConfig
 from .._layers.options import parameters_of
@@ -22,11 +23,9 @@ from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
 from ..vision_models import VisionDualAttnTransformer, VisionTransformer
-from .files import CONFIG, folder_of, warn_of_misspelt
-from .registration import register_when_imported
 from .remote import WritesLoader, auto_map
 
-__all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig", "register_configurations"]
+__all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig"]
 
 Kind = Literal["dat", "transformer"]
 
@@ -58,10 +57,6 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if self.model not in ("dat", "transformer"):
             raise ValueError(f"model: expected 'dat' or 'transformer', got {self.model!r}")
-        if self.auto_classes:  # whoever has a configuration may ask an Auto class for its model
-            from .auto import register_models
-
-            register_models()
         heads = kwargs.pop("num_attention_heads", None)  # to_dict tells it
         warn_of_misspelt(kwargs, {name for kind in self.classes for name in self._names(kind)})
         super().__post_init__(**kwargs)
@@ -351,14 +346,3 @@ class DualAttnVisionConfig(
     def num_channels(self) -> int:
         """Channels of the images."""
         return self.image_shape[0]
-
-
-def register_configurations() -> None:
-    """Let ``AutoConfig`` know the configurations of this library."""
-    from transformers import AutoConfig
-
-    for config in (DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig):
-        AutoConfig.register(config.model_type, config, exist_ok=True)
-
-
-register_when_imported()  # again, for an AutoConfig that came in the course of this import

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from .._checkpoints.files import CheckpointFiles
+from .._checkpoints.language import LoadedLanguageModel, load_language_model
+from .._checkpoints.weights import PREFIX, to_language_state_dict
 from .._extras import require
 from ..language_models import LanguageModel
 from ..language_presets import LanguageModelConfig
-from .files import CheckpointFiles
 from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
-from .loading import LoadedLanguageModel, load_language_model
-from .weights import PREFIX, to_language_state_dict
 
 if TYPE_CHECKING:
     from .causal_lm import DualAttnForCausalLM

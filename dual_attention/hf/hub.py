@@ -16,11 +16,11 @@ import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 
+from .._checkpoints.files import CheckpointFiles
+from .._checkpoints.weights import checkpoint_weights, filled
 from .._layers.options import parameters_of
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, as_json
-from .files import CheckpointFiles
-from .weights import checkpoint_weights, filled
 
 __all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"]
 
@@ -129,7 +129,8 @@ class HubLanguageModel(
         if "model_type" in saved:
             raise ValueError(
                 f"{files.name}: is in the format of transformers (model_type={saved['model_type']!r}); load it with "
-                "AutoModelForCausalLM, or convert it with dual_attention.hf.convert_checkpoint"
+                "AutoModelForCausalLM (after `import dual_attention.hf`), or convert it with "
+                "dual_attention.hf.convert_checkpoint"
             )
         try:
             config = LanguageModelConfig.from_dict({**saved, **arguments, "model": cls._kind})

@@ -13,14 +13,14 @@ from transformers import PreTrainedModel
 from transformers.initialization import guard_torch_init_functions
 from transformers.utils import GENERATION_CONFIG_NAME
 
+from .._checkpoints.files import folder_of
+from .._checkpoints.weights import read_index, read_weights, shared_names
 from .._files import read_json_object
 from ..dual_attention import DualAttentionOutput
 from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
 from .configuration import ModelConfig
-from .files import folder_of
 from .remote import WritesLoader
-from .weights import read_index, read_weights, shared_names
 
 __all__ = ["OwnsModel", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 

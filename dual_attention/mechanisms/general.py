@@ -13,12 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .._layers.inputs import check_dropout, check_like, check_part, check_positive, on_one_device
+from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
 from ..functional import Alignment
 from ..functional.checks import check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
-from ..functional.observed import Observe, observed_visible
-from ..functional.reference import without_hidden
+from ..functional.reference import Observe, visible_pairs, without_hidden
 from .alignments import Align, Hard, Softmax
 from .fused import AttentionInputs, fused_context
 from .messages import Message, ValueMessage
@@ -98,7 +97,6 @@ class GeneralAttention(nn.Module):
         self.dropout = check_dropout("dropout", dropout)
         self.block = block
 
-    @on_one_device
     def forward(
         self,
         query: Tensor | None = None,
@@ -126,6 +124,9 @@ class GeneralAttention(nn.Module):
         Raises:
             TypeError, ValueError: if arguments are missing, shapes do not fit or a mask is not boolean.
         """
+        check_one_device(
+            self, query=query, key=key, value=value, attn_mask=attn_mask, padding_mask=padding_mask, attn_bias=attn_bias
+        )
         query, key = self.queries_and_keys(query, key)
         messages = self.message(query, key, value)
         scores_shape = self.scores_shape(query, key)
@@ -179,7 +180,7 @@ class GeneralAttention(nn.Module):
 
         Args:
             padding_mask: ``(..., S)``, for the selection.
-            observe: observer of all steps, as :mod:`~dual_attention.functional.observed` names them; for scores of
+            observe: observer of all steps, as :mod:`~dual_attention.functional.reference` names them; for scores of
                 heads, ``(B, H, L, S)``.
         """
         query, key = inputs.query, inputs.key
@@ -228,7 +229,7 @@ class GeneralAttention(nn.Module):
         else:
             mask = _rows(mask, rows)
         if observe is not None:
-            mask = observed_visible(observe, mask, bias, self.scores_shape(query, key)[-2:], key.device)
+            mask = visible_pairs(observe, mask, bias, self.scores_shape(query, key)[-2:], key.device)
         scores = self.score(None if query is None else query[..., rows, :], key)
         by_rows = (mask, _rows(bias, rows), _rows(gain, rows))
         of_scores = [x.unsqueeze(-1) if multidim and x is not None else x for x in by_rows]
@@ -239,7 +240,7 @@ class GeneralAttention(nn.Module):
         dropped = F.dropout(weights, self.dropout) if self.training else weights
         shown = without_hidden(mask, by_rows[1])
         if observe is not None and isinstance(messages, RelationalMessages):
-            context = messages.receive_observed(observe, dropped, shown)
+            context = messages.receive(dropped, rows, mask=shown, observe=observe)
         else:
             context = messages.receive(dropped, rows, multidim=multidim, mask=shown)
         return GeneralAttentionOutput(context, weights if need_weights else None, aligned.log_prob, aligned.entropy)

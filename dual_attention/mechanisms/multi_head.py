@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.heads import merge_heads, split_heads
-from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive, check_sequence, on_one_device
+from .._layers.inputs import check_boolean, check_dropout, check_one_device, check_part, check_positive, check_sequence
 from .._layers.symbols import observe_symbols
 from .._layers.taps import Taps, observer_of
 from ..functional import mask_pattern
@@ -119,7 +119,6 @@ class MultiHead(nn.Module):
         """Message of the heads."""
         return self.attention.message if self.features is None else self.features
 
-    @on_one_device
     def forward(
         self,
         query: Tensor | None = None,
@@ -145,6 +144,9 @@ class MultiHead(nn.Module):
             :class:`GeneralAttentionOutput` with a context ``(B, L, d_out)`` and, if asked for, weights ``(B, H, L, S)``
             (with a score of features ``(B, H, L, S, d_h)``).
         """
+        check_one_device(
+            self, query=query, key=key, value=value, attn_mask=attn_mask, padding_mask=padding_mask, attn_bias=attn_bias
+        )
         key = query if key is None else key
         if key is None:
             raise ValueError("key: expected keys, or a query that is the key as well; got neither")

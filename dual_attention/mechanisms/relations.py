@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_boolean, check_part, check_positive, check_sequence, on_one_device
+from .._layers.inputs import check_boolean, check_one_device, check_part, check_positive, check_sequence
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
 from ..functional.alignments.common import require_rate
-from ..functional.observed import Observe, observed_symbol_message
-from ..functional.reference import inner_products, seen_by_a_head, softmax_over_senders
-from ..functional.relational.relative_symbols import attend_to_symbols
-from ..functional.relational.whole import attend_to_relations
+from ..functional.reference import UNOBSERVED, Observe, inner_products, seen_by_a_head, softmax_over_senders
+from ..functional.relational.inputs import messages
+from ..functional.relational.whole import attend
 from .messages import Message, Messages, repeat_symbols, rows_of
 from .scores import Dot, Score
 
@@ -131,9 +131,9 @@ class Relation(nn.Module):
             mask = seen_by_a_head(mask)
         return softmax_over_senders(scores, mask).permute(0, 2, 3, 1)
 
-    @on_one_device
     def forward(self, x: Tensor, y: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Relations of receivers ``x (B, N, d)`` and senders ``y (B, M, d)``, by default ``x``: ``(B, N, M, R)``."""
+        check_one_device(self, x=x, y=y, mask=mask)
         return self.relate(*self.project(x, x if y is None else y), mask)
 
     def extra_repr(self) -> str:
@@ -161,32 +161,34 @@ class RelationalMessages(Messages):
     symbols: Symbols | None
     has_heads: bool
 
-    def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
+    def receive(
+        self,
+        weights: Tensor,
+        rows: slice,
+        *,
+        multidim: bool = False,
+        mask: Tensor | None = None,
+        observe: Observe = UNOBSERVED,
+    ) -> Tensor:
         alpha = (weights if self.has_heads else weights.unsqueeze(1)).to(self.u.dtype)
         if mask is not None and not self.has_heads and mask.dim() == 3:
             mask = mask.unsqueeze(1)
         if multidim:
             received = combine(alpha, self.dense(rows, mask), multidim=True, pairwise=True)
         else:
-            if self.scale is not None and self.relation.activation == "identity":
-                relations = attend_to_relations(alpha, self.u[:, rows], self.w, self.scale)
-            else:
-                relations = torch.einsum("bhnm,bnmr->bhnr", alpha, self.relations(rows, mask))
-            received = relations @ self.w_r.transpose(-2, -1)
-            if self.symbols is not None:
-                here = rows_of(self.symbols, rows) if isinstance(self.symbols, RelativeSymbols) else self.symbols
-                received = received + attend_to_symbols(alpha, here)
+            factorised = self.scale is not None and self.relation.activation == "identity"
+            relate = partial(self.relations, rows, mask)
+            attended_symbols, attended_relations, _ = attend(
+                alpha,
+                self.u[:, rows],
+                self.w,
+                rows_of(self.symbols, rows) if isinstance(self.symbols, RelativeSymbols) else self.symbols,
+                rel_scale=1.0 if self.scale is None else self.scale,
+                relate=None if factorised and not observe.watches("relations") else relate,
+                observe=observe,
+            )
+            received = messages(attended_symbols, attended_relations, self.w_r, observe)
         return received if self.has_heads else received.squeeze(1)
-
-    def receive_observed(self, observe: Observe, weights: Tensor, mask: Tensor | None) -> Tensor:
-        """As :meth:`receive` of all receivers, for weights of heads; relations and both messages are observed."""
-        alpha = weights.to(self.u.dtype)
-        relations = observe("relations", self.relations(mask=mask))
-        received = torch.einsum("bhnm,bnmr->bhnr", alpha, relations) @ self.w_r.transpose(-2, -1)
-        received = observe("relational_message", received)
-        if self.symbols is None:
-            return received
-        return received + observed_symbol_message(observe, alpha, self.symbols)
 
     def relations(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:
         """Relations of some receivers with all senders, ``(B, rows, M, R)``."""

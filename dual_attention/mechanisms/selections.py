@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
-from .._layers.inputs import check_boolean, check_not_negative, check_positive, on_one_device
+from .._layers.inputs import check_boolean, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
 from ..functional.checks import check_finite
 from ._parameters import matrix
@@ -133,8 +133,8 @@ class PredictiveWindow(Select):
         self.weight = matrix(None, d_p)
         self.requires_grad_(trainable)
 
-    @on_one_device
     def forward(self, query: Tensor, key: Tensor, padding_mask: Tensor | None = None) -> Selection:
+        check_one_device(self, query=query, key=key, padding_mask=padding_mask)
         if query.shape[-1] != self.weight_p.shape[-1]:
             raise ValueError(f"query: expected width {self.weight_p.shape[-1]}, got shape {tuple(query.shape)}")
         positions, lengths = _places(key, padding_mask)
@@ -196,9 +196,9 @@ class SubsetSampler(nn.Module):
         hidden = self.activation(self.hidden(torch.cat([x, mean, x * mean], dim=-1)))
         return self.logit(hidden).squeeze(-1)
 
-    @on_one_device
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Subset, boolean ``(..., S)``, and its log-probability ``(...)``."""
+        check_one_device(self, x=x, padding_mask=padding_mask)
         sample = self.training or self.evaluation == "sample"
         return functional.bernoulli_subset(
             self.logits(x, padding_mask), padding_mask, sample=sample, generator=self.generator

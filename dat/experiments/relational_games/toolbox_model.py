@@ -6,7 +6,6 @@ Shapes: B batch, T tokens (a class token and the patches), H heads, d width of t
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -20,12 +19,11 @@ from dual_attention._layers.options import SymbolOptions
 from dual_attention._layers.symbols import Symbols
 from dual_attention._layers.taps import Taps, observer_of
 from dual_attention._models.config import VisionConfig
-from dual_attention._models.passing import BlockInputs
 from dual_attention._models.retrievers import create_symbol_retriever, retrieve_symbols
+from dual_attention._models.stack import BlockInputs
 from dual_attention._models.vision import VisionModel
 from dual_attention.functional import attention
 from dual_attention.functional.masks import MaskPattern
-from dual_attention.functional.observed import observed_attention
 from dual_attention.mechanisms import (
     Cosine,
     Dot,
@@ -78,9 +76,9 @@ class IdentityHeads(nn.Module):
         k, v = torch.cat((k, whole), -1), torch.cat((v, whole), -1)
         scale = 1 / math.sqrt(x.shape[-1] / self.n_heads)
         rate = self.dropout if self.training else 0.0
-        observe = observer_of(self)
-        attend = attention if observe is None else partial(observed_attention, observe)
-        attended, weights = attend(q, k, v, scale=scale, dropout=rate, need_weights=need_weights)
+        attended, weights = attention(
+            q, k, v, scale=scale, dropout=rate, need_weights=need_weights, observe=observer_of(self)
+        )
         mixed, copied = attended.split((x.shape[-1] // self.n_heads, x.shape[-1]), -1)
         context = self.wo(merge_heads(mixed)) + torch.einsum("bhtd,h->btd", copied, self.copy)
         return GeneralAttentionOutput(self.out_dropout(context), weights)

@@ -6,6 +6,7 @@ Shapes: as in :mod:`..reference`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ def relational_attention(
     dropout: float = 0.0,
     need_weights: bool = False,
     impl: str = "auto",
+    observe: reference.Observe | None = None,
 ) -> RelationalAttentionOutput:
     """Relational attention (arXiv 2405.16727, Algorithm 1).
 
@@ -76,6 +78,8 @@ def relational_attention(
                              earlier senders included; tiles that order or packed segments leave empty are skipped),
                              shared symbols or :class:`OffsetSymbols`, no bias and no dropout, bfloat16, float16 or
                              float32
+        observe: sees the steps of :func:`.reference.relational_attention` and may replace them. ``"dense"`` shows them,
+            which is what ``"auto"`` takes then, and ``"reference"``; the others raise.
 
     Returns:
         :class:`RelationalAttentionOutput` with an output of shape ``(B, H, N, d_h)``; rows with nothing to attend are
@@ -88,6 +92,8 @@ def relational_attention(
             a bias not floating point.
     """
     inputs = check_inputs(q, k, u, w, symbols, w_r, scale, rel_scale, rel_activation, mask, bias, dropout, need_weights)
+    if observe is not None:
+        return _observable(impl)(inputs.zeroed(), observe)
     choice = choose(inputs, impl)
     if not torch.compiler.is_compiling() and _LOG.isEnabledFor(logging.DEBUG):
         _LOG.debug("%s (q %s, %d senders)", choice, tuple(q.shape), inputs.m)
@@ -124,7 +130,14 @@ def explain_relational_attention(
     return choose(inputs, impl)
 
 
-def _reference(x: RelationalInputs) -> RelationalAttentionOutput:
+def _observable(impl: str) -> Callable[[RelationalInputs, reference.Observe], RelationalAttentionOutput]:
+    """The implementation of a name, if its steps can be observed."""
+    if impl not in ("auto", "dense", "reference"):
+        raise ValueError(f"impl: expected 'auto', 'dense' or 'reference' for an observer, got {impl!r}")
+    return _reference if impl == "reference" else dense.dense_relational_attention
+
+
+def _reference(x: RelationalInputs, observe: reference.Observe = reference.UNOBSERVED) -> RelationalAttentionOutput:
     attended, weights, relations = reference.relational_attention(
         x.q,
         x.k,
@@ -138,6 +151,7 @@ def _reference(x: RelationalInputs) -> RelationalAttentionOutput:
         mask=x.mask,
         bias=x.bias,
         dropout=x.dropout,
+        observe=observe,
     )
     if not x.need_weights:
         return RelationalAttentionOutput(attended)

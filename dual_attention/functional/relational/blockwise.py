@@ -9,6 +9,8 @@ Shapes: as in :mod:`..reference`.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,9 +20,9 @@ from .. import reference
 from ..mask_patterns import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_blocks
-from .relative_symbols import attend_to_symbols, symbols_of_block
+from .relative_symbols import symbols_of_block
 from .table import UNSUITED, Implementation, Verdict, register
-from .whole import attention_weights
+from .whole import attend, attention_weights
 
 BLOCK = 128
 """Receivers in a block."""
@@ -29,7 +31,7 @@ BLOCK = 128
 def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
     """Relational attention without maps; the backward pass computes each block again."""
 
-    def attend(rows: slice, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None):
+    def block(rows: slice, q: Tensor, k: Tensor, u: Tensor, w: Tensor, table: Tensor, bias: Tensor | None):
         columns = slice(*x.pattern.senders(rows.start, rows.stop))
         masks: dict[str, Tensor | None] = {
             "mask": x.pattern.block(rows, columns, q.device),
@@ -37,15 +39,15 @@ def blockwise_relational_attention(x: RelationalInputs) -> RelationalAttentionOu
         }
         weights = attention_weights(q[:, :, rows], k[:, :, columns], scale=x.scale, **masks)
         alpha = F.dropout(weights, x.dropout)
-        r = reference.relations(u[:, rows], w[:, columns], scale=x.rel_scale, activation=x.rel_activation, **masks)
+        u, w = u[:, rows], w[:, columns]
+        relate = partial(reference.relations, u, w, scale=x.rel_scale, activation=x.rel_activation, **masks)
         symbols = symbols_of_block(x.symbols, table, rows, columns)
         # The choice has looked at the whole: no library here has a row for each pair.
-        attended_symbols = attend_to_symbols(alpha, symbols, symbol_per_pair=False)
-        return attended_symbols, torch.einsum("bhnm,bnmr->bhnr", alpha, r)
+        return attend(alpha, u, w, symbols, rel_scale=x.rel_scale, relate=relate, symbol_per_pair=False)[:2]
 
     tensors = (x.q, x.k, x.u, x.w, symbol_table(x.symbols), x.bias)
     blocks = [
-        checkpoint(attend, slice(start, min(start + BLOCK, x.n)), *tensors, use_reentrant=False)
+        checkpoint(block, slice(start, min(start + BLOCK, x.n)), *tensors, use_reentrant=False)
         for start in range(0, max(x.n, 1), BLOCK)  # without receivers there is an empty block
     ]
     attended_symbols, attended_relations = (torch.cat(parts, dim=2) for parts in zip(*blocks, strict=True))

@@ -5,16 +5,17 @@ Shapes: as in :mod:`..reference`.
 
 from __future__ import annotations
 
-import torch
+from functools import partial
+
 import torch.nn.functional as F
 
 from .. import reference
 from ..checks import is_open
-from .inputs import RelationalAttentionOutput, RelationalInputs
-from .relative_symbols import attend_to_symbols, has_symbol_per_pair
+from .inputs import RelationalAttentionOutput, RelationalInputs, messages
+from .relative_symbols import has_symbol_per_pair
 from .table import UNSUITED, Implementation, Verdict, register
 from .tiles import multiplies_bfloat16, prefers_tiles
-from .whole import attend_to_relations, attention_weights
+from .whole import attend, attention_weights
 
 LARGEST_DENSE = 256 * 256
 """Pairs (receivers times senders) up to which ``impl="auto"`` may build all weights at once.
@@ -36,21 +37,23 @@ FEWEST_RECEIVERS = 16
 """Receivers of which fewer are a step of decoding."""
 
 
-def dense_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
-    """Relational attention, maps included if they are asked for."""
-    mask = x.mask
-    weights = attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias)
+def dense_relational_attention(
+    x: RelationalInputs, observe: reference.Observe = reference.UNOBSERVED
+) -> RelationalAttentionOutput:
+    """Relational attention, maps included if they are asked for; an observer may replace each step."""
+    mask = reference.visible_pairs(observe, x.mask, x.bias, (x.n, x.m), x.q.device)
+    weights = observe("weights", attention_weights(x.q, x.k, scale=x.scale, mask=mask, bias=x.bias))
     alpha = F.dropout(weights, x.dropout)
-    r = None
-    if x.activated or x.need_weights:
-        r = reference.relations(x.u, x.w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias)
-        attended_relations = torch.einsum("bhnm,bnmr->bhnr", alpha, r)
-    else:
-        attended_relations = attend_to_relations(alpha, x.u, x.w, x.rel_scale)
-    result = x.output(attend_to_symbols(alpha, x.symbols), attended_relations)
+    relate = None
+    if x.activated or x.need_weights or observe.watches("relations"):
+        relate = partial(
+            reference.relations, x.u, x.w, scale=x.rel_scale, activation=x.rel_activation, mask=mask, bias=x.bias
+        )
+    symbols, received, r = attend(alpha, x.u, x.w, x.symbols, rel_scale=x.rel_scale, relate=relate, observe=observe)
+    output = messages(symbols, received, x.w_r, observe)
     if r is None or not x.need_weights:
-        return result
-    return result._replace(weights=alpha, relations=x.with_padded(r))
+        return RelationalAttentionOutput(output)
+    return RelationalAttentionOutput(output, alpha, x.with_padded(r))
 
 
 def reason_for_dense(x: RelationalInputs, *, in_bfloat16: bool) -> str | None:

@@ -108,17 +108,30 @@ class RelationalInputs:
 
     def with_padded(self, relations: Tensor) -> Tensor:
         """Relations as they are returned, with padded senders as they were given, from those that are summed."""
-        if self.given_w is self.w:
+        if self.given_w is self.w or self.pattern.padding is None:
             return relations
-        how = {"scale": self.rel_scale, "activation": self.rel_activation, "mask": self.mask, "bias": self.bias}
-        return reference.relations(self.u, self.given_w, **how)
+        given = reference.relations(
+            self.u, self.given_w, scale=self.rel_scale, activation=self.rel_activation, mask=self.mask, bias=self.bias
+        )
+        return relations.where(self.pattern.padding[:, None, :, None], given)
 
     def output(self, attended_symbols: Tensor, attended_relations: Tensor) -> RelationalAttentionOutput:
-        """Messages from their two parts, ``(B, H, N, d_h)`` and ``(B, H, N, R)``.
+        """Output from the two parts of the messages, ``(B, H, N, d_h)`` and ``(B, H, N, R)``."""
+        return RelationalAttentionOutput(messages(attended_symbols, attended_relations, self.w_r))
 
-        Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
-        """
-        return RelationalAttentionOutput(attended_relations @ self.w_r.transpose(-2, -1) + attended_symbols)
+
+def messages(
+    attended_symbols: Tensor | None,
+    attended_relations: Tensor,
+    w_r: Tensor,
+    observe: reference.Observe = reference.UNOBSERVED,
+) -> Tensor:
+    """Messages ``(B, H, N, d_h)`` from their two parts, ``(B, H, N, d_h)`` or None, and ``(B, H, N, R)``.
+
+    Math: a^h_i = W_r^h (sum_j alpha^h_ij r_ij) + sum_j alpha^h_ij s_j W_s^h
+    """
+    relational = observe("relational_message", attended_relations @ w_r.transpose(-2, -1))
+    return relational if attended_symbols is None else relational + observe("symbol_message", attended_symbols)
 
 
 def check_inputs(

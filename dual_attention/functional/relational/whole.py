@@ -1,9 +1,11 @@
-"""Sums over senders with all weights built at once, by plain operations that have every derivative.
+"""Sums over senders under weights that are built, by plain operations that have every derivative.
 
 Shapes: as in :mod:`..reference`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -38,6 +40,33 @@ def whole_sums(
     if kept is not None:
         alpha = (alpha * kept).to(alpha.dtype)
     return attend_to_symbols(alpha, symbols), attend_to_relations(alpha, u, w, rel_scale)
+
+
+def attend(
+    alpha: Tensor,
+    u: Tensor,
+    w: Tensor,
+    symbols: Tensor | RelativeSymbols | None,
+    *,
+    rel_scale: float,
+    relate: Callable[[], Tensor] | None = None,
+    symbol_per_pair: bool | None = None,
+    observe: reference.Observe = reference.UNOBSERVED,
+) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """Symbols ``(B, H, N, d_h)``, if there are any, and relations ``(B, H, N, R)`` under attention weights.
+
+    Args:
+        alpha: ``(B, H, N, M)``.
+        relate: builds the relations ``(B, N, M, R)``, which are the third result; None if they are inner products that
+            nobody wants to see.
+        symbol_per_pair: as :func:`attend_to_symbols`.
+    """
+    r = None if relate is None else observe("relations", relate())
+    received = attend_to_relations(alpha, u, w, rel_scale) if r is None else torch.einsum("bhnm,bnmr->bhnr", alpha, r)
+    if symbols is None:
+        return None, received, r
+    symbols = reference.symbol_values(observe, symbols, alpha.shape[1])
+    return attend_to_symbols(alpha, symbols, symbol_per_pair=symbol_per_pair), received, r
 
 
 def attention_weights(

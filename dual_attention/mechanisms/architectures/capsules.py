@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_positive, on_one_device
+from ..._layers.inputs import check_one_device, check_positive
 from .._parameters import matrix, zeros
 from ..alignments import Align
 from ..general import GeneralAttention
@@ -64,7 +64,6 @@ class CapsuleAttention(nn.Module):
         self.weight = matrix(None, n_classes, d_v)
         self.bias = zeros(None, n_classes)
 
-    @on_one_device
     def forward(
         self,
         key: Tensor,
@@ -74,6 +73,7 @@ class CapsuleAttention(nn.Module):
         need_weights: bool = False,
     ) -> CapsuleOutput:
         """Classify ``key (..., S, d_k)`` and ``value (..., S, d_v)``; arguments as :class:`GeneralAttention`."""
+        check_one_device(self, key=key, value=value, padding_mask=padding_mask)
         output = self.attention(None, key, value, padding_mask=padding_mask, need_weights=need_weights)
         p = torch.sigmoid((output.context * self.weight).sum(-1) + self.bias)
         return CapsuleOutput(p, p[..., None] * output.context, output.weights)

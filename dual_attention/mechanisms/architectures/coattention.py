@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_boolean, check_positive, on_one_device
+from ..._layers.inputs import check_boolean, check_one_device, check_positive
 from ...functional import masked_mean
 from .._parameters import matrix
 from ..alignments import Align, Softmax
@@ -77,11 +77,11 @@ class AlternatingCoAttention(nn.Module):
         self.first = self.last if tie_first_last else attend(d2, d1)
         self.second = attend(d1, d2)
 
-    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
         """Summarise both inputs in three steps."""
+        check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
         c0, w0 = summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
@@ -106,11 +106,11 @@ class InteractiveCoAttention(nn.Module):
         self.attention1 = build_attention(make_score("score", score, d2, d1), align)
         self.attention2 = build_attention(make_score("score", score, d1, d2), align)
 
-    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
         """Summarise both inputs."""
+        check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
         c1, w1 = summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
@@ -161,11 +161,11 @@ class ParallelCoAttention(nn.Module):
             self.weight1, self.weight2 = matrix(None, d_w, d1), matrix(None, d_w, d2)
             self.vector1, self.vector2 = matrix(None, d_w), matrix(None, d_w)
 
-    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> CoAttentionOutput:
         """Summarise both inputs."""
+        check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
         affinity = self.affinity(x1, x2)
@@ -224,11 +224,11 @@ class MultiGrainedCoAttention(nn.Module):
         self.coarse = InteractiveCoAttention(d1, d2) if coarse is None else coarse
         self.fine = ParallelCoAttention(d1, d2) if fine is None else fine
 
-    @on_one_device
     def forward(
         self, x1: Tensor, x2: Tensor, *, mask1: Tensor | None = None, mask2: Tensor | None = None
     ) -> MultiGrainedOutput:
         """Summarise both inputs by both mechanisms."""
+        check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         coarse = self.coarse(x1, x2, mask1=mask1, mask2=mask2)
         fine = self.fine(x1, x2, mask1=mask1, mask2=mask2)
         context1 = torch.cat([coarse.context1, fine.context1], dim=-1)
@@ -279,7 +279,6 @@ class RotatoryAttention(nn.Module):
             build_attention(make_score("score", score, d, d), align) for _ in range(4)
         )
 
-    @on_one_device
     def forward(
         self,
         left: Tensor,
@@ -291,6 +290,15 @@ class RotatoryAttention(nn.Module):
         right_mask: Tensor | None = None,
     ) -> RotatoryOutput:
         """Summarise ``left (B, n_l, d)``, ``target (B, n_t, d)`` and ``right (B, n_r, d)`` in one vector."""
+        check_one_device(
+            self,
+            left=left,
+            target=target,
+            right=right,
+            left_mask=left_mask,
+            target_mask=target_mask,
+            right_mask=right_mask,
+        )
         check_input("left", left, self.d, left_mask, "left_mask")
         check_input("target", target, self.d, target_mask, "target_mask")
         check_input("right", right, self.d, right_mask, "right_mask")

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_members, check_positive, on_one_device
+from ..._layers.inputs import check_members, check_one_device, check_positive
 from ...functional import combine, directional_mask, uniform_alignment
 from ...functional.checks import check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
@@ -35,9 +35,9 @@ class FusionGate(nn.Module):
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 
-    @on_one_device
     def forward(self, context: Tensor, h: Tensor) -> Tensor:
         """Mixture ``(..., d)`` of contexts and objects of that shape."""
+        check_one_device(self, context=context, h=h)
         gate = torch.sigmoid(self.gate(torch.cat([context, h], dim=-1)))
         return gate * h + (1 - gate) * context
 
@@ -60,11 +60,11 @@ class DirectionalSelfAttention(nn.Module):
         self.attention = GeneralAttention(BoundedAdditive(d, d)) if attention is None else attention
         self.fusion = FusionGate(d)
 
-    @on_one_device
     def forward(
         self, h: Tensor, *, padding_mask: Tensor | None = None, need_weights: bool = False
     ) -> GeneralAttentionOutput:
         """Attend among objects ``h (B, N, d)`` with mask ``(B, N)``; the context is the fused output ``(B, N, d)``."""
+        check_one_device(self, h=h, padding_mask=padding_mask)
         check_rows("h", h)
         mask = directional_mask(h.shape[-2], self.direction, device=h.device)
         output = self.attention(h, attn_mask=mask, padding_mask=padding_mask, need_weights=need_weights)
@@ -121,7 +121,6 @@ class ReinforcedSelfAttention(nn.Module):
         self.queries = SubsetSampler(d) if queries is None else queries
         self.directed = nn.ModuleList(DirectionalSelfAttention(d, direction) for direction in directions)
 
-    @on_one_device
     def forward(
         self, h: Tensor, *, padding_mask: Tensor | None = None, select_all: bool = False, need_weights: bool = False
     ) -> ReinforcedSelfAttentionOutput:
@@ -131,6 +130,7 @@ class ReinforcedSelfAttention(nn.Module):
             select_all: take all real objects instead of drawing, with a log-probability of zero.
             need_weights: also return the weights.
         """
+        check_one_device(self, h=h, padding_mask=padding_mask)
         check_rows("h", h)
         real = torch.ones(h.shape[:-1], dtype=torch.bool, device=h.device) if padding_mask is None else padding_mask
         if select_all:

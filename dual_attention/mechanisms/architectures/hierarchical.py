@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_members, check_part, check_positive, on_one_device
+from ..._layers.inputs import check_members, check_one_device, check_part, check_positive
 from ..alignments import Align
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import Additive, KeyOnly, Score
@@ -65,7 +65,6 @@ class HierarchicalAttention(nn.Module):
         self.levels = nn.ModuleList([build_attention(one, align) for one in scores])
         self.encoders = nn.ModuleList(between)
 
-    @on_one_device
     def forward(self, x: Tensor, *, mask: Tensor | None = None, query: Tensor | None = None) -> HierarchicalOutput:
         """Attend from the lowest level up.
 
@@ -77,6 +76,7 @@ class HierarchicalAttention(nn.Module):
         Raises:
             TypeError, ValueError: if the number of axes is not that of the levels, or the mask does not fit.
         """
+        check_one_device(self, x=x, mask=mask, query=query)
         if x.dim() != len(self.levels) + 2:
             raise ValueError(f"x: expected a batch, {len(self.levels)} levels and a width, got shape {tuple(x.shape)}")
         check_mask_shape("mask", mask, x.shape[:-1])
@@ -200,7 +200,6 @@ class AttentionViaAttention(nn.Module):
         self.upper = build_attention(make_score("score", score, d_q, d_upper), align)
         self.lower = build_attention(make_score("score", score, d_q + d_upper, d_lower), align)
 
-    @on_one_device
     def forward(
         self,
         query: Tensor,
@@ -211,6 +210,7 @@ class AttentionViaAttention(nn.Module):
         lower_mask: Tensor | None = None,
     ) -> AttentionViaAttentionOutput:
         """Attend from ``query (..., L, d_q)`` to ``upper (..., S_u, d_upper)`` and ``lower (..., S_l, d_lower)``."""
+        check_one_device(self, query=query, upper=upper, lower=lower, upper_mask=upper_mask, lower_mask=lower_mask)
         above = self.upper(query, upper, padding_mask=upper_mask, need_weights=True)
         extended = torch.cat([query, above.context], dim=-1)
         below = self.lower(extended, lower, padding_mask=lower_mask, need_weights=True)
@@ -245,7 +245,6 @@ class MultiRepresentationAttention(nn.Module):
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
         self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
-    @on_one_device
     def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> GeneralAttentionOutput:
         """Mix representations of the same items.
 
@@ -256,6 +255,7 @@ class MultiRepresentationAttention(nn.Module):
         Returns:
             :class:`GeneralAttentionOutput` with a context ``(..., S, d)`` and weights ``(..., S, E)``.
         """
+        check_one_device(self, mask=mask)
         if len(representations) != len(self.projections):
             raise ValueError(f"representations: expected {len(self.projections)}, got {len(representations)}")
         for number, x in enumerate(representations):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_boolean, check_members, check_part, check_positive, on_one_device
+from ..._layers.inputs import check_boolean, check_members, check_one_device, check_part, check_positive
 from ...functional import masked_mean
 from ..general import GeneralAttention
 
@@ -41,8 +41,8 @@ class LinearUpdate(nn.Module):
         self.linear = nn.Linear(d, d, bias=False)
         nn.init.xavier_uniform_(self.linear.weight)
 
-    @on_one_device
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        check_one_device(self, query=query, context=context)
         return self.linear(query) + context
 
 
@@ -58,8 +58,8 @@ class GRUUpdate(nn.Module):
         check_positive(d_q=d_q, d_v=d_v)
         self.cell = nn.GRUCell(d_v, d_q)
 
-    @on_one_device
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        check_one_device(self, query=query, context=context)
         return self.cell(context.reshape(-1, context.shape[-1]), query.reshape(-1, query.shape[-1])).view_as(query)
 
 
@@ -122,7 +122,6 @@ class MultiHop(nn.Module):
         self.update = update
         self.feedback = feedback
 
-    @on_one_device
     def forward(
         self,
         query: Tensor,
@@ -145,6 +144,9 @@ class MultiHop(nn.Module):
         Raises:
             ValueError: if a sequence has another length than ``hops``, or the update changes the query's shape.
         """
+        check_one_device(
+            self, query=query, key=key, value=value, attn_mask=attn_mask, padding_mask=padding_mask, attn_bias=attn_bias
+        )
         keys = self._for_hops("key", key)
         values = keys if value is None else self._for_hops("value", value)
         context = masked_mean(values[0], padding_mask).unsqueeze(-2) if self.feedback else None

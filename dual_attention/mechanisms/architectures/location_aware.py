@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_boolean, check_positive, check_sequence, on_one_device
+from ..._layers.inputs import check_boolean, check_one_device, check_positive, check_sequence
 from ...functional import location_features
 from .._parameters import matrix
 from ..alignments import Align
@@ -81,7 +81,6 @@ class LocationAwareAttention(nn.Module):
         self.kernel = matrix(None, n_filters, kernel_size)
         self.attention = build_attention(made, align, dropout)
 
-    @on_one_device
     def forward(
         self,
         query: Tensor,
@@ -104,6 +103,7 @@ class LocationAwareAttention(nn.Module):
         Raises:
             TypeError, ValueError: if shapes do not fit or the mask is not boolean.
         """
+        check_one_device(self, query=query, key=key, value=value, padding_mask=padding_mask, seen=seen)
         check_sequence("query", query, self.d_q)
         check_input("key", key, self.d_k, padding_mask, "padding_mask")
         if seen is not None and seen.shape != key.shape[:2]:

@@ -13,7 +13,6 @@ from torch import nn
 
 from ...generation import evaluating
 from ..maps import CallMaps, Maps
-from ..measures.intervals import half_width, paired_p
 from .applying import intervene
 from .direct import intervene_directly
 from .kinds import Intervention
@@ -46,6 +45,8 @@ class Effect:
     @property
     def p(self) -> float:
         """p of the two-sided t-test that the mean over two or more documents is zero."""
+        from ..measures.intervals import paired_p  # measures imports this room, for selectivity
+
         return paired_p(self.values)
 
     def interval(
@@ -64,6 +65,8 @@ class Effect:
         if not 0 < level < 1:
             raise ValueError(f"level: expected a probability between 0 and 1, got {level}")
         if method == "t":
+            from ..measures.intervals import half_width
+
             half = half_width(self.values, level=level)
             return self.mean - half, self.mean + half
         if method != "bootstrap":

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...functional.checks import check_finite
-from ..places import real_pairs, real_senders
+from ..padding import real_pairs, real_senders
 from .targets import AXES, Target
 
 Replacement = Literal["zero", "mean", "resample"]

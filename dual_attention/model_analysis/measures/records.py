@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...relational_attention import RelationalAttention
 from ..maps import CallMaps, HeadMaps, Maps
-from ..places import real_pairs, real_receivers
+from ..padding import real_pairs, real_receivers
 from ..sites import choose_sites
 from .relations import message_share, relation_asymmetry, relation_contributions, relation_rank
 
@@ -29,7 +29,7 @@ class LayerMeasures:
         asymmetry: of each relation, ``(R,)``, over all pairs of objects, masked or not; see
             :func:`.relation_asymmetry`. None where receivers and senders are not the same objects.
 
-    Padding is no object; see :mod:`dual_attention.model_analysis.places`.
+    Padding is no object; see :mod:`dual_attention.model_analysis.padding`.
     """
 
     layer: str

@@ -10,7 +10,7 @@ import torch
 
 from dual_attention import Attention, DualAttention, SymbolicAttention
 from dual_attention._layers.taps import Tap
-from dual_attention.functional import observed
+from dual_attention.functional import reference
 from tests.support.language import lm, tokens
 
 
@@ -61,11 +61,14 @@ def test_a_hook_intervenes():
 
 
 def test_without_hooks_no_observed_operation_runs(monkeypatch):
-    def fail(*args, **kwargs):
-        raise AssertionError("an observed operation ran")
+    original = reference.visible_pairs
 
-    for name in ("observed_visible", "observed_symbol_message"):
-        monkeypatch.setattr(observed, name, fail)
+    def fail(observe, *args):
+        if observe is not reference.UNOBSERVED:
+            raise AssertionError("an observed operation ran")
+        return original(observe, *args)
+
+    monkeypatch.setattr(reference, "visible_pairs", fail)
     model = lm("symbolic_attention")
     model(tokens(2, 9))
     model.layers.blocks[1].dual_attn.relational_attention.taps.visible.register_forward_hook(lambda *_: None)

@@ -1,6 +1,8 @@
-"""Observed operations equal those of the same names, and an observer may replace what it sees."""
+"""Operations are the same with an observer, which may replace what it sees."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 import torch
@@ -12,12 +14,6 @@ from dual_attention.functional import (
     mask_pattern,
     relational_attention,
     relational_cross_attention,
-)
-from dual_attention.functional.observed import (
-    observed_attention,
-    observed_disentangled_relational_cross_attention,
-    observed_relational_attention,
-    observed_relational_cross_attention,
 )
 
 B, H, G, N, M, D, R, P = 3, 4, 2, 5, 6, 8, 3, 2
@@ -58,53 +54,51 @@ def masks():
 
 
 def operands(kind):
-    """An operation, its observed form, their arguments, and whether they have a symbol to each sender."""
+    """An operation and its arguments."""
     q, k = normal(B, H, N, D), normal(B, G, M, D)
     symbols = normal(B, G, M, D)
     relative = OffsetSymbols(normal(5, G, D), N, M, offset=1)
     relations = {"scale": 0.4, "rel_scale": 0.7}
     u, w, w_r = normal(B, N, R, P), normal(B, M, R, P), normal(H, D, R)
     return {
-        "attention": (attention, observed_attention, (q, k, normal(B, G, M, D)), {"scale": 0.4}),
-        "relational": (relational_attention, observed_relational_attention, (q, k, u, w, symbols, w_r), relations),
-        "one for all": (relational_attention, observed_relational_attention, (q, k, u, w, symbols[:1], w_r), relations),
-        "relative": (relational_attention, observed_relational_attention, (q, k, u, w, relative, w_r), relations),
+        "attention": (attention, (q, k, normal(B, G, M, D)), {"scale": 0.4}),
+        "relational": (relational_attention, (q, k, u, w, symbols, w_r), relations),
+        "reference": (partial(relational_attention, impl="reference"), (q, k, u, w, symbols, w_r), relations),
+        "one for all": (relational_attention, (q, k, u, w, symbols[:1], w_r), relations),
+        "relative": (relational_attention, (q, k, u, w, relative, w_r), relations),
         "softmax": (
             relational_attention,
-            observed_relational_attention,
             (q, k, u, w, symbols, w_r),
             {**relations, "rel_activation": "softmax"},
         ),
-        "rca": (relational_cross_attention, observed_relational_cross_attention, (q, k, symbols), {"scale": 0.4}),
+        "rca": (relational_cross_attention, (q, k, symbols), {"scale": 0.4}),
         "rca relu": (
             relational_cross_attention,
-            observed_relational_cross_attention,
             (q, k, relative),
             {"scale": 0.4, "activation": "relu"},
         ),
         "disrca": (
             disentangled_relational_cross_attention,
-            observed_disentangled_relational_cross_attention,
             (q, k, normal(B, H, N, D), normal(B, G, M, D), symbols),
             {"scale": 0.4, "rel_activation": "softmax"},
         ),
     }[kind]
 
 
-KINDS = ["attention", "relational", "one for all", "relative", "softmax", "rca", "rca relu", "disrca"]
+KINDS = ["attention", "relational", "reference", "one for all", "relative", "softmax", "rca", "rca relu", "disrca"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hiding", ["none", "padding", "mask", "bias"])
 @pytest.mark.parametrize("need_weights", [False, True])
-def test_they_equal_the_operations_of_the_same_names(kind, hiding, need_weights):
-    plain, observed, inputs, options = operands(kind)
+def test_an_observer_that_only_looks_changes_nothing(kind, hiding, need_weights):
+    operation, inputs, options = operands(kind)
     options = {**options, **masks()[hiding], "need_weights": need_weights}
     if hiding in ("padding", "mask"):  # what padding holds does not matter
         inputs[1][0, :, -2:] = torch.nan
-    wanted = plain(*inputs, **options)
+    wanted = operation(*inputs, **options)
     for names in (None, ("weights",)):
-        for got, value in zip(observed(Seeing(names), *inputs, **options), wanted, strict=True):
+        for got, value in zip(operation(*inputs, **options, observe=Seeing(names)), wanted, strict=True):
             assert (got is None) == (value is None)
             if value is not None:
                 torch.testing.assert_close(got, value, atol=1e-12, rtol=0)
@@ -112,15 +106,15 @@ def test_they_equal_the_operations_of_the_same_names(kind, hiding, need_weights)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_seen_has_the_shapes_that_are_told(kind):
-    _, observed, inputs, options = operands(kind)
+    operation, inputs, options = operands(kind)
     watch = Seeing()
-    observed(watch, *inputs, **options, **masks()["mask"])
+    operation(*inputs, **options, **masks()["mask"], observe=watch)
     shapes = {name: tuple(x.shape) for name, x in watch.seen.items()}
     wanted = {"visible": (B, 1, N, M), "weights": (B, H, N, M)}
     if kind != "attention":
         values = {"relative": (1, H, 5, D), "rca relu": (1, H, 5, D), "one for all": (1, H, M, D)}
         wanted |= {"symbol_values": values.get(kind, (B, H, M, D)), "symbol_message": (B, H, N, D)}
-    if kind in ("relational", "one for all", "relative", "softmax"):
+    if kind in ("relational", "reference", "one for all", "relative", "softmax"):
         wanted |= {"relations": (B, N, M, R), "relational_message": (B, H, N, D)}
     if kind == "disrca":
         wanted["relations"] = (B, N, M, H)
@@ -130,36 +124,42 @@ def test_what_is_seen_has_the_shapes_that_are_told(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_that_an_observer_hides_are_masked(kind):
     """Attention knockout."""
-    plain, observed, inputs, options = operands(kind)
+    operation, inputs, options = operands(kind)
     mask = torch.ones(N, M, dtype=torch.bool)
     mask[3, 2] = mask[1, 0] = False
-    wanted = plain(*inputs, **options, mask=mask[None, None])[0]
+    wanted = operation(*inputs, **options, mask=mask[None, None])[0]
     watch = Seeing(visible=lambda shown: shown & mask)
-    torch.testing.assert_close(observed(watch, *inputs, **options)[0], wanted, atol=1e-12, rtol=0)
+    torch.testing.assert_close(operation(*inputs, **options, observe=watch)[0], wanted, atol=1e-12, rtol=0)
 
 
 def test_messages_add_up():
-    _, observed, inputs, options = operands("relational")
+    operation, inputs, options = operands("relational")
     watch = Seeing(relational_message=lambda x: 2 * x, symbol_message=lambda x: -x)
     plain = Seeing()
-    observed(plain, *inputs, **options)
+    operation(*inputs, **options, observe=plain)
     wanted = 2 * plain.seen["relational_message"] - plain.seen["symbol_message"]
-    torch.testing.assert_close(observed(watch, *inputs, **options)[0], wanted)
+    torch.testing.assert_close(operation(*inputs, **options, observe=watch)[0], wanted)
 
 
 def test_relations_that_nobody_watches_are_not_built():
-    _, observed, inputs, options = operands("relational")
+    operation, inputs, options = operands("relational")
     watch = Seeing(("weights",))
-    observed(watch, *inputs, **options)
+    operation(*inputs, **options, observe=watch)
     assert "relations" not in watch.seen
 
 
+def test_other_implementations_refuse_an_observer():
+    operation, inputs, options = operands("relational")
+    with pytest.raises(ValueError, match="impl: expected 'auto', 'dense' or 'reference' for an observer, got 'linear'"):
+        operation(*inputs, **options, impl="linear", observe=Seeing())
+
+
 def test_dropout_acts_on_what_the_observer_leaves():
-    _, observed, inputs, options = operands("attention")
+    operation, inputs, options = operands("attention")
     watch = Seeing(weights=torch.zeros_like)
-    assert not observed(watch, *inputs, **options, dropout=0.5)[0].any()
+    assert not operation(*inputs, **options, dropout=0.5, observe=watch)[0].any()
     torch.manual_seed(1)
-    found = observed(Seeing(), *inputs, **options, dropout=0.5, need_weights=True)
+    found = operation(*inputs, **options, dropout=0.5, need_weights=True, observe=Seeing())
     torch.manual_seed(1)
     wanted = attention(*inputs, **options, dropout=0.5, need_weights=True)
     for got, value in zip(found, wanted, strict=True):

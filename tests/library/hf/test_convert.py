@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from dual_attention import DualAttnTransformerLM, TransformerLM
+from dual_attention._checkpoints.weights import shared_names
 from dual_attention.hf import (
     DualAttnForCausalLM,
     DualAttnTransformerLM_HFHub,
@@ -22,7 +23,6 @@ from dual_attention.hf import (
     to_transformers_state_dict,
 )
 from dual_attention.hf.hub import HubLanguageModel
-from dual_attention.hf.weights import shared_names
 from tests.library.hf.models import KINDS, causal, config, tokens
 from tests.library.hf.test_hub import GOLDEN, PUBLISHED, assert_published_logits
 

@@ -13,11 +13,18 @@ from tests.library.hf.models import causal
 
 WITHOUT = """
 import sys
+sys.modules["transformers"] = None
 import dual_attention.hf
-loaded = {"huggingface_hub", "safetensors", "transformers"} & sys.modules.keys()
+loaded = {"huggingface_hub", "safetensors"} & sys.modules.keys()
 assert not loaded, loaded
 from dual_attention.hf import DualAttnTransformerLM_HFHub, load_language_model, to_hub
-assert "transformers" not in sys.modules
+"""
+
+READ = """
+import sys
+from dual_attention._checkpoints.language import load_language_model
+load_language_model(sys.argv[1])
+assert not {"huggingface_hub", "transformers"} & sys.modules.keys()
 """
 
 REGISTERED = """
@@ -29,29 +36,39 @@ assert type(AutoModel.from_pretrained(sys.argv[1])).__name__ == "DualAttnModel"
 """
 
 
-def test_imported_when_needed():
+def test_it_does_without_transformers():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_language_models_are_read_without_importing_it(tmp_path: Path):
+    causal("transformer").save_pretrained(tmp_path)
+    done = subprocess.run([sys.executable, "-c", READ, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
     "imports",
     [
-        "from dual_attention.hf import load_language_model",
-        pytest.param("import dual_attention.hf", marks=pytest.mark.slow),
-        pytest.param("import dual_attention.hf.configuration", marks=pytest.mark.slow),
-        pytest.param("import transformers.modeling_utils, dual_attention.hf", marks=pytest.mark.slow),
-        pytest.param("import dual_attention.hf.causal_lm", marks=pytest.mark.slow),
+        "import dual_attention.hf",
+        pytest.param("from dual_attention.hf import load_language_model", marks=pytest.mark.slow),
         pytest.param("from transformers import AutoConfig; import dual_attention.hf", marks=pytest.mark.slow),
-        pytest.param("import dual_attention.hf, transformers.trainer", marks=pytest.mark.slow),
     ],
 )
 def test_the_auto_classes_know_the_models(imports: str, tmp_path: Path):
-    """Whatever is imported first, and whichever name is taken."""
+    """Of whoever imports the room, before transformers or after it."""
     causal("transformer").save_pretrained(tmp_path)
     command = [sys.executable, "-c", REGISTERED.format(imports), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_without_that_import_they_do_not(tmp_path: Path):
+    """transformers then asks whether it may run the folder's loader."""
+    causal("transformer").save_pretrained(tmp_path)
+    command = [sys.executable, "-c", REGISTERED.format(""), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1 and "trust_remote_code=True" in done.stderr
 
 
 @pytest.mark.parametrize(

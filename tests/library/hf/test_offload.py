@@ -8,12 +8,12 @@ import pytest
 import torch
 from accelerate import cpu_offload, disk_offload, init_empty_weights, load_checkpoint_and_dispatch
 
+from dual_attention._checkpoints.weights import shared_names
 from dual_attention.hf import (
     DualAttnForCausalLM,
     DualAttnForImageClassification,
     DualAttnForMaskedLM,
 )
-from dual_attention.hf.weights import shared_names
 from dual_attention.positional_encoding import LearnedPositionalEmbeddings, RelativePositionalEncoding
 from tests.library.hf.models import KINDS, causal, masked, tokens, vision
 from tests.support.language import SYMBOLS

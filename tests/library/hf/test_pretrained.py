@@ -18,9 +18,9 @@ from transformers import (
     PreTrainedConfig,
 )
 
+from dual_attention._checkpoints.files import warn_of_misspelt
+from dual_attention._checkpoints.weights import shared_names
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM, DualAttnForSequenceClassification, load_model
-from dual_attention.hf.files import warn_of_misspelt
-from dual_attention.hf.weights import shared_names
 from tests.library.hf.models import IMAGES, KINDS, MODELS, assert_same, causal, inputs, masked, tokens, vision
 
 

@@ -1,4 +1,4 @@
-"""Passing tokens through the blocks of a model, and recording hidden states and maps on the way.
+"""A stack of blocks: tokens pass through it, and hidden states and maps are recorded on the way.
 
 Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, L blocks.
 """
@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .._layers.cache import Cache
 from .._layers.calls import TypedModule
-from .._layers.gathered import gathers
+from .._layers.context_parallel import gathers
 from .._layers.symbols import Symbols
 from ..dual_attention import DualAttentionOutput
 

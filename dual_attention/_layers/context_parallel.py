@@ -1,4 +1,4 @@
-"""A sequence that several processes share: each has its tokens, and gathers what it sees of those before them.
+"""Context parallelism: each rank holds a slice of the sequence and all-gathers the keys and values of earlier ones.
 
 To a layer the tokens of the other processes are like earlier ones in a cache, but they are gathered instead of
 remembered, keys, relation keys, values and symbols alike, and gradients go back to where they came from. All processes

@@ -1,4 +1,4 @@
-"""Places that hold objects, and pairs of them, told by which pairs may be attended: a padded place is seen by nobody.
+"""Which positions and pairs are real, inferred from the mask: padding is visible to no receiver.
 
 Shapes: B examples (or 1, if all are alike), H heads (or 1), N receivers, M senders.
 """

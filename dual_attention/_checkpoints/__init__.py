@@ -1,0 +1,1 @@
+"""Checkpoints of language models, in a folder or on the hub: read without transformers."""

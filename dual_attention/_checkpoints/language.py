@@ -1,0 +1,128 @@
+"""Language models from any folder or name on the hub, in either format.
+
+A folder needs only safetensors, and a name on the hub huggingface_hub as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import nn
+
+from ..language_models import LanguageModel
+from ..language_presets import LanguageModelConfig
+from .files import CheckpointFiles, warn_of_misspelt
+from .weights import Weights, checkpoint_weights, filled
+
+__all__ = ["LoadedLanguageModel", "LoadedModel", "language_config", "load_language_model"]
+
+Model = TypeVar("Model", bound=nn.Module)
+
+LANGUAGE_MODEL = "dual_attn"
+"""The model type of language models, that of DualAttnConfig, which only transformers can import."""
+
+
+class LoadedLanguageModel(NamedTuple):
+    """A language model and the configuration that builds it."""
+
+    model: LanguageModel
+    config: LanguageModelConfig
+
+
+class LoadedModel(NamedTuple):
+    """A model of this library, and where it comes from.
+
+    Attributes:
+        model: in evaluation mode.
+        config: a :class:`~dual_attention.language_presets.LanguageModelConfig`, or that of transformers for encoders
+            and image classifiers.
+        format: of the folder.
+        files: its weights were read from.
+        dtype: of most of the tensors in them.
+    """
+
+    model: nn.Module
+    config: Any
+    format: Literal["hub", "transformers"]
+    files: tuple[Path, ...]
+    dtype: torch.dtype
+
+
+def load_language_model(
+    name_or_path: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None, **download: Any
+) -> LoadedLanguageModel:
+    """Load a language model of either format, from a folder or the hub, as one of this library, in evaluation mode.
+
+    transformers is not needed for either.
+
+    Args:
+        device: of the model; on ``"meta"`` weights are compared with the model by name and shape, but not read.
+        dtype: of the parameters; by default torch's default.
+        download: further arguments of :func:`huggingface_hub.hf_hub_download`, for instance ``revision``.
+
+    Raises:
+        OSError: if there is no such checkpoint, or the hub cannot be reached.
+        TypeError, ValueError: if the configuration is not that of a language model of this library.
+        ValueError: if weights are missing, unexpected or of another shape, or are in a pickle that runs code.
+    """
+    files = CheckpointFiles(name_or_path, **download)
+    config = language_config(files.config(), source=files.name)
+    model = empty_language_model(config, source=files.name, dtype=dtype)
+    return LoadedLanguageModel(read_into(model, files, device)[0], config)
+
+
+def load_language_checkpoint(
+    files: CheckpointFiles, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> LoadedModel:
+    """As :func:`load_language_model`, of files that have been found, with more of what they tell."""
+    saved = files.config()
+    config = language_config(saved, source=files.name)
+    model, weights = read_into(empty_language_model(config, source=files.name, dtype=dtype), files, device)
+    return LoadedModel(model, config, format_of(saved), weights.files, weights.dtype)
+
+
+def format_of(saved: Mapping[str, Any]) -> Literal["hub", "transformers"]:
+    """Format of a folder with this ``config.json``."""
+    return "transformers" if "model_type" in saved else "hub"
+
+
+def read_into(model: Model, files: CheckpointFiles, device: torch.device | str) -> tuple[Model, Weights]:
+    """A model with the weights of a checkpoint, in evaluation mode, and what was read."""
+    weights = checkpoint_weights(files, meta=torch.device(device).type == "meta").named_as_ours()
+    return filled(model, weights, source=files.name, device=device).eval(), weights
+
+
+def is_language_model(saved: Mapping[str, Any]) -> bool:
+    """Whether a ``config.json`` of either format is that of a language model."""
+    return saved.get("model_type") in (None, LANGUAGE_MODEL)
+
+
+def language_config(saved: Mapping[str, Any], *, source: str) -> LanguageModelConfig:
+    """The configuration of a language model that a ``config.json`` of either format holds."""
+    model_type = saved.get("model_type")
+    if not is_language_model(saved):
+        raise ValueError(f"{source}: expected a language model of this library, got model_type={model_type!r}")
+    if model_type is None:
+        kind = "dat" if "n_heads_sa" in saved or "n_heads_ra" in saved else "transformer"
+        values = {"model": kind, **saved}
+    else:  # transformers adds entries of its own, which change over time
+        names = LanguageModelConfig.__dataclass_fields__
+        warn_of_misspelt(saved, names)
+        values = {name: value for name, value in saved.items() if name in names}
+    try:
+        return LanguageModelConfig.from_dict(values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{source}: config.json is not that of a language model ({error})") from error
+
+
+def empty_language_model(
+    config: LanguageModelConfig, *, source: str, dtype: torch.dtype | None = None
+) -> LanguageModel:
+    """The language model of a configuration, on the meta device; errors name the ``source``."""
+    try:
+        return config.build("meta", dtype)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{source}: config.json is not that of a language model ({error})") from error
