@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from ._layers.cache import Cache, ContextCache
-from ._layers.calls import Call
+from ._layers.calls import HeadsCall
 from ._layers.continuation import Masks, continue_from, continue_to_attend, transaction
 from ._layers.heads import Heads, merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
@@ -185,7 +185,7 @@ class Attention(Heads):
         freqs_cos: Tensor | None,
         freqs_sin: Tensor | None,
         need_weights: bool,
-    ) -> Call:
+    ) -> HeadsCall:
         """What a call carries from step to step, after all that it was given has been checked."""
         check_sequence("query", query, self.d_model, layer=self.wq)
         for name, x in (("key", key), ("value", value)):

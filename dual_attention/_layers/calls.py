@@ -27,7 +27,7 @@ T = TypeVar("T", covariant=True)
 
 
 @dataclass(frozen=True)
-class Call:
+class HeadsCall:
     """One call of heads: what its receivers see, where they stand, and what is asked for.
 
     Attributes:

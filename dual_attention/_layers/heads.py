@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..functional.checks import check_finite
 from .cache import TokenCache
-from .calls import Call, TypedModule
+from .calls import HeadsCall, TypedModule
 from .continuation import Masks, Past, visibility
 from .inputs import check_dropout, check_positive
 from .taps import Taps, observer_of
@@ -96,15 +96,15 @@ class Heads(TypedModule):
         freqs_cos: Tensor | None,
         freqs_sin: Tensor | None,
         need_weights: bool,
-    ) -> Call:
+    ) -> HeadsCall:
         """What a call of receivers ``x`` ``(B, N, d)`` and so many ``new`` senders carries from step to step."""
         batch, n, _ = x.shape
         pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=new, window=self.window)
         rate = self.dropout if self.training else 0.0
         observe = observer_of(self, past.position, past.senders - past.held)
-        return Call(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe)
+        return HeadsCall(batch, n, new, pattern, bias, past, freqs_cos, freqs_sin, rate, need_weights, observe)
 
-    def _bias(self, call: Call, q: Tensor) -> Tensor | None:
+    def _bias(self, call: HeadsCall, q: Tensor) -> Tensor | None:
         """The bias of a call, with the scores of relative positions if these heads have any."""
         if self.rel_pos_keys is None:
             return call.bias

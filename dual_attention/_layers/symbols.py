@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..functional import RelativeSymbols
 from ..functional.checks import check_same_device
 from .cache import Cache
-from .calls import Call
+from .calls import HeadsCall
 from .continuation import Masks, Past, continue_from
 from .heads import Heads, split_heads
 from .inputs import check_sequence
@@ -88,7 +88,7 @@ class SymbolHeads(Heads):
         freqs_cos: Tensor | None,
         freqs_sin: Tensor | None,
         need_weights: bool,
-    ) -> tuple[Tensor, Call]:
+    ) -> tuple[Tensor, HeadsCall]:
         """The senders of a call, by default its receivers, and what it carries from step to step; all checked."""
         check_sequence("x", x, self.d_model, layer=self.wv)
         if y is not None:
@@ -98,7 +98,7 @@ class SymbolHeads(Heads):
         past = continue_from(cache, self._kept(), window=self.window, masks=masks)
         return y, self._call(x, y.shape[1], masks, past, freqs_cos, freqs_sin, need_weights)
 
-    def _project_symbols(self, symbols: Symbols, call: Call) -> Symbols:
+    def _project_symbols(self, symbols: Symbols, call: HeadsCall) -> Symbols:
         """Symbols of the new senders or of pairs, observed and projected, see :func:`project_symbols`."""
         if call.observe is not None:
             symbols = observe_symbols(call.observe, symbols)
