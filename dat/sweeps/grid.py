@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dual_attention._checksums import damaged_files, read_checksums, sha256_of, write_checksums
 from dual_attention._files import write_atomically
-from dual_attention._words import printable
+from dual_attention._words import printable, suggestion
 
 from ..training.config_io import commented_yaml, read_config
 from ..training.configs import (
@@ -110,9 +110,10 @@ class GridConfig(ABC):
 
     def check_models(self, names: Sequence[str]) -> None:
         """Raise ``ValueError`` unless all of these are models that a grid of this kind may name."""
-        for name in names:
-            known = f"names among {', '.join(self.presets)} (others are of a study: --study FILE)"
-            check(name in self.presets, "models", known, name)
+        for name in (name for name in names if name not in self.presets):
+            known = f"{', '.join(self.presets)} (others are of a study: --study FILE)"
+            hint = suggestion(str(name), self.presets)
+            raise ValueError(f"models: expected names among {known}, got {name!r}{hint}")
 
     @abstractmethod
     def points(self) -> list[dict[str, Any]]:
