@@ -9,7 +9,7 @@ from collections.abc import Callable
 from torch import nn
 
 from dual_attention import native
-from dual_attention._layers.relational_heads import RelationalHeads
+from dual_attention.relational_attention import RelationalAttention
 
 SWITCH = "DUAL_ATTENTION_NATIVE"
 ENABLED = f"C kernels for relational attention on this CPU ({SWITCH}=0 turns them off)"
@@ -24,7 +24,7 @@ def use_native(model: nn.Module, say: Callable[[], bool] = lambda: True) -> None
     parameter = next(model.parameters(), None)
     if parameter is None or parameter.device.type != "cpu" or os.environ.get(SWITCH) == "0" or native.is_enabled():
         return
-    if not any(isinstance(module, RelationalHeads) for module in model.modules()):
+    if not any(isinstance(module, RelationalAttention) for module in model.modules()):
         return
     try:
         native.enable()

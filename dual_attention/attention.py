@@ -186,7 +186,7 @@ class Attention(Heads):
         freqs_sin: Tensor | None,
         need_weights: bool,
     ) -> HeadsCall:
-        """What a call carries from step to step, after all that it was given has been checked."""
+        """The state of a call, after all that it was given has been checked."""
         check_sequence("query", query, self.d_model, layer=self.wq)
         for name, x in (("key", key), ("value", value)):
             if x is not query:

@@ -190,12 +190,7 @@ class DualAttnTransformerLM(LanguageModel):
     ) -> None:
         check_boolean(update_symbols_each_layer=update_symbols_each_layer)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        options = retriever_options(symbol_retriever_config)
-        if not (update_symbols_each_layer or options["shared_symbol_retriever"]):
-            raise ValueError(
-                "update_symbols_each_layer: symbols that are retrieved once need "
-                "symbol_retriever_config={'shared_symbol_retriever': True}"
-            )
+        options = _sharing(symbol_retriever_config, update_symbols_each_layer)
         with nullcontext() if device is None else torch.device(device):
             super().__init__(
                 DecoderLanguageConfig(
@@ -286,3 +281,14 @@ def configure_optimizers(
         {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=device_type == "cuda")
+
+
+def _sharing(given: RetrieverOptions | None, update_symbols_each_layer: bool) -> dict[str, bool]:
+    """The options of a retriever; ``ValueError`` if symbols are retrieved once, but each layer has a retriever."""
+    options = retriever_options(given)
+    if update_symbols_each_layer or options["shared_symbol_retriever"]:
+        return options
+    raise ValueError(
+        "update_symbols_each_layer: symbols that are retrieved once need "
+        "symbol_retriever_config={'shared_symbol_retriever': True}"
+    )

@@ -193,29 +193,26 @@ class RelationalAttention(SymbolHeads):
     ) -> RelationalAttentionOutput:
         """Attend from receivers ``x`` to senders ``y``.
 
-        With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones, as
-        for :meth:`Attention.forward <dual_attention.attention.Attention.forward>`; symbols are those of the new tokens,
-        or relative ones ``(N, t + M, d)``.
+        With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones;
+        symbols are those of the new tokens, or relative ones ``(N, t + M, d)``.
 
         Args:
             x: receivers, ``(B, N, d)``.
             symbols: names of the senders, ``(B or 1, M, d)``; with ``use_relative_positional_symbols``, of the pairs:
                 :class:`RelativeSymbols` or a tensor ``(N, M, d)``.
             y: senders, ``(B, M, d)``; by default ``x``.
-            freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as there; RoPE is
-                applied to the attention, not to relations.
-            projections: of the attention's queries and keys, in place of its own. Shared ones may have an adapter, such
-                as LoRA, only where the other heads hold them.
+            freqs_cos, freqs_sin, attn_mask, is_causal, padding_mask, segments, attn_bias, cache: as for
+                :meth:`dual_attention.attention.Attention.forward`; RoPE is applied to the attention, not to relations.
+            projections: of the attention's queries and keys, in place of its own; those of other heads, say.
             need_weights: also return the maps, which are then built.
 
         Returns:
             ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
-            last two None unless ``need_weights``. Relations are not masked, but for the normaliser of softmax. With a
-            window and a cache, M counts the senders that are still held.
+            last two None unless ``need_weights``. Only the normaliser of softmax masks relations. With a window and a
+            cache, M counts the senders that are still held.
 
         Raises:
-            ValueError, TypeError: if shapes disagree, a mask is not boolean, symbols are of the wrong kind, or the
-                cache is of another kind of layer or batch. The cache is then as it was.
+            ValueError, TypeError: for wrong shapes, kinds of mask or symbols, or another layer's cache, which stays.
         """
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)

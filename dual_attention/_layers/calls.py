@@ -66,7 +66,7 @@ class HeadsCall:
         return x if self.observe is None else self.observe(name, x)
 
     def with_earlier(self, **new: Any) -> tuple[Any, ...]:
-        """What belongs to all senders: tensors of the new ones behind those that a cache holds.
+        """Tensors of all senders: those of the new ones behind those that a cache holds.
 
         Relative symbols name the senders of a cache already and are not kept.
         """

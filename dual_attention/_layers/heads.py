@@ -97,7 +97,7 @@ class Heads(TypedModule):
         freqs_sin: Tensor | None,
         need_weights: bool,
     ) -> HeadsCall:
-        """What a call of receivers ``x`` ``(B, N, d)`` and so many ``new`` senders carries from step to step."""
+        """The state of a call, for receivers ``x`` ``(B, N, d)`` and so many ``new`` senders."""
         batch, n, _ = x.shape
         pattern, bias = visibility(masks, past, batch=batch, heads=self.n_heads, n=n, new=new, window=self.window)
         rate = self.dropout if self.training else 0.0

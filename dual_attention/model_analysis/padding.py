@@ -1,4 +1,4 @@
-"""Which positions and pairs are real, inferred from the mask: padding is visible to no receiver.
+"""Positions and pairs that are real, inferred from the mask: padding is visible to no receiver.
 
 Shapes: B examples (or 1, if all are alike), H heads (or 1), N receivers, M senders.
 """
