@@ -158,7 +158,7 @@ def train_run(
         Interrupted: after a checkpoint, if a process was asked to stop; Terminated, if that was by SIGTERM.
         Diverged: if the loss, a weight or the loss of an evaluation set is no longer finite.
     """
-    use_native(prepared.problem.model, lambda: workers.first)
+    use_native(prepared.problem.model, lambda: workers.first and config.output.progress)
     with prepared.arithmetic(), StopOnSignal() as stop:
         placement = place_model(prepared.problem, prepared.device, config.machine, workers)
         trainer = Trainer(

@@ -19,6 +19,10 @@ from tests.support.compilers import HAS_COMPILER
 RELATIONAL = nn.Sequential(RelationalAttention(8, 2), nn.Linear(8, 8))
 
 
+def always():
+    return True
+
+
 @pytest.fixture
 def compiler():
     if not HAS_COMPILER:
@@ -27,15 +31,15 @@ def compiler():
 
 def test_a_model_with_relational_heads_has_them(compiler, capsys):
     assert "native" not in versions()
-    use_native(RELATIONAL)
+    use_native(RELATIONAL, always)
     assert native.is_enabled() and capsys.readouterr().err == f"dat: {ENABLED}\n"
     assert versions()["native"] == "enabled"
-    use_native(RELATIONAL)  # which is no news
+    use_native(RELATIONAL, always)  # which is no news
     assert not capsys.readouterr().err
 
 
-def test_quietly(compiler, capsys):
-    use_native(RELATIONAL, lambda: False)
+def test_quietly_unless_on_a_terminal(compiler, capsys):
+    use_native(RELATIONAL)
     assert native.is_enabled() and not capsys.readouterr().err
 
 
@@ -48,13 +52,13 @@ def test_one_worker_of_a_grid_says_so(monkeypatch):
 
 @pytest.mark.parametrize("model", [nn.Identity(), Attention(8, 2), RelationalAttention(8, 2).to("meta")])
 def test_no_other_model(model, capsys):
-    use_native(model)
+    use_native(model, always)
     assert not native.is_enabled() and not capsys.readouterr().err
 
 
 def test_switched_off(monkeypatch, capsys):
     monkeypatch.setenv(SWITCH, "0")
-    use_native(RELATIONAL)
+    use_native(RELATIONAL, always)
     assert not native.is_enabled() and not capsys.readouterr().err
 
 
@@ -65,6 +69,6 @@ def test_without_a_compiler_it_goes_on_and_says_so(monkeypatch, capsys):
     monkeypatch.delenv(SWITCH, raising=False)
     monkeypatch.setattr("dual_attention.native.library.built", fails)
     monkeypatch.setattr(kernels, "LIBRARY", Library(kernels.SOURCE, {}))
-    use_native(RELATIONAL)
+    use_native(RELATIONAL, always)
     error = capsys.readouterr().err
     assert not native.is_enabled() and error.endswith("found no compiler\n") and error.count("\n") == 1

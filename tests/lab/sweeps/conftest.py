@@ -13,7 +13,7 @@ def in_process(monkeypatch) -> list[str]:
     """Cells are run here, one after another; returns their names as they are run."""
     names = []
 
-    def run_cells(waiting, grid, folder, workers, stop):
+    def run_cells(waiting, grid, folder, workers, stop, *, quiet):
         for cell in waiting:
             names.append(cell.name)
             beside = entries_beside(folder.experiment, grid, cell)

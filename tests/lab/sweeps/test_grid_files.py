@@ -124,7 +124,7 @@ def test_a_recorded_cell_that_was_changed_or_lost(grid, damage, monkeypatch, cap
     """It is refused by name where it is read, and computed again by the command that runs the grid."""
     grid = replace(grid, seeds=2)
 
-    def run_here(waiting, grid, folder, workers, stop):
+    def run_here(waiting, grid, folder, workers, stop, *, quiet):
         for cell in waiting:
             seconds = run_cell(TOY, grid.config(cell), folder.path_of(cell), cache=folder.path)
             folder.record(cell)

@@ -57,7 +57,7 @@ def in_process(monkeypatch):
     """Runs cells in this process, one after the other, and draws nothing; the list says which."""
     ran: list[Cell] = []
 
-    def run_cells(waiting, grid, folder, count, stop):
+    def run_cells(waiting, grid, folder, count, stop, *, quiet):
         for cell in waiting:
             if stop():
                 return
