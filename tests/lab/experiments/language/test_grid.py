@@ -113,7 +113,14 @@ def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(TEXT, encoding="utf-8")
     words = ["reproduce", "language", "--scale=tiny", "--out=grid", "--workers=2", "--data.path=text.txt"]
-    words += ["--data.val_tokens=256", "--steps=[2,4]", "--loop.batch_size=2", "--optim.warmup_steps=1", "--seeds=1"]
+    words += [
+        "--data.val_tokens=256",
+        "--steps=[2,4]",
+        "--loop.batch_size=2",
+        "--optim.warmup_steps=1",
+        "--optim.lr=2e-3",
+        "--seeds=1",
+    ]
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "4 cells, 0 done, 4 to run" in printed and "4/4" in printed
