@@ -168,8 +168,9 @@ class RelationalMessages(Messages):
         *,
         multidim: bool = False,
         mask: Tensor | None = None,
-        observe: Observe = UNOBSERVED,
+        observe: Observe | None = None,
     ) -> Tensor:
+        observe = observe or UNOBSERVED  # as a default, the compiler could not follow it
         alpha = (weights if self.has_heads else weights.unsqueeze(1)).to(self.u.dtype)
         if mask is not None and not self.has_heads and mask.dim() == 3:
             mask = mask.unsqueeze(1)
