@@ -30,7 +30,8 @@ def paired_differences(trials: Any, reference: str, arms: Sequence[str]) -> dict
     for arm in arms:
         values = trials[arm] - trials[reference]
         half = stats.t.ppf(0.975, len(values) - 1) * values.sem()
-        found[arm] = float(values.mean()), float(half), float(stats.ttest_1samp(values, 0)[1])
+        test: Any = stats.ttest_1samp(values, 0)
+        found[arm] = float(values.mean()), float(half), float(test.pvalue)
     holm, least = {}, 0.0
     for rank, arm in enumerate(sorted(arms, key=lambda arm: found[arm][2])):
         holm[arm] = least = max(least, min(1.0, (len(arms) - rank) * found[arm][2]))
