@@ -16,7 +16,6 @@ from .estimate import Estimate, estimate
 from .estimate.result import Part
 from .estimate.units import dtype_name, flops, nbytes
 from .experiments import experiment_of_run
-from .sweeps.experiment import SweptExperiment
 
 _KEYS_OF_EVERY_RUN = ("experiment", "seed", "data", "optim", "loop", "machine", "output")
 
@@ -74,12 +73,11 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def inputs_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Inputs of the model, if it is one that only its experiment knows."""
+    """Inputs of the model, if its experiment has an ``example_call`` that says them."""
     if checkpoint.run is None or isinstance(checkpoint.model, LanguageModel):
         return {}
-    experiment = experiment_of_run(checkpoint.run)
-    call = experiment.example_call(checkpoint.config) if isinstance(experiment, SweptExperiment) else {}
-    return {name: value for name, value in call.items() if name == "inputs"}
+    call = getattr(experiment_of_run(checkpoint.run), "example_call", None)
+    return {name: value for name, value in call(checkpoint.config).items() if name == "inputs"} if call else {}
 
 
 def memory(inference: Estimate, training: Estimate) -> dict[str, Any]:

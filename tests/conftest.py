@@ -55,9 +55,9 @@ def restore_threads() -> Iterator[None]:
 def disable_kernels() -> Iterator[None]:
     """Commands enable C kernels for the process."""
     yield
-    kernels = sys.modules.get("dual_attention.native.implementation")
-    if kernels is not None:
-        kernels.disable()
+    native = sys.modules.get("dual_attention.native")
+    if native is not None:
+        native.disable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ from .test_imports import PROJECT, ROOT
 NAME = "relational-attention"
 THEIRS = "dual-attention"
 TEXTS = {".cfg", ".html", ".js", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
-FOLDERS = (".github", "benchmarks", "dat", "docs", "dual_attention", "examples", "experiments", "studies", "tests")
+FOLDERS = (".github", "benchmarks", "dat", "docs", "dual_attention", "examples", "studies", "tests")
 
 
 def texts() -> dict[str, str]:

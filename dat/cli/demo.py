@@ -23,8 +23,8 @@ from dual_attention.model_analysis.views.plots import house_style, matplotlib_fi
 from ..experiments.relational_games.config import EPOCHS, Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
 from ..experiments.relational_games.grid import GamesGrid, GridData
-from ..experiments.relational_games.grid_relations import Relation, auc_of, best_detector, draw_relation_on_splits
-from ..experiments.relational_games.model import build_model
+from ..experiments.relational_games.grid_relations import Detector, auc_of, best_detector, draw_relation_on_splits
+from ..experiments.relational_games.model import build_games_model
 from ..experiments.relational_games.presets import PRESETS
 from ..experiments.relational_games.problem import load_splits
 from ..sweeps.grid import MOST_TRIALS, Cell, GridFolder, cells
@@ -121,7 +121,7 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     """The same in a folder that is locked."""
     console = require("rich.console", extra="train").Console(record=True, highlight=False)
     folder.open(grid)
-    sizes = [count_parameters(build_model(PRESETS[name], 2, seed=0)) for name in (DAT, RIVAL)]
+    sizes = [count_parameters(build_games_model(PRESETS[name], 2, seed=0)) for name in (DAT, RIVAL)]
     console.print(
         "[bold]Does the object on top occur among the three below?[/] Two models of the same size learn to tell, from "
         f"{', '.join(f'{n:,}' for n in config.sizes)} example images: a Dual Attention Transformer with relational "
@@ -135,7 +135,7 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     largest = Cell.of(GAMES.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
     run = grid.config(largest)
     splits = load_splits(run)
-    untrained, model = (build_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))
+    untrained, model = (build_games_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))
     load_weights(model, folder.weights_of(largest))
     relation, aucs = learned_relation(untrained, model, splits)
     draw_relation_on_splits(model, splits, relation, picture, TOP_CENTRE)
@@ -190,7 +190,7 @@ Aucs = dict[str, tuple[float, float]]
 """For each test set, a relation's AUC before and after training."""
 
 
-def learned_relation(untrained: nn.Module, model: nn.Module, splits: Mapping[str, Any]) -> tuple[Relation, Aucs]:
+def learned_relation(untrained: nn.Module, model: nn.Module, splits: Mapping[str, Any]) -> tuple[Detector, Aucs]:
     """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
     relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
 
@@ -291,7 +291,7 @@ def left_out_sentence(rows: list[Row], grid: GamesGrid) -> str:
     )
 
 
-def relation_sentence(relation: Relation, aucs: Aucs, n_train: int) -> str:
+def relation_sentence(relation: Detector, aucs: Aucs, n_train: int) -> str:
     """One sentence on the learned relation."""
     direction = "higher" if relation.sign > 0 else "lower"
     shares = [

@@ -105,7 +105,7 @@ def check_prompt(prompt: str) -> str:
     return prompt
 
 
-def parser_of(prog: str) -> Any:
+def _parser(prog: str) -> Any:
     """The options of ``dat generate``."""
     parser = option_parser(
         prog=prog, description="Let a trained language model continue a text, token by token as they are chosen."
@@ -138,7 +138,7 @@ def parser_of(prog: str) -> Any:
 
 def generate(prog: str, arguments: Sequence[str]) -> int:
     """``dat generate``."""
-    options = parse_options(parser_of(prog), arguments)
+    options = parse_options(_parser(prog), arguments)
     run_given(options)
     choices = sampling_options(options)
     prompt = standard_input("prompt") if options.prompt == "-" else options.prompt

@@ -19,7 +19,7 @@ from ..training.config_io import OptionParser, build_parser, parse_config, read_
 from ..training.interrupt import Interrupted
 
 
-def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
+def grid_parser(prog: str, experiment: AnySwept) -> OptionParser:
     """The options of ``dat reproduce NAME``."""
     parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
     takes_study(parser)
@@ -37,7 +37,7 @@ def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat reproduce NAME``."""
     experiment, arguments = of_study(swept(experiment_named(name)), arguments)
-    grid, options = parse_config(parser_of(prog, experiment), experiment.Grid, arguments)
+    grid, options = parse_config(grid_parser(prog, experiment), experiment.Grid, arguments)
     check_grid_of(experiment, grid.out)
     try:
         folder = run_grid(experiment, grid, dry_run=options.dry_run, quiet=options.quiet)

@@ -31,7 +31,7 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
         return train_together(prog, arguments, experiment_named(name), workers)
 
 
-def parser_of(prog: str, experiment: AnyExperiment) -> OptionParser:
+def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
     """The options of ``dat train NAME``."""
     parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
     if presets := experiment.presets:
@@ -46,13 +46,13 @@ def parser_of(prog: str, experiment: AnyExperiment) -> OptionParser:
 
 def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperiment, workers: Workers) -> int:
     """Train in each of ``workers``."""
-    config, options = parse_config(parser_of(prog, experiment), experiment.Config, arguments)
+    config, options = parse_config(run_parser(prog, experiment), experiment.Config, arguments)
     check_only_resume(options.resume, arguments)
     expected = experiment.source or experiment.name
     check(goes_by(experiment, config.experiment), "experiment", expected, config.experiment)
     if workers.size > 1:
         workers.agree("settings", f"resume: {options.resume}\n{commented_yaml(config)}")
-        workers.agree("code", installed(experiment))
+        workers.agree("code", installed_code(experiment))
     unfinished = options.resume
     if unfinished is None:
         config, unfinished = workers.from_first(beginning(config) if workers.first else (config, None))
@@ -86,7 +86,7 @@ def beginning(config: Any) -> tuple[Any, Path | None]:
     return config, folder.path if again else None
 
 
-def installed(experiment: AnyExperiment) -> str:
+def installed_code(experiment: AnyExperiment) -> str:
     """Versions of what computes, and the checksum of each file of both packages and of that of the experiment."""
     root, packages = Path(__file__).parents[2], ("dat", "dual_attention")
     paths = sorted(path for package in packages for path in (root / package).rglob("*.py"))

@@ -61,8 +61,8 @@ def read_dictionary(session: Session, name: str) -> Json:
     """A dictionary for a page, with labels for tokens.
 
     Raises:
-        OSError, ValueError: as :func:`find_dictionary` and :func:`~..dictionaries.load_dictionary`; and if a token in
-            it is none of the session's tokenizer.
+        OSError, ValueError: as :func:`find_dictionary` and :func:`load_dictionary`; and if a token in it is none of the
+            session's tokenizer.
     """
     path = find_dictionary(name)
     found = load_dictionary(path)

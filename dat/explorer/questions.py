@@ -98,5 +98,5 @@ class QuestionSession:
 
 
 def _labels(indices: Tensor) -> list[str]:
-    """Characters as :func:`~..views.tokens.token_labels` writes them."""
+    """Characters as :func:`~dual_attention.model_analysis.views.tokens.token_labels` writes them."""
     return [_NAMES.get(index) or VOCABULARY[index].replace(" ", "␣") for index in indices.tolist()]

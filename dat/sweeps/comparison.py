@@ -60,7 +60,7 @@ def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
     )
 
 
-def comparison_table(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
+def measured_table(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
     """One line for each panel and curve, one column for each point: measured, and published in brackets."""
     names = [axis.name for axis in experiment.axes[:-1]]
     digits, compares = experiment.decimals if measure in experiment.measures else 2, experiment.compares_with(rows)
@@ -112,7 +112,7 @@ def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
     for measure, title in {**experiment.measures, **experiment.tabled}.items():
         if all(row.get(measure) is None for row in rows):
             continue
-        parts += [f"## {title[:1].upper()}{title[1:]}", "", comparison_table(experiment, rows, measure)]
+        parts += [f"## {title[:1].upper()}{title[1:]}", "", measured_table(experiment, rows, measure)]
         if sentence := outside_sentence(experiment, rows, measure):
             parts += [sentence, ""]
     return "\n".join(parts).rstrip() + "\n"

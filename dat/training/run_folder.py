@@ -91,7 +91,7 @@ class RunFolder:
         return locked(self.path, self.checkpoints.folder.name)
 
     def check(self) -> None:
-        """Compare all files of a finished run with their checksums, see :func:`~.._checksums.check_checksums`."""
+        """Compare all files of a finished run with their checksums, see :func:`check_checksums`."""
         check_checksums(self.path)
 
     def check_beginning(self) -> None:

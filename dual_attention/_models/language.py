@@ -288,7 +288,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         )
 
     def _caches(self, cache: Cache | None) -> list[dict[str, Cache]]:
-        """The caches of each layer, see :class:`.passing.BlockInputs`; an empty list without a cache."""
+        """The caches of each layer, see :class:`.stack.BlockInputs`; an empty list without a cache."""
         counts = {"blocks": self.n_layers, "symbols": len(self._retrievers_used())}
         caches: list[dict[str, Cache]] = [] if cache is None else [{} for _ in range(self.n_layers)]
         for name, group in cache_parts(cache, tuple(name for name, count in counts.items() if count)).items():

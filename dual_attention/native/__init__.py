@@ -29,29 +29,32 @@ def enable() -> None:
     Raises:
         RuntimeError: if they cannot be built, with the reason.
     """
-    from . import implementation, kernels, step
+    from . import kernels, step
 
     for library in (kernels.LIBRARY, step.LIBRARY):
         library.get()
-    implementation.enable()
+    enable_when_used()
 
 
 def enable_when_used() -> None:
     """As :func:`enable`, but the kernels are compiled, and errors raised, when they first run."""
-    from . import implementation
+    from ..functional.relational.table import register_implementation
+    from .implementation import NATIVE
 
-    implementation.enable()
+    register_implementation(NATIVE)
 
 
 def disable() -> None:
-    """Take the implementation out again."""
-    from . import implementation
+    """Take the implementation out again, and leave a note how to ask for it."""
+    from ..functional.relational import asked_for
 
-    implementation.disable()
+    if is_enabled():
+        asked_for.register_place()
 
 
 def is_enabled() -> bool:
     """Whether ``impl="auto"`` may take the kernels."""
-    from . import implementation
+    from ..functional.relational.table import IMPLEMENTATIONS
+    from .implementation import NATIVE
 
-    return implementation.is_enabled()
+    return IMPLEMENTATIONS["native"] is NATIVE

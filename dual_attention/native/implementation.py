@@ -8,10 +8,9 @@ import torch
 
 from ..functional.activations import activation_name
 from ..functional.checks import dispatches, is_exporting
-from ..functional.relational import asked_for
 from ..functional.relational.dense import reason_for_dense
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_operations
-from ..functional.relational.table import IMPLEMENTATIONS, UNSUITED, Implementation, Verdict, register
+from ..functional.relational.table import UNSUITED, Implementation, Verdict
 from ..functional.relational.tiles import multiplies_bfloat16
 from ..functional.symbols import RelativeSymbols, symbol_table
 from . import kernels, step
@@ -20,24 +19,8 @@ CAN_TELL_EXPORTS = hasattr(torch.compiler, "is_exporting")
 """Whether an export can be told from code that is compiled: since torch 2.7."""
 
 
-def enable() -> None:
-    """Register the kernels."""
-    register(NATIVE)
-
-
-def disable() -> None:
-    """Leave their place in the table to a note how to ask for them."""
-    if is_enabled():
-        asked_for.register_place()
-
-
-def is_enabled() -> bool:
-    """Whether they are registered."""
-    return IMPLEMENTATIONS["native"] is NATIVE
-
-
 def _run(x: RelationalInputs) -> RelationalAttentionOutput:
-    return step.relational_attention(x) if step.can_step(x) else kernels.relational_attention(x.zeroed())
+    return step.native_step(x) if step.can_step(x) else kernels.native_relational_attention(x.zeroed())
 
 
 def _obstacle(x: RelationalInputs) -> str | None:

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from ..functional.relational.blocks import Gradients, LinearArguments
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
-from ..functional.relational.operation import arguments_of, registered
+from ..functional.relational.operation import linear_arguments, registered
 from ..functional.relational.workspace import Workspace
-from .library import Library, check_rows
+from .library import Library, check_symbol_rows
 from .threads import team
 
 SOURCE = Path(__file__).with_name("relational_attention.c")
@@ -94,9 +94,9 @@ def suits(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype in HALVES and dtype not in LEFT_TO_PYTORCH)
 
 
-def relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
+def native_relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
     """Relational attention for the identity activation, without maps or a bias."""
-    return x.output(*_operation(*arguments_of(x, x.n)))
+    return x.output(*_operation(*linear_arguments(x, x.n)))
 
 
 def threads_with_room(q: Tensor, k: Tensor, u: Tensor, table: Tensor, relative: bool) -> int:
@@ -230,7 +230,7 @@ class _Arguments:
         scratch = Workspace(self.like, LARGEST_KEPT).tensor("scratch", size)
         self.call.scratch = scratch.data_ptr()
         getattr(self.library, name)(ctypes.byref(self.call))
-        check_rows(self.wrong.value, self.call.library)
+        check_symbol_rows(self.wrong.value, self.call.library)
         for x, result in self.cast_back:
             x.copy_(result)
 

@@ -17,7 +17,7 @@ def structure(name: str, *fields: tuple[Any, str]) -> type[ctypes.Structure]:
     return type(name, (ctypes.Structure,), {"_fields_": of})
 
 
-def check_rows(row: int, rows: int) -> None:
+def check_symbol_rows(row: int, rows: int) -> None:
     """Raise ``IndexError`` if an index of relative symbols has led out of their library.
 
     Args:

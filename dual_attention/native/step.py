@@ -21,7 +21,7 @@ from ..functional.derivatives import are_taken_otherwise
 from ..functional.op_schema import op_schema
 from ..functional.relational.inputs import RelationalAttentionOutput, RelationalInputs
 from ..functional.symbols import RelativeSymbols, symbol_table
-from .library import Library, check_rows, structure
+from .library import Library, check_symbol_rows, structure
 from .threads import team
 
 SOURCE = Path(__file__).with_name("step.c")
@@ -61,7 +61,7 @@ def can_step(x: RelationalInputs) -> bool:
     return torch.compiler.is_compiling() or (all(x.stride(-1) == 1 for x in tensors) and not dispatches())
 
 
-def relational_attention(x: RelationalInputs) -> RelationalAttentionOutput:
+def native_step(x: RelationalInputs) -> RelationalAttentionOutput:
     """Relational attention of one receiver; padded senders are not read."""
     index = x.symbols.index if isinstance(x.symbols, RelativeSymbols) else None
     arguments = StepArguments(x.q, x.k, symbol_table(x.symbols), x.u, x.w, index, x.mask, x.scale, x.rel_scale)
@@ -162,5 +162,5 @@ def _step(*arguments: Any) -> tuple[Tensor, Tensor]:
     scratch = q.new_empty(library.scratch_of_step(ctypes.byref(call)))
     call.scratch = scratch.data_ptr()
     library.step(ctypes.byref(call))
-    check_rows(wrong.value, rows)
+    check_symbol_rows(wrong.value, rows)
     return symbols, attended

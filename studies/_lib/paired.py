@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from scipy import stats
+from .inference import half_width, holm, paired_p
 
 
 class Difference(NamedTuple):
@@ -26,15 +26,12 @@ def paired_differences(trials: Any, reference: str, arms: Sequence[str]) -> dict
     Args:
         trials: a series of pandas with the levels model and seed.
     """
-    found: dict[str, tuple[float, float, float]] = {}
-    for arm in arms:
-        values = trials[arm] - trials[reference]
-        half = stats.t.ppf(0.975, len(values) - 1) * values.sem()
-        found[arm] = float(values.mean()), float(half), float(stats.ttest_1samp(values, 0)[1])
-    holm, least = {}, 0.0
-    for rank, arm in enumerate(sorted(arms, key=lambda arm: found[arm][2])):
-        holm[arm] = least = max(least, min(1.0, (len(arms) - rank) * found[arm][2]))
-    return {arm: Difference(*found[arm][:2], holm[arm]) for arm in arms}
+    values = {arm: trials[arm] - trials[reference] for arm in arms}
+    adjusted = holm([paired_p(found) for found in values.values()])
+    return {
+        arm: Difference(float(found.mean()), half_width(found), p)
+        for (arm, found), p in zip(values.items(), adjusted, strict=True)
+    }
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

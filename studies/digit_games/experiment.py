@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch.nn.functional as F
 
-from dat.data.relational_games.dataset import RelationalGames as Images
+from dat.data.relational_games.dataset import GameImages as Images
 from dat.data.relational_games.digits import (
     DIGIT_TASKS,
     UNSEEN,

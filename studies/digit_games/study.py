@@ -1,4 +1,4 @@
-"""The study of Relational Games with handwritten digits: its grid, the announced analysis, and the table."""
+"""The study of Relational Games with handwritten digits: its grid and the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from dat.sweeps.analysis import AnalysisConfig
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
 from studies._lib.paired import paired_differences, table
@@ -22,21 +21,6 @@ STUDY = DigitGamesGrid(out="runs/digit-games", seeds=10, sizes=(2000,))
 GRIDS: dict[str, GridConfig] = {"digits": STUDY}
 PRESETS: dict[str, Any] = {}
 FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {}
-
-# All cells count: in each some model knows seen classes.
-ANALYSES = {
-    "digits": AnalysisConfig(
-        question="Do relational models generalise to digits never seen better than a Transformer?",
-        announced="studies/relational_games/ANNOUNCED.md, Relations between real things; this was written after the "
-        "runs in results/digits",
-        grid="digits",
-        measure="unseen",
-        reference=REFERENCE,
-        arms=tuple(model for model in STUDY.models if model != REFERENCE),
-        seeds=10,
-        least_difference=2.0,
-    ),
-}
 
 
 def table_of_means() -> str:

@@ -13,7 +13,7 @@ from dat.experiments.language.config import LanguageDataConfig, LanguageOptimCon
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.grid import LanguageGrid
 from dat.experiments.language.model_keys import LanguageModelKeys
-from dat.experiments.language.published import published_rows
+from dat.experiments.language.published import published_results
 from dat.training.configs import StepLoopConfig
 from dat.training.metrics import Row
 from dual_attention._files import write_atomically
@@ -356,7 +356,7 @@ def result_table() -> str:
 def published_table() -> str:
     """Table 5: perplexity after 10 billion tokens, one run each."""
     columns = ["model", "parameters", "perplexity"]
-    return markdown(pd.DataFrame([row for row in published_rows() if row["source"] == "Table 5"])[columns])
+    return markdown(pd.DataFrame([row for row in published_results() if row["source"] == "Table 5"])[columns])
 
 
 TABLES = {"result": result_table, "published": published_table}

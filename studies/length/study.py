@@ -1,4 +1,4 @@
-"""The study of length: its grids, the announced analysis, the figure and the table."""
+"""The study of length: its grids, the figure and the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pandas as pd
 from dat.experiments.sequences.config import SHORTEST, LengthGrid, in_batches
 from dat.experiments.sequences.experiment import Length
 from dat.experiments.sequences.presets import LENGTH_ARMS
-from dat.sweeps.analysis import AnalysisConfig
 from dat.sweeps.curves import colours_of
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
@@ -34,22 +33,6 @@ GRIDS: dict[str, GridConfig] = {
     "clip": replace(STUDY, out="runs/length-clip", models=("DAT-clipped-8",)),
 }
 PRESETS: dict[str, Any] = {}
-ANALYSES = {
-    # The primary measure.
-    "study": AnalysisConfig(
-        question="Do models with relations carry further than a Transformer beyond the lengths trained on?",
-        announced="studies/length/ANNOUNCED.md; this was written after the runs in results/study",
-        grid="study",
-        measure="beyond",
-        reference="T",
-        arms=LENGTH_ARMS[1:],
-        seeds=5,
-        correction="holm_differences",
-        least_difference=2.0,
-        bound=2.0,
-        equivalence_alpha=0.025,
-    ),
-}
 
 
 def draw_lengths_figure(rows: Sequence[Row], path: Path) -> None:

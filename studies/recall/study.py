@@ -1,4 +1,4 @@
-"""The study of recall, copying and state: its grids, the announced analyses, the figure and the tables."""
+"""The study of recall, copying and state: its grids, the figure and the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pandas as pd
 from dat.experiments.sequences.config import RecallGrid
 from dat.experiments.sequences.experiment import Recall
 from dat.experiments.sequences.presets import RECALL_ARMS
-from dat.sweeps.analysis import AnalysisConfig
 from dat.sweeps.curves import colours_of
 from dat.sweeps.grid import GridConfig
 from dat.training.metrics import Row
@@ -42,54 +41,6 @@ GRIDS: dict[str, GridConfig] = {
     ),
 }
 PRESETS: dict[str, Any] = {}
-
-
-def analysis(question: str, part: str, tasks: tuple[str, ...], measure: str, least: float) -> AnalysisConfig:
-    """An analysis of some tasks of the study by the rules of a part of the announcement.
-
-    Args:
-        least: least difference that is called one, and bound of equivalence.
-    """
-    return AnalysisConfig(
-        question=question,
-        announced=f"studies/recall/ANNOUNCED.md, {part}; this was written after the runs in results/study",
-        grid="study",
-        measure=measure,
-        reference="T",
-        arms=RECALL_ARMS[1:],
-        panels=tasks,
-        seeds=5,
-        correction="holm_differences",
-        least_difference=least,
-        bound=least,
-        equivalence_alpha=0.025,
-    )
-
-
-# The primary measure, and the two secondary ones.
-ANALYSES = {
-    "study": analysis(
-        "Does a model with relations learn to recall at an earlier step than a Transformer?",
-        "Primary measure",
-        ("in-context-copying", "mqar"),
-        "learned_step",
-        50.0,
-    ),
-    "selective-copying": analysis(
-        "Is a model with relations more accurate at selective copying than a Transformer?",
-        "Secondary",
-        ("selective-copying",),
-        "accuracy",
-        1.0,
-    ),
-    "state": analysis(
-        "Is a model with relations more accurate at tracking a state than a Transformer?",
-        "Secondary",
-        ("parity", "s3", "s5"),
-        "accuracy",
-        1.0,
-    ),
-}
 
 CURVES = {"accuracy": "validation accuracy", "matching": "attention of the best head\nto the place of the answer"}
 """Numbers that are drawn, one a row of panels."""

@@ -9,7 +9,7 @@ do the same from the official files, ``digit_splits`` draws one with handwritten
 what the images look like. ``tasks.py`` says what each rule rests on.
 """
 
-from .dataset import RelationalGames, generate_images
+from .dataset import GameImages, generate_images
 from .digits import DIGIT_TASKS, digit_splits
 from .objects import OBJECT_SETS
 from .official import load_official, official_splits
@@ -24,7 +24,7 @@ __all__ = [
     "EXTRA_TASKS",
     "OBJECT_SETS",
     "TASKS",
-    "RelationalGames",
+    "GameImages",
     "asked_patterns",
     "class_names",
     "contact_sheet",

@@ -13,7 +13,7 @@ from .render import render
 from .tasks import ObjectSource
 
 
-class RelationalGames(NamedTuple):
+class GameImages(NamedTuple):
     """Labelled images.
 
     Attributes:
@@ -30,7 +30,7 @@ class RelationalGames(NamedTuple):
 
 def generate_images(
     task: str, n: int, *, objects: str = "pentominoes", seed: int, independent_share: float | None = None
-) -> RelationalGames:
+) -> GameImages:
     """Draw n images of a task, in random order and with equally frequent classes.
 
     Images are independent draws, so they may repeat: ``same`` has only 33,300 different positive pentomino images.
@@ -64,4 +64,4 @@ def generate_images(
     asked = order // len(definition.classes) % max(1, len(definition.asked))
     drawn_from = object_set(objects)
     scenes = definition.rule(labels, asked, ObjectSource(drawn_from, generator, share))
-    return RelationalGames(render(scenes, drawn_from), labels, asked)
+    return GameImages(render(scenes, drawn_from), labels, asked)

@@ -22,7 +22,7 @@ from dual_attention._hashing import stream_seed
 
 from ..images.digits import DigitSource, digit_images
 from .arguments import split_sizes, to_integer
-from .dataset import RelationalGames
+from .dataset import GameImages
 from .objects import SPRITE_SIZE, ObjectSet
 from .render import CELL_SIZE, render_tiles
 from .tasks import CELLS, ObjectSource, get_task
@@ -91,7 +91,7 @@ def digit_splits(
     seed: int,
     source: DigitSource = "digits",
     unseen: Sequence[int] = UNSEEN,
-) -> dict[str, RelationalGames]:
+) -> dict[str, GameImages]:
     """Draw the splits of one experiment with handwritten digits.
 
     No image of a digit is in two of train, val and test. Scenes are independent draws with equally frequent classes.
@@ -155,14 +155,14 @@ def _share(images: Tensor, split: str) -> Tensor:
     return images[round(before * len(images)) : round((before + HANDS[split]) * len(images))]
 
 
-def _draw(task: str, n: int, hands: Hands, seed: int) -> RelationalGames:
+def _draw(task: str, n: int, hands: Hands, seed: int) -> GameImages:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randperm(n, generator=generator) % 2
     asked = torch.zeros_like(labels)
     source = ObjectSource(_classes(len(hands.count)), generator, 1.0, others_differ=False)
     scenes = get_task(task).rule(labels, asked, source)
     tiles = F.pad(hands.cells, (0, 0, 0, 0, 1, 0))[:, None].expand(-1, 3, -1, -1)
-    return RelationalGames(render_tiles(hands.draw(scenes, generator), tiles), labels, asked)
+    return GameImages(render_tiles(hands.draw(scenes, generator), tiles), labels, asked)
 
 
 def _classes(count: int) -> ObjectSet:

@@ -20,7 +20,7 @@ from dual_attention._extras import require
 from dual_attention._hashing import keys_of, stream_seed
 
 from .arguments import check_layout, check_shares, split_sizes, to_integer
-from .dataset import RelationalGames
+from .dataset import GameImages
 from .labels import labels_of
 from .objects import OBJECT_SETS, object_set
 from .render import IMAGE_SIZE
@@ -45,7 +45,7 @@ _CHUNK = 256
 
 def load_official(
     folder: str | PathLike[str], task: str, split: str = "pentominoes", *, limit: int | None = None
-) -> RelationalGames:
+) -> GameImages:
     """Read one official file, such as ``1task_between_pentos.npz``.
 
     Memory stays near the size of the result, 3,888 bytes an image. Labels are those of the file: whether it
@@ -91,7 +91,7 @@ def load_official(
         _check_objects(split.removesuffix("_valid"), images[:_CHUNK])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return RelationalGames(images, labels, asked)
+    return GameImages(images, labels, asked)
 
 
 def _check_task(task: str, images: Tensor, labels: Tensor, asked: Tensor) -> None:
@@ -139,7 +139,7 @@ def official_splits(
     seed: int,
     n_heldout: int | None = None,
     shares: tuple[float, float, float] = SHARES,
-) -> dict[str, RelationalGames]:
+) -> dict[str, GameImages]:
     """Split the official pentomino images, and add the held-out sets whose files are present.
 
     One permutation for each seed, without replacement, and no image occurs in two of train, val and test: copies of an
@@ -168,7 +168,7 @@ def official_splits(
     pool = load_official(folder, task, "pentominoes")
     keys = _image_keys(pool.images)
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(stream_seed("official", seed)))
-    made: dict[str, RelationalGames] = {}
+    made: dict[str, GameImages] = {}
     for name, size in sizes.items():
         belongs = split_mask(keys, name, seed, shares)
         rows = order[belongs[order]]
@@ -179,7 +179,7 @@ def official_splits(
                 f"than {shares} allow more"
             )
         rows = rows[:size]
-        made[name] = RelationalGames(pool.images[rows], pool.labels[rows], pool.asked[rows])
+        made[name] = GameImages(pool.images[rows], pool.labels[rows], pool.asked[rows])
     for name in ("hexominoes", "stripes"):
         if official_path(folder, task, name).is_file():
             made[name] = load_official(folder, task, name, limit=n_heldout)

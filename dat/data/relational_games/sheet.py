@@ -11,7 +11,7 @@ from torch import Tensor
 from dual_attention._extras import require
 
 from .arguments import to_integer
-from .dataset import RelationalGames, generate_images
+from .dataset import GameImages, generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import IMAGE_SIZE
 from .tasks import TASKS, get_task
@@ -143,7 +143,7 @@ def _draw_task(page: _Page, top: float, task: str, objects: Sequence[str], per_c
         y += page.line(bool(described.asked))
 
 
-def _draw_class(page: _Page, x: float, y: float, drawn: RelationalGames, label: int, asked: tuple[str, ...]) -> None:
+def _draw_class(page: _Page, x: float, y: float, drawn: GameImages, label: int, asked: tuple[str, ...]) -> None:
     rows = (drawn.labels == label).nonzero()[:, 0]
     page.images(x, y, drawn.images[rows])
     step = page.side * (IMAGE_SIZE + _GAP) / IMAGE_SIZE

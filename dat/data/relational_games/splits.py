@@ -13,7 +13,7 @@ from torch import Tensor
 from dual_attention._hashing import counter_words, first_occurrences, keys_of, stream_seed, uniform_of
 
 from .arguments import check_shares, check_task_objects, share_of, split_sizes, to_integer
-from .dataset import RelationalGames, generate_images
+from .dataset import GameImages, generate_images
 from .objects import OBJECT_SETS, object_set
 from .render import render
 from .tasks import CELLS, ObjectSource, Task
@@ -40,7 +40,7 @@ def make_splits(
     independent_share: float | None = None,
     repeats: bool = False,
     shares: tuple[float, float, float] = SHARES,
-) -> dict[str, RelationalGames]:
+) -> dict[str, GameImages]:
     """Draw the splits of one experiment.
 
     No image occurs in two of train, val and test. A smaller train split is a prefix of a larger one with otherwise
@@ -154,7 +154,7 @@ class _Stream:
         )
 
 
-def _draw_split(stream: _Stream, split: str, n: int) -> RelationalGames:
+def _draw_split(stream: _Stream, split: str, n: int) -> GameImages:
     classes, questions = len(stream.definition.classes), max(1, len(stream.definition.asked))
     seed = stream_seed("order", split, stream.seed)
     labels = _balanced(n, classes, seed)
@@ -166,7 +166,7 @@ def _draw_split(stream: _Stream, split: str, n: int) -> RelationalGames:
         for question in range(questions):
             rows = of_label[asked[of_label] == question]
             scenes[rows] = stream.take(split, label, question, len(rows))
-    return RelationalGames(render(scenes, object_set(stream.objects)), labels, asked)
+    return GameImages(render(scenes, object_set(stream.objects)), labels, asked)
 
 
 def _balanced(n: int, values: int, seed: int) -> Tensor:

@@ -170,7 +170,7 @@ class ImageOptimConfig(OptimConfig):
         return self.cosine_length
 
 
-def default_loop() -> LoopConfig:
+def _default_loop() -> LoopConfig:
     """The length of the default run: a minute on one core."""
     return LoopConfig(epochs=40, batch_size=64)
 
@@ -190,7 +190,7 @@ class ImageConfig:
     """Model; --preset NAME fills these keys with one of the paper's models, or a small one."""
     optim: ImageOptimConfig = field(default_factory=ImageOptimConfig)
     """Optimiser."""
-    loop: LoopConfig = field(default_factory=default_loop)
+    loop: LoopConfig = field(default_factory=_default_loop)
     """Length of training, evaluation and checkpoints."""
     machine: PrecisionMachineConfig = field(default_factory=PrecisionMachineConfig)
     """Device, threads and precision."""

@@ -25,7 +25,7 @@ from ..base_width import scaled_from_base
 from .config import ImageConfig, ImageDataConfig
 from .examples import AugmentedImages, NormalisedImages, image_loss
 from .grid import ImageGrid
-from .model import build_model, empty_model
+from .model import build_image_model, empty_image_model
 from .presets import COLOURS, LABELS, LOOKS, PRESETS, VIDAT
 from .published import published_accuracy
 from .scales import SCALES
@@ -82,7 +82,7 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
     def prepare(self, config: ImageConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         device, data = prepare_device(config.machine), config.data
         about = IMAGE_SETS[data.dataset]
-        model = empty_model(config.model, data.dataset)
+        model = empty_image_model(config.model, data.dataset)
         check_memory("model", "its weights", 4 * count_parameters(model), device)
         check_memory("data", "its images", math.prod(about.shape) * (about.train + about.test))
         splits = split_images(
@@ -97,7 +97,7 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
         return Prepared(image_problem(config, splits, device), device)
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
-        return empty_model(config.model, config.data.dataset)
+        return empty_image_model(config.model, config.data.dataset)
 
     def preset_config(self, name: str) -> ImageConfig:
         """The default run of a preset; those of the paper are of CIFAR-10."""
@@ -140,8 +140,8 @@ def image_problem(config: ImageConfig, splits: Mapping[str, LabelledImages], dev
     """Model, splits and loss of a run."""
     about = IMAGE_SETS[config.data.dataset]
     augmentation = Augmentation(config.data.augmentation, about.shape)
-    model = build_model(config.model, config.data.dataset, seed=config.seed)
-    factors = scaled_from_base(config, model, lambda keys: empty_model(keys, config.data.dataset))
+    model = build_image_model(config.model, config.data.dataset, seed=config.seed)
+    factors = scaled_from_base(config, model, lambda keys: empty_image_model(keys, config.data.dataset))
     sets = {name: NormalisedImages(*found, about.mean, about.std, device) for name, found in splits.items()}
     train = AugmentedImages(sets.pop("train"), augmentation, derive_seed(config.seed, "augmentation"))
     loss = image_loss(config.machine.autocast)

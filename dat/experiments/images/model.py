@@ -13,14 +13,14 @@ from ..vision_model import build_vision_model, vision_symbols
 from .config import ImageModelConfig
 
 
-def build_model(config: ImageModelConfig, dataset: ImageSetName, *, seed: int) -> VisionModel:
+def build_image_model(config: ImageModelConfig, dataset: ImageSetName, *, seed: int) -> VisionModel:
     """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     about = IMAGE_SETS[dataset]
     return build_vision_model(config, vision_symbols(config, about.shape), about.shape, about.classes)
 
 
-def empty_model(config: ImageModelConfig, dataset: ImageSetName) -> VisionModel:
+def empty_image_model(config: ImageModelConfig, dataset: ImageSetName) -> VisionModel:
     """The model on the meta device; random generators are left as they are."""
     with without_values():
-        return build_model(config, dataset, seed=0)
+        return build_image_model(config, dataset, seed=0)

@@ -24,7 +24,7 @@ DIGITS = ImageModelConfig()
 """A small one for digits."""
 
 
-def transformer(dat: ImageModelConfig, name: str, *, dff: int | None = None) -> ImageModelConfig:
+def _transformer(dat: ImageModelConfig, name: str, *, dff: int | None = None) -> ImageModelConfig:
     """A Vision Transformer with as many heads as a ViDAT has of both kinds."""
     heads = dat.n_heads_sa + dat.n_heads_ra
     return replace(dat, name=name, n_heads_sa=heads, n_heads_ra=0, n_kv_heads=None, dff=dff or dat.dff)
@@ -33,11 +33,11 @@ def transformer(dat: ImageModelConfig, name: str, *, dff: int | None = None) -> 
 PRESETS: dict[str, ImageModelConfig] = {
     model.name: model
     for model in (
-        transformer(VIDAT, "ViT"),
+        _transformer(VIDAT, "ViT"),
         VIDAT,
         replace(VIDAT, name="ViDAT-asym", symmetric_rels=False),
         replace(VIDAT, name="ViDAT-ungrouped", n_kv_heads=6),
-        transformer(DIGITS, "ViT-digits", dff=132),  # as large as the ViDAT, within 1 %
+        _transformer(DIGITS, "ViT-digits", dff=132),  # as large as the ViDAT, within 1 %
         DIGITS,
         replace(DIGITS, name="ViDAT-digits-asym", symmetric_rels=False),
     )

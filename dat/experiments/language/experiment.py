@@ -25,7 +25,7 @@ from .grid import LanguageGrid
 from .model_keys import LanguageModelKeys
 from .presets import PRESETS
 from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
-from .published import published_curve
+from .published import published_perplexity
 from .scales import SCALES
 
 
@@ -128,7 +128,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         return {**row, "seconds": result["seconds"]}
 
     def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
-        return published_curve(curve) if measure == "perplexity" else []
+        return published_perplexity(curve) if measure == "perplexity" else []
 
     def work(self, config: LanguageConfig) -> float:
         evaluated = config.data.val_tokens / config.model.context

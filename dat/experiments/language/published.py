@@ -22,7 +22,7 @@ NUMBERS = ("steps", "tokens", "perplexity", "loss")
 
 
 @cache
-def published_rows() -> tuple[Row, ...]:
+def published_results() -> tuple[Row, ...]:
     """The rows; numbers as numbers, and None where there is none."""
     with open(TABLE, newline="", encoding="utf-8") as file:
         return tuple(
@@ -31,10 +31,10 @@ def published_rows() -> tuple[Row, ...]:
         )
 
 
-def published_curve(model: str) -> list[Published]:
+def published_perplexity(model: str) -> list[Published]:
     """The perplexity that the published run of a model ends with, by its steps; empty if there is none."""
     return [
         Published(point=row["steps"], mean=exp(row["loss"]) if row["perplexity"] is None else row["perplexity"])
-        for row in published_rows()
+        for row in published_results()
         if row["model"] == model and row["steps"] is not None
     ]

@@ -26,12 +26,12 @@ from .problem import (
     Answered,
     PreparedQuestions,
     answer_loss,
-    build_model,
+    build_mathematics_model,
     by_character,
-    empty_model,
+    empty_mathematics_model,
     prepare_questions,
 )
-from .published import published_curve
+from .published import published_interpolation
 from .scales import SCALES
 
 TASKS = {module: module.partition("__")[2].replace("_", " ") for module in MODULES}
@@ -119,7 +119,7 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
         return prepare_questions(config, cache=cache, run=run)
 
     def empty_model(self, config: MathematicsConfig) -> nn.Module:
-        return empty_model(config.model)
+        return empty_mathematics_model(config.model)
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{TASKS[result['module']]}, {result['n_train']:,} questions: {result['model']}"
@@ -167,12 +167,12 @@ class Mathematics(SweptExperiment[MathematicsConfig, PreparedQuestions]):
         questions, answers = torch.zeros(size, QUESTION_LENGTH).byte(), torch.zeros(size, ANSWER_LENGTH + 1).byte()
         questions[:, : TIMED["question"]], answers[:, : TIMED["answer"]] = END, END
         examples = Answered(questions, answers, masked=masked)
-        model = build_model(config.model, seed=0)
-        factors = scaled_from_base(config, model, empty_model)
+        model = build_mathematics_model(config.model, seed=0)
+        factors = scaled_from_base(config, model, empty_mathematics_model)
         return Problem(model, examples, answer_loss(masked=masked), factors=factors)
 
     def describe_run(self, row: Row) -> str:
         return f"{row['model']} on {TASKS[row['module']]}, {row['epochs']} epochs, seed {row['seed']}"
 
     def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
-        return published_curve(panel, curve) if measure == "interpolate" else []
+        return published_interpolation(panel, curve) if measure == "interpolate" else []

@@ -91,7 +91,7 @@ class MathematicsModelKeys(ModelKeys):
         )
 
 
-def transformer(name: str, n_layers: int, d_model: int, heads: int = 8) -> MathematicsModelKeys:
+def _transformer(name: str, n_layers: int, d_model: int, heads: int = 8) -> MathematicsModelKeys:
     """A Transformer; dff is twice the width, as in all of these models."""
     return MathematicsModelKeys(
         name=name,
@@ -106,7 +106,7 @@ def transformer(name: str, n_layers: int, d_model: int, heads: int = 8) -> Mathe
     )
 
 
-def dat(
+def _dat(
     name: str, n_layers: int, decoder: tuple[int, int], rel_proj_dim: int | None = None, d_model: int = 128
 ) -> MathematicsModelKeys:
     """A DAT with 4 + 4 heads in the encoder and these in the decoder; one asymmetric relation a relational head."""
@@ -127,22 +127,22 @@ WIDE_RELATIONS = 32
 PRESETS = {
     model.name: model
     for model in (
-        transformer("T-692K", 2, 128),
-        dat("DAT-750K", 2, (8, 0)),
-        dat("DAT-767K", 2, (4, 4)),
-        dat("DAT-783K", 2, (8, 0), WIDE_RELATIONS),
-        dat("DAT-832K", 2, (4, 4), WIDE_RELATIONS),
-        transformer("T-871K", 2, 144),
-        transformer("T-1.02M", 3, 128),
-        dat("DAT-1.09M", 3, (8, 0)),
-        dat("DAT-1.11M", 3, (4, 4)),
-        transformer("T-1.3M", 3, 144),
-        transformer("T-1.35M", 4, 128),
-        dat("DAT-1.43M", 4, (8, 0)),
-        dat("DAT-1.46M", 4, (4, 4)),
-        transformer("T-1.7M", 4, 144),
-        transformer("T-tiny", 1, 64),
-        dat("DAT-tiny", 1, (4, 4), d_model=64),
+        _transformer("T-692K", 2, 128),
+        _dat("DAT-750K", 2, (8, 0)),
+        _dat("DAT-767K", 2, (4, 4)),
+        _dat("DAT-783K", 2, (8, 0), WIDE_RELATIONS),
+        _dat("DAT-832K", 2, (4, 4), WIDE_RELATIONS),
+        _transformer("T-871K", 2, 144),
+        _transformer("T-1.02M", 3, 128),
+        _dat("DAT-1.09M", 3, (8, 0)),
+        _dat("DAT-1.11M", 3, (4, 4)),
+        _transformer("T-1.3M", 3, 144),
+        _transformer("T-1.35M", 4, 128),
+        _dat("DAT-1.43M", 4, (8, 0)),
+        _dat("DAT-1.46M", 4, (4, 4)),
+        _transformer("T-1.7M", 4, 144),
+        _transformer("T-tiny", 1, 64),
+        _dat("DAT-tiny", 1, (4, 4), d_model=64),
     )
 }
 """The paper's models by the labels of its Table 2 and Figure 3; those that it has not are of its sizes (T-1.02M,

@@ -140,14 +140,14 @@ def prepare_questions(config: MathematicsConfig, *, cache: Path, run: Path | Non
     """Model, data and loss of a run, see :meth:`~dat.training.experiment.Experiment.prepare`."""
     device, data = prepare_device(config.machine), config.data
     check_memory("data", "its questions", data.n_questions * (QUESTION_LENGTH + ANSWER_LENGTH + 1))
-    check_memory("model", "its weights", 4 * count_parameters(empty_model(config.model)), device)
+    check_memory("model", "its weights", 4 * count_parameters(empty_mathematics_model(config.model)), device)
     found = find_questions(config, cache / QUESTIONS)
     if run is not None and read_json(run / ORIGIN) != found.origin:
         raise ValueError(f"{run}: the questions are not those that the run began with, see {ORIGIN} there")
     masked = data.padding == "masked"
     sets = {name: answered(pairs, masked=masked, device=device) for name, pairs in found.sets.items()}
-    model = build_model(config.model, seed=config.seed)
-    factors = scaled_from_base(config, model, empty_model)
+    model = build_mathematics_model(config.model, seed=config.seed)
+    factors = scaled_from_base(config, model, empty_mathematics_model)
     problem = Problem(
         model=model.to(device),
         train=sets.pop("train"),
@@ -195,13 +195,13 @@ def _generated(config: MathematicsConfig, cache: Path, report: Report | None) ->
         raise ImportError(f"{error}, or name a folder of the official files with data.official_folder") from error
 
 
-def build_model(config: MathematicsModelKeys, *, seed: int) -> nn.Module:
+def build_mathematics_model(config: MathematicsModelKeys, *, seed: int) -> nn.Module:
     """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     return config.build()
 
 
-def empty_model(config: MathematicsModelKeys) -> nn.Module:
+def empty_mathematics_model(config: MathematicsModelKeys) -> nn.Module:
     """The model on the meta device; random generators are left as they are."""
     with without_values():
         return config.build()

@@ -25,7 +25,7 @@ def published_accuracies() -> dict[tuple[str, str], float]:
         return {(row["module"], row["model"]): float(row["accuracy"]) for row in csv.DictReader(file)}
 
 
-def published_curve(module: str, model: str) -> list[Published]:
+def published_interpolation(module: str, model: str) -> list[Published]:
     """The published point of a model; empty if there is none."""
     mean = published_accuracies().get((module, model))
     return [] if mean is None else [Published(point=EPOCHS, mean=mean)]

@@ -25,7 +25,7 @@ CELL = 12
 
 
 @dataclass(frozen=True)
-class Relation:
+class Detector:
     """One relation of one layer, counted from 0; ``sign`` is -1 if it is low, not high, for equal objects."""
 
     layer: int
@@ -67,7 +67,7 @@ def object_pairs(images: Tensor) -> tuple[Tensor, Tensor]:
     return both, both & equal
 
 
-def detection(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> list[Relation]:
+def detection(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> list[Detector]:
     """AUC of every relation of every layer as a detector of equal objects in ``images``.
 
     Args:
@@ -82,16 +82,16 @@ def detection(model: nn.Module, images: Tensor, sources: Sequence[int] | None = 
     for layer, relations in enumerate(cell_relations(model, images)):
         for index in range(relations.shape[-1]):
             auc = area_under_curve(relations[..., index][both], equal[both])
-            found.append(Relation(layer, index, 1 if auc >= 0.5 else -1, max(auc, 1 - auc)))
+            found.append(Detector(layer, index, 1 if auc >= 0.5 else -1, max(auc, 1 - auc)))
     return found
 
 
-def best_detector(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> Relation:
+def best_detector(model: nn.Module, images: Tensor, sources: Sequence[int] | None = None) -> Detector:
     """The relation with the largest AUC on ``images``."""
     return max(detection(model, images, sources), key=lambda relation: relation.auc)
 
 
-def auc_of(model: nn.Module, images: Tensor, relation: Relation, sources: Sequence[int] | None = None) -> float:
+def auc_of(model: nn.Module, images: Tensor, relation: Detector, sources: Sequence[int] | None = None) -> float:
     """AUC on ``images`` of a relation that was chosen, with its sign, on others."""
     for other in detection(model, images, sources):
         if (other.layer, other.index) == (relation.layer, relation.index):
@@ -100,7 +100,7 @@ def auc_of(model: nn.Module, images: Tensor, relation: Relation, sources: Sequen
 
 
 def draw_relation(
-    model: nn.Module, groups: Sequence[tuple[str, Tensor]], relation: Relation, path: Path, *, source: int, title: str
+    model: nn.Module, groups: Sequence[tuple[str, Tensor]], relation: Detector, path: Path, *, source: int, title: str
 ) -> None:
     """Draw images, and below each the relation from the cell ``source`` to every cell of the grid.
 
@@ -138,7 +138,7 @@ def draw_relation(
 
 
 def draw_relation_on_splits(
-    model: nn.Module, splits: dict[str, Any], relation: Relation, path: Path, source: int
+    model: nn.Module, splits: dict[str, Any], relation: Detector, path: Path, source: int
 ) -> None:
     """Draw the relation on images of two object sets: two whose answer is yes, in different places, and one no."""
     groups = []

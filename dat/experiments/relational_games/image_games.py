@@ -17,7 +17,7 @@ from ...training.experiment import Prepared, count_parameters
 from ...training.problem import ImageExamples, Problem, classification_loss
 from ..base_width import scaled_from_base
 from .config import GamesRunConfig
-from .model import IMAGE_SHAPE, build_model, empty_model
+from .model import IMAGE_SHAPE, build_games_model, empty_games_model
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 
 Run = TypeVar("Run", bound=GamesRunConfig)
@@ -37,7 +37,7 @@ class ImageGames(SweptExperiment[Run, Prepared]):
     colours = COLOURS
 
     def empty_model(self, config: Run) -> nn.Module:
-        return empty_model(config.model, config.task)
+        return empty_games_model(config.model, config.task)
 
     def work(self, config: Run) -> float:
         data = config.data
@@ -47,8 +47,8 @@ class ImageGames(SweptExperiment[Run, Prepared]):
     def timing_problem(self, config: Run) -> Problem:
         size = config.loop.batch_size
         images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
-        model = build_model(config.model, num_classes(config.task), seed=0)
-        factors = scaled_from_base(config, model, lambda keys: empty_model(keys, config.task))
+        model = build_games_model(config.model, num_classes(config.task), seed=0)
+        factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task))
         examples = ImageExamples(images, torch.randint(2, (size,)))
         return Problem(model, examples, classification_loss, factors=factors)
 
@@ -66,10 +66,10 @@ def prepare_images(config: GamesRunConfig, load: Callable[[], Mapping[str, Any]]
     """Model, data and loss of a run, on its device; ``load`` makes the splits, if there is memory for them."""
     device = prepare_device(config.machine)
     check_memory("data", "its images", math.prod(IMAGE_SHAPE) * config.data.n_images)
-    check_memory("model", "its weights", 4 * count_parameters(empty_model(config.model, config.task)), device)
+    check_memory("model", "its weights", 4 * count_parameters(empty_games_model(config.model, config.task)), device)
     splits = load()
-    model = build_model(config.model, num_classes(config.task), seed=config.weight_seed)
-    factors = scaled_from_base(config, model, lambda keys: empty_model(keys, config.task))
+    model = build_games_model(config.model, num_classes(config.task), seed=config.weight_seed)
+    factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task))
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
     train = sets.pop("train")
     problem = Problem(model.to(device), train, classification_loss, sets, factors=factors)

@@ -30,7 +30,7 @@ BASELINE_CLASSES: dict[str, type[nn.Module]] = {
 """By the name of the architecture."""
 
 
-def build_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:
+def build_games_model(config: GamesModelConfig, num_classes: int, *, seed: int) -> nn.Module:
     """The model with initial weights that depend on ``seed`` only; the global generators are left seeded by it."""
     torch.manual_seed(derive_seed(seed, "weights"))
     images: dict[str, Any] = {"image_shape": IMAGE_SHAPE, "num_classes": num_classes}
@@ -69,7 +69,7 @@ def symbol_arguments(config: GamesModelConfig) -> SymbolOptions:
     return symbols
 
 
-def empty_model(config: GamesModelConfig, task: str) -> nn.Module:
+def empty_games_model(config: GamesModelConfig, task: str) -> nn.Module:
     """The model for a task, on the meta device; random generators are left as they are."""
     with without_values():
-        return build_model(config, num_classes(task), seed=0)
+        return build_games_model(config, num_classes(task), seed=0)

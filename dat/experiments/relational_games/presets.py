@@ -13,7 +13,7 @@ OBJECT_FEATURES = 9
 """Features of an object beside its nine relations."""
 
 
-def transformer(d_model: int, heads: int) -> GamesModelConfig:
+def _transformer(d_model: int, heads: int) -> GamesModelConfig:
     """A standard Transformer; dff is twice the width."""
     return GamesModelConfig(
         name=f"transformer-{d_model}-h{heads}", d_model=d_model, dff=2 * d_model, n_heads_sa=heads, n_heads_ra=0
@@ -134,8 +134,8 @@ def normalised() -> list[GamesModelConfig]:
 def _models() -> list[GamesModelConfig]:
     main = dat(0, 2, symmetric=True)
     return [
-        *(transformer(width, heads) for width in (128, 144) for heads in (2, 4, 8)),
-        variant(transformer(128, 2), "-matched", dff=301),
+        *(_transformer(width, heads) for width in (128, 144) for heads in (2, 4, 8)),
+        variant(_transformer(128, 2), "-matched", dff=301),
         main,
         dat(1, 1, symmetric=True),
         dat(0, 2, symmetric=False),

@@ -34,7 +34,7 @@ OBJECTS = 48
 
 
 @dataclass(frozen=True)
-class Task:
+class SequenceTask:
     """A task.
 
     Attributes:
@@ -55,8 +55,8 @@ class Task:
     least: int = 1
 
 
-TASKS: dict[str, Task] = {
-    "in-context-copying": Task(
+TASKS: dict[str, SequenceTask] = {
+    "in-context-copying": SequenceTask(
         "tokens of the longest repeated part",
         lambda size: 2 * size,
         64,
@@ -65,7 +65,7 @@ TASKS: dict[str, Task] = {
         ),
         least=2,
     ),
-    "mqar": Task(
+    "mqar": SequenceTask(
         "pairs of key and value",
         lambda size: 8 * size,
         64,
@@ -73,7 +73,7 @@ TASKS: dict[str, Task] = {
             n, pairs=size, length=length, vocab_size=vocab, generator=generator
         ),
     ),
-    "selective-copying": Task(
+    "selective-copying": SequenceTask(
         "letters to remember",
         lambda size: 6 * size,
         10,
@@ -81,7 +81,7 @@ TASKS: dict[str, Task] = {
             n, remembered=size, length=length, alphabet=vocab - 2, generator=generator
         ),
     ),
-    "parity": Task(
+    "parity": SequenceTask(
         "bits",
         lambda size: size,
         2,
@@ -89,7 +89,7 @@ TASKS: dict[str, Task] = {
         fixed=True,
     ),
     **{
-        f"s{degree}": Task(
+        f"s{degree}": SequenceTask(
             "permutations",
             lambda size: size,
             len(permutation_products(degree)),
@@ -100,7 +100,7 @@ TASKS: dict[str, Task] = {
         )
         for degree in (3, 5)
     },
-    "argsort": Task(
+    "argsort": SequenceTask(
         "objects",
         lambda size: 3 * size,
         2 * OBJECTS + 2,
@@ -109,7 +109,7 @@ TASKS: dict[str, Task] = {
         ),
         fixed=True,
     ),
-    "equation": Task(
+    "equation": SequenceTask(
         "constants",
         lambda size: size + 3,
         VOCABULARY,

@@ -18,5 +18,5 @@
 =======================  =======================================================================================
 
 Implementations take :class:`.RelationalInputs` and return :class:`.RelationalAttentionOutput`; :mod:`..reference`
-judges them all. To add one, call :func:`.table.register`.
+judges them all. To add one, call :func:`.table.register_implementation`.
 """

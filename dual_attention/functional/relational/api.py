@@ -19,7 +19,7 @@ from ..triton import implementation  # noqa: F401 (registers itself, and imports
 from . import asked_for, blockwise, dense, linear, sdpa  # noqa: F401 (each registers itself)
 from .choice import choose
 from .inputs import RelationalAttentionOutput, RelationalInputs, check_inputs
-from .table import IMPLEMENTATIONS, Choice, Implementation, register
+from .table import IMPLEMENTATIONS, Choice, Implementation, register_implementation
 
 _LOG = logging.getLogger("dual_attention.functional.relational")
 
@@ -158,4 +158,4 @@ def _reference(x: RelationalInputs, observe: reference.Observe = reference.UNOBS
     return RelationalAttentionOutput(attended, weights, x.with_padded(relations))
 
 
-register(Implementation("reference", _reference, lambda x: None))
+register_implementation(Implementation("reference", _reference, lambda x: None))

@@ -9,7 +9,7 @@ import torch
 
 from .dense import reason_for_dense
 from .inputs import RelationalAttentionOutput, RelationalInputs
-from .table import UNSUITED, Implementation, Verdict, register
+from .table import UNSUITED, Implementation, Verdict, register_implementation
 
 HOW = "dual_attention.native.enable()"
 
@@ -37,7 +37,7 @@ def _run(x: RelationalInputs) -> RelationalAttentionOutput:
 
 def register_place() -> None:
     """Say in the table how to ask for ``native``."""
-    register(Implementation("native", _run, _obstacle, _suits, priority=80))
+    register_implementation(Implementation("native", _run, _obstacle, _suits, priority=80))
 
 
 register_place()

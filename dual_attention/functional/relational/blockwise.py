@@ -21,7 +21,7 @@ from ..mask_patterns import block_of
 from ..symbols import symbol_table
 from .inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_blocks
 from .relative_symbols import symbols_of_block
-from .table import UNSUITED, Implementation, Verdict, register
+from .table import UNSUITED, Implementation, Verdict, register_implementation
 from .whole import attend, attention_weights
 
 BLOCK = 128
@@ -60,4 +60,6 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "activated relations of so many pairs are built a block at a time")
 
 
-register(Implementation("blockwise", blockwise_relational_attention, obstacle_to_blocks, _suits, priority=20))
+register_implementation(
+    Implementation("blockwise", blockwise_relational_attention, obstacle_to_blocks, _suits, priority=20)
+)

@@ -13,7 +13,7 @@ from .. import reference
 from ..checks import is_open
 from .inputs import RelationalAttentionOutput, RelationalInputs, messages
 from .relative_symbols import has_symbol_per_pair
-from .table import UNSUITED, Implementation, Verdict, register
+from .table import UNSUITED, Implementation, Verdict, register_implementation
 from .tiles import multiplies_bfloat16, prefers_tiles
 from .whole import attend, attention_weights
 
@@ -95,4 +95,4 @@ def _suits(x: RelationalInputs) -> Verdict:
     return UNSUITED if few is None else Verdict(True, few)
 
 
-register(Implementation("dense", dense_relational_attention, lambda x: None, _suits, priority=60))
+register_implementation(Implementation("dense", dense_relational_attention, lambda x: None, _suits, priority=60))

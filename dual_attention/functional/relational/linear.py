@@ -19,9 +19,9 @@ from torch import Tensor
 from ..checks import is_open
 from .blocks import Blocks, Gradients, LinearArguments, of_examples
 from .inputs import RelationalAttentionOutput, RelationalInputs, obstacle_to_blocks
-from .operation import arguments_of, registered
+from .operation import linear_arguments, registered
 from .pair_symbols import PairSymbols, pair_symbols
-from .table import UNSUITED, Choice, Implementation, Verdict, register
+from .table import UNSUITED, Choice, Implementation, Verdict, register_implementation
 from .tiles import even_part, multiplies_bfloat16, prefers_tiles, slices, tile_size
 from .workspace import Workspace
 
@@ -44,7 +44,7 @@ def linear_relational_attention(x: RelationalInputs) -> RelationalAttentionOutpu
     Dropout depends on a seed drawn from the global generator, and is drawn again, not kept, in the backward pass.
     A second derivative builds all weights, see :mod:`..derivatives`.
     """
-    return x.output(*_operation(*arguments_of(x, block_size(x.q.shape[1], x.m))))
+    return x.output(*_operation(*linear_arguments(x, block_size(x.q.shape[1], x.m))))
 
 
 def block_size(heads: int, m: int) -> int:
@@ -133,6 +133,6 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "there are too many weights to build all at once" + form)
 
 
-register(
+register_implementation(
     Implementation("linear", linear_relational_attention, obstacle_to_blocks, _suits, priority=10, instead=_instead)
 )

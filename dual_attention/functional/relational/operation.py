@@ -87,7 +87,7 @@ def registered(
     return forward_op
 
 
-def arguments_of(x: RelationalInputs, block: int) -> LinearArguments:
+def linear_arguments(x: RelationalInputs, block: int) -> LinearArguments:
     """Arguments of an operation, with a seed for dropout from the global generator.
 
     Args:

@@ -20,7 +20,7 @@ from ..checks import is_open
 from ..symbols import RelativeSymbols, symbol_table
 from ..triton import support
 from .inputs import RelationalAttentionOutput, RelationalInputs
-from .table import UNSUITED, Implementation, Verdict, register
+from .table import UNSUITED, Implementation, Verdict, register_implementation
 
 COLUMNS = 256
 """Width of the values in one call, unless a symbol and one relation are already wider."""
@@ -68,4 +68,4 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "the library has fused kernels for no mask but the causal one")
 
 
-register(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40))
+register_implementation(Implementation("sdpa", sdpa_relational_attention, _obstacle, _suits, priority=40))

@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 UNSUITED = Verdict(False)
 
 
-def never(x: RelationalInputs) -> Verdict:
+def _never(x: RelationalInputs) -> Verdict:
     """The verdict on what runs only when it is named."""
     return UNSUITED
 
@@ -58,7 +58,7 @@ class Implementation(NamedTuple):
     name: str
     run: Callable[[RelationalInputs], RelationalAttentionOutput]
     obstacle: Callable[[RelationalInputs], str | None]
-    suits: Callable[[RelationalInputs], Verdict] = never
+    suits: Callable[[RelationalInputs], Verdict] = _never
     priority: int = 0
     instead: Callable[[RelationalInputs], Choice | None] = itself
     takes_padded: bool = False
@@ -68,7 +68,7 @@ IMPLEMENTATIONS: dict[str, Implementation] = {}
 """Implementations by name, those of higher priority first."""
 
 
-def register(implementation: Implementation) -> None:
+def register_implementation(implementation: Implementation) -> None:
     """Put an implementation into the table, in place of one of the same name."""
     others = [other for name, other in IMPLEMENTATIONS.items() if name != implementation.name]
     IMPLEMENTATIONS.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..relational.dense import FEWEST_RECEIVERS
 from ..relational.inputs import RelationalAttentionOutput, RelationalInputs
-from ..relational.table import UNSUITED, Implementation, Verdict, register
+from ..relational.table import UNSUITED, Implementation, Verdict, register_implementation
 from . import support
 
 
@@ -32,4 +32,4 @@ def _suits(x: RelationalInputs) -> Verdict:
     return Verdict(True, "fused kernels suit bfloat16 and float16 on CUDA")
 
 
-register(Implementation("triton", _run, _obstacle, _suits, priority=100))
+register_implementation(Implementation("triton", _run, _obstacle, _suits, priority=100))

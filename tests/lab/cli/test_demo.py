@@ -17,7 +17,7 @@ from dat.cli.demo import (
     run_demo,
 )
 from dat.cli.main import main as dat_main
-from dat.experiments.relational_games.grid_relations import Relation
+from dat.experiments.relational_games.grid_relations import Detector
 from dat.sweeps.grid import GridFolder
 from dat.sweeps.results import read_results
 from dat.training.lock import InUse
@@ -96,7 +96,7 @@ def test_trials_that_were_left_out_are_named_with_the_command_that_runs_them(see
 
 def test_the_second_sentence_follows_the_relation():
     aucs = {"test": (0.9, 0.97), "hexominoes": (0.8, 0.91), "stripes": (0.7, 0.6)}
-    text = relation_sentence(Relation(1, 0, -1, 0.97), aucs, 1000)
+    text = relation_sentence(Detector(1, 0, -1, 0.97), aucs, 1000)
     assert "relation 1 of layer 2" in text and "is lower for an object equal" in text
     assert "in 97 % of pairs of pentominoes (90 % before training), 91 % of pairs of hexominoes (80 %" in text
 

@@ -15,7 +15,7 @@ from dat.cli.estimate import find_model
 from dat.estimate import estimate, parallel_estimate
 from dat.experiments.language.config import LanguageConfig, LanguageDataConfig
 from dat.experiments.relational_games.config import RelationalGamesConfig
-from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.training.config_io import commented_yaml
 from dual_attention import LANGUAGE_PRESETS
@@ -52,7 +52,9 @@ def test_a_language_model_by_name(capsys):
 
 def test_a_model_of_relational_games_by_name(capsys):
     found = figures(capsys, "dat-0+2-sym", "--batch", "512", "--device=cpu")
-    expected = estimate(build_model(PRESETS["dat-0+2-sym"], 2, seed=0), batch=512, device="cpu", name="dat-0+2-sym")
+    expected = estimate(
+        build_games_model(PRESETS["dat-0+2-sym"], 2, seed=0), batch=512, device="cpu", name="dat-0+2-sym"
+    )
     assert found == json.loads(json.dumps(expected.to_dict()))
 
 
@@ -170,7 +172,7 @@ def test_a_run_of_relational_games(capsys, tmp_path: Path):
     (tmp_path / "config.yaml").write_text(commented_yaml(config))
     found = figures(capsys, str(tmp_path))
     assert found["model"] == "transformer-128-h2"
-    expected = build_model(config.model, 4, seed=0)
+    expected = build_games_model(config.model, 4, seed=0)
     assert found["parameters"] == sum(parameter.numel() for parameter in expected.parameters())
 
 

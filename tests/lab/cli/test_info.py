@@ -12,7 +12,7 @@ from dat.checkpoints import open_checkpoint
 from dat.cli import main as cli
 from dat.description import memory, parameters_by_part
 from dat.estimate import estimate
-from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.training.experiment import count_parameters
 from dual_attention import LANGUAGE_PRESETS
@@ -102,7 +102,7 @@ def test_a_run_of_relational_games(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "relational-games", "--preset=dat-1+1-sym", *GAMES]) == 0
     found = json.loads(told(capsys, "runs/games", "--json"))
-    expected = count_parameters(build_model(PRESETS["dat-1+1-sym"], 2, seed=0))
+    expected = count_parameters(build_games_model(PRESETS["dat-1+1-sym"], 2, seed=0))
     assert found["parameters"] == expected == sum(part["parameters"] for part in found["parts"].values())
     assert {"relational attention", "self-attention", "feed-forward", "symbols"} <= set(found["parts"])
     assert found["config"]["task"] == "same" and "cache" not in found["memory"]

@@ -33,7 +33,7 @@ def test_every_model_of_the_comparison_trains(name):
 
 def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
     words = ["--model.d_model=1", "--preset=transformer-144-h8", "--model.dff", "7", "--seed", "3"]
-    config, options = parse_config(train.parser_of("dat", GAMES), RelationalGamesConfig, words)
+    config, options = parse_config(train.run_parser("dat", GAMES), RelationalGamesConfig, words)
     model = replace(PRESETS["transformer-144-h8"], dff=7)
     assert config == RelationalGamesConfig(seed=3, model=model) and options.preset == "transformer-144-h8"
 
@@ -41,7 +41,7 @@ def test_a_preset_overrides_what_precedes_it_and_yields_to_what_follows():
 def test_a_preset_replaces_the_architecture_of_another():
     """Also what it says in groups of keys; what follows may change a part of them."""
     words = ["--preset=corelnet", "--preset=predinet", "--preset=abstractor", "--model.abstractor.n_heads=8"]
-    model = parse_config(train.parser_of("dat", GAMES), RelationalGamesConfig, words)[0].model
+    model = parse_config(train.run_parser("dat", GAMES), RelationalGamesConfig, words)[0].model
     wanted = replace(PRESETS["abstractor"], abstractor=replace(PRESETS["abstractor"].abstractor, n_heads=8))
     assert model == wanted
 
@@ -58,6 +58,6 @@ def test_every_scale_is_its_grid(name):
     """The options that a scale stands for give the grid again."""
     experiment = swept(EXPERIMENTS[name].load())
     for scale, grid in experiment.scales.items():
-        parser = reproduce.parser_of("dat", experiment)
+        parser = reproduce.grid_parser("dat", experiment)
         found, options = parse_config(parser, experiment.Grid, ["--out=elsewhere", "--scale", scale])
         assert found == grid and options.scale == scale

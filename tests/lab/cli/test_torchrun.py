@@ -137,7 +137,7 @@ def test_a_run_that_is_there_is_not_overwritten(folder, alone):
 
 def test_processes_with_different_code(folder, monkeypatch):
     """A file of the package that is another one on the machine of the second process."""
-    installed = train.installed
+    installed = train.installed_code
 
     def changed() -> str:
         own = "0" if os.environ["RANK"] == "0" else "1"
@@ -145,7 +145,7 @@ def test_processes_with_different_code(folder, monkeypatch):
             f"{line[:-1]}{own}" if line.startswith("attention.py") else line for line in installed().splitlines()
         )
 
-    monkeypatch.setattr(train, "installed", changed)
+    monkeypatch.setattr(train, "installed_code", changed)
     message = one_line(dat_together(words(), words(), folder=folder))
     assert "code: expected the same in all 2 processes, got 'attention.py " in message and "in process 1 on " in message
     assert not (folder / "runs" / "run").exists()

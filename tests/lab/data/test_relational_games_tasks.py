@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dat.data.relational_games import (
     EXTRA_TASKS,
     TASKS,
-    RelationalGames,
+    GameImages,
     asked_patterns,
     class_names,
     generate_images,
@@ -88,7 +88,7 @@ def answer(task: str, seen: dict[int, Object], asked: int) -> int:
     return int(pattern(list(seen.values())) == asked_patterns(task)[asked])
 
 
-def check_labels(task: str, games: RelationalGames) -> None:
+def check_labels(task: str, games: GameImages) -> None:
     for image, label, asked in zip(games.images, games.labels.tolist(), games.asked.tolist(), strict=True):
         assert answer(task, read_objects(image), asked) == label
 

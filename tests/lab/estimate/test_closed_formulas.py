@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dat.estimate import estimate
-from dat.experiments.relational_games.model import empty_model
+from dat.experiments.relational_games.model import empty_games_model
 from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED, PRESETS
 from dual_attention import LANGUAGE_PRESETS
 
@@ -59,7 +59,7 @@ def test_costs_are_those_of_the_closed_formulas(case: dict[str, Any]):
     model, arguments = case["model"], case["arguments"]
     config = LANGUAGE_PRESETS.get(model) if isinstance(model, str) else None
     if isinstance(model, str) and model.startswith(GAMES):
-        model = empty_model(PRESETS[model.removeprefix(GAMES)], "same")
+        model = empty_games_model(PRESETS[model.removeprefix(GAMES)], "same")
     if config is None or config.n_layers < DEEP or model == IN_FULL:
         found = figures(model, arguments)
     else:

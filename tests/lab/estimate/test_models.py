@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dat.estimate import Estimate, estimate
-from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dual_attention import (
     LANGUAGE_PRESETS,
@@ -79,7 +79,7 @@ def assert_same(found: Estimate, model: nn.Module, real: Measured) -> None:
     "name", ["dat-1+1-sym", "rca-1+1", "dat-0+2-nr8-asym-symbolic-small-wr", "abstractor-symbol-stream", "esbn"]
 )
 def test_models_of_relational_games(name: str):
-    model = build_model(PRESETS[name], 2, seed=0).train()
+    model = build_games_model(PRESETS[name], 2, seed=0).train()
     images, labels = torch.randn(3, 3, 36, 36), torch.randint(2, (3,))
     real = measure(model, lambda model: F.cross_entropy(model(images), labels))
     assert_same(estimate(model, batch=3, device="cpu"), model, real)
@@ -320,7 +320,7 @@ def test_peaks(kind: str, sizes: tuple[int, int], fused: bool, checkpointing: bo
     "name", ["transformer-128-h8", "dat-0+2-sym", "rca-1+1", "dat-4+4-sym", "dat-0+2-sym-symbolic"]
 )
 def test_peaks_of_image_models(name: str):
-    model = build_model(PRESETS[name], 2, seed=0)
+    model = build_games_model(PRESETS[name], 2, seed=0)
     found = estimate(model, batch=64, device="cpu")
     images, labels = torch.randn(64, 3, 36, 36), torch.randint(2, (64,))
     for parameter in model.parameters():

@@ -7,7 +7,7 @@ import csv
 import pytest
 import torch
 
-from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.explorer.exporting import Exporter
 from dat.explorer.images import ImageSession
@@ -23,7 +23,7 @@ BOTH = ("hadamard", "cosine", "squared-distance", "detached-shuffled", "dat-0+2-
 
 
 def session_of(preset: str) -> ImageSession:
-    return ImageSession(build_model(PRESETS[preset], 2, seed=0).eval(), preset)
+    return ImageSession(build_games_model(PRESETS[preset], 2, seed=0).eval(), preset)
 
 
 def rows_of(session, view, folder):

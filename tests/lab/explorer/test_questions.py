@@ -11,7 +11,7 @@ from dat.checkpoints import Checkpoint
 from dat.data.mathematics import END, START, VOCABULARY, decode_text, encode_questions
 from dat.experiments.mathematics.config import MathematicsConfig
 from dat.experiments.mathematics.model_keys import PRESETS
-from dat.experiments.mathematics.problem import build_model
+from dat.experiments.mathematics.problem import build_mathematics_model
 from dat.explorer import opening
 from dat.explorer.exporting import Exporter
 from dat.explorer.questions import EXAMPLES, QuestionSession
@@ -23,7 +23,7 @@ QUESTION = "Solve 3*x = 9 for x."
 
 
 def model_of(name: str = "DAT-tiny"):
-    model = build_model(PRESETS[name], seed=0).eval()
+    model = build_mathematics_model(PRESETS[name], seed=0).eval()
     with torch.no_grad():  # apart from each other, as those of a trained model are, and no answer that never ends
         for parameter in model.parameters():
             parameter.add_(

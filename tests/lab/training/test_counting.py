@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dat.experiments.language.model_keys import LanguageModelKeys
-from dat.experiments.relational_games.model import build_model, empty_model
+from dat.experiments.relational_games.model import build_games_model, empty_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dat.training.experiment import count_parameters, without_values
 from dual_attention._layers.config import SequenceSymbolRetrieval
@@ -36,7 +36,7 @@ def test_a_language_model_without_values_has_the_same_shapes(symbols: str, posit
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_classifier_without_values_has_the_same_shapes(name: str):
-    empty = empty_model(PRESETS[name], "same")
+    empty = empty_games_model(PRESETS[name], "same")
     assert all(parameter.is_meta for parameter in empty.parameters())
-    assert shapes(empty) == shapes(build_model(PRESETS[name], 2, seed=0))
+    assert shapes(empty) == shapes(build_games_model(PRESETS[name], 2, seed=0))
     assert count_parameters(empty) > 0

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from dat.experiments.images.config import ImageModelConfig
-from dat.experiments.images.model import build_model as build_vision
+from dat.experiments.images.model import build_image_model as build_vision
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.mathematics.model_keys import PRESETS as MATHEMATICS
 from dat.training.configs import OptimConfig

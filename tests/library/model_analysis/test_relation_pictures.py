@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.language_models import DualAttnTransformerLM
@@ -44,7 +44,7 @@ def test_the_pictures_are_drawn(script, monkeypatch, tmp_path):
         "lm": SimpleNamespace(
             model=DualAttnTransformerLM(vocab_size=257, **sizes, **options, **symbols), tokenizer=ByteTokenizer
         ),
-        "games": SimpleNamespace(model=build_model(PRESETS["dat-0+2-sym"], 2, seed=0)),
+        "games": SimpleNamespace(model=build_games_model(PRESETS["dat-0+2-sym"], 2, seed=0)),
     }
     monkeypatch.setattr(script, "open_checkpoint", lambda run: models[run.name])
     script.main(

@@ -9,7 +9,7 @@ import torch
 
 from dual_attention import native
 from dual_attention.functional import explain_relational_attention, relational_attention
-from dual_attention.functional.relational.table import IMPLEMENTATIONS, Implementation, Verdict, register
+from dual_attention.functional.relational.table import IMPLEMENTATIONS, Implementation, Verdict, register_implementation
 from dual_attention.native import building, kernels, step
 from dual_attention.native.library import Library
 
@@ -97,7 +97,7 @@ def test_an_implementation_of_ones_own(monkeypatch):
         priority=70,
     )
     try:
-        register(ours)
+        register_implementation(ours)
         assert told(drawn(n=20)) == "ones: there are twenty"
         assert (relational_attention(*drawn(n=20), **SCALES).output == 1).all()
         assert "(not ones: there are not twenty)" in told(drawn(n=21))

@@ -17,7 +17,7 @@ from dat.data.images.augmentation import Augmentation
 from dat.experiments.images.config import ImageConfig, ImageDataConfig
 from dat.experiments.images.examples import AugmentedImages, NormalisedImages, image_loss
 from dat.experiments.images.experiment import ImageClassification
-from dat.experiments.images.model import empty_model
+from dat.experiments.images.model import empty_image_model
 from dat.experiments.images.presets import LOOKS, PRESETS
 from dat.experiments.images.published import ACCURACIES, published_accuracy
 from dat.experiments.images.scales import BATCH, EPOCHS, SCALES, STEPS
@@ -54,11 +54,13 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("preset", "dataset"), PARAMETERS)
 def test_the_published_parameter_counts(preset, dataset):
     """Published as 7.1M and 7.2M, 6.0M and 6.1M, 6.6M and 6.7M."""
-    assert count_parameters(empty_model(PRESETS[preset], dataset)) == PARAMETERS[preset, dataset]
+    assert count_parameters(empty_image_model(PRESETS[preset], dataset)) == PARAMETERS[preset, dataset]
 
 
 def test_small_models_are_matched():
-    plain, dual = (count_parameters(empty_model(PRESETS[f"{name}-digits"], "digits")) for name in ("ViT", "ViDAT"))
+    plain, dual = (
+        count_parameters(empty_image_model(PRESETS[f"{name}-digits"], "digits")) for name in ("ViT", "ViDAT")
+    )
     assert abs(plain - dual) < 0.01 * dual
     assert set(LOOKS) == set(PRESETS)
 

@@ -13,7 +13,7 @@ from dat.experiments.language.config import LanguageConfig
 from dat.experiments.language.experiment import LanguageModelling
 from dat.experiments.language.model_keys import LanguageModelKeys
 from dat.experiments.language.presets import PRESETS
-from dat.experiments.language.published import published_curve, published_rows
+from dat.experiments.language.published import published_perplexity, published_results
 from dat.sweeps.comparison import comparison_text
 from dat.sweeps.curves import draw_published
 from dat.sweeps.grid import cells
@@ -34,18 +34,18 @@ LOSSES = {"T-stories": 1.775, "DAT-4+4-stories": 1.729, "RCA-4+4-stories": 1.759
 
 
 def rows_of(model: str, source: str) -> list:
-    return [row for row in published_rows() if (row["model"], row["source"]) == (model, source)]
+    return [row for row in published_results() if (row["model"], row["source"]) == (model, source)]
 
 
 def test_table_5_and_figure_12():
-    assert {model: published_curve(model)[0].mean for model in TABLE} == TABLE
-    assert {model: published_curve(model)[0].mean for model in LOSSES} == {m: exp(x) for m, x in LOSSES.items()}
-    assert {published_curve(model)[0].point for model in TABLE} == {19_073}
+    assert {model: published_perplexity(model)[0].mean for model in TABLE} == TABLE
+    assert {model: published_perplexity(model)[0].mean for model in LOSSES} == {m: exp(x) for m, x in LOSSES.items()}
+    assert {published_perplexity(model)[0].point for model in TABLE} == {19_073}
 
 
 def test_every_published_model_is_a_preset_of_its_size():
     """Those on Tiny Stories are of the study."""
-    sizes = {row["model"]: row["parameters"] for row in published_rows() if "-stories" not in row["model"]}
+    sizes = {row["model"]: row["parameters"] for row in published_results() if "-stories" not in row["model"]}
     assert sizes.keys() <= PRESETS.keys()
     for name, text in sizes.items():
         unit = {"M": 1e6, "B": 1e9}.get(text[-1], 1)
@@ -127,7 +127,7 @@ def test_published_numbers_stand_beside_measured_ones():
 def test_a_published_point_is_a_cross_in_figures():
     with house_style():
         _, axis = matplotlib_figure(1, 1)
-        draw_published(axis, published_curve("T-353M"), color="black", linestyle="--")
+        draw_published(axis, published_perplexity("T-353M"), color="black", linestyle="--")
     (line,) = axis.lines
     assert line.get_marker() == "x" and line.get_xydata().tolist() == [[19_073, 16.94]]
 

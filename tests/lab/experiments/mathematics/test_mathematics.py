@@ -21,9 +21,9 @@ from dat.experiments.mathematics.problem import (
     Answered,
     answer_loss,
     answered,
-    build_model,
+    build_mathematics_model,
     by_character,
-    empty_model,
+    empty_mathematics_model,
     prepare_questions,
 )
 from dat.experiments.mathematics.published import published_accuracies
@@ -72,7 +72,7 @@ def here(tmp_path, monkeypatch) -> Path:
 @pytest.fixture(scope="module")
 def trained():
     """A small model that has learned some of :data:`PAIRS`."""
-    model = build_model(replace(SMALL, dropout_rate=0.0), seed=0)
+    model = build_mathematics_model(replace(SMALL, dropout_rate=0.0), seed=0)
     batch = answered(PAIRS, masked=True).batch(torch.arange(len(PAIRS)))
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
@@ -87,7 +87,7 @@ def trained():
 
 @pytest.mark.parametrize(("name", "expected"), PARAMETERS.items())
 def test_sizes_of_the_papers_models(name, expected):
-    assert count_parameters(empty_model(PRESETS[name])) == expected
+    assert count_parameters(empty_mathematics_model(PRESETS[name])) == expected
 
 
 def test_every_published_row_has_a_preset():
@@ -103,7 +103,7 @@ def test_every_published_row_has_a_preset():
 
 def test_a_side_alone_can_be_relational():
     for heads in ({"n_heads_ra": 0, "n_heads_sa": 8}, {"n_heads_ra_dec": 0, "n_heads_sa_dec": 8}):
-        model = build_model(replace(SMALL, **heads), seed=0)
+        model = build_mathematics_model(replace(SMALL, **heads), seed=0)
         assert answer_loss(masked=True)(model, answered(PAIRS[:2], masked=True).batch(torch.arange(2)))[0] > 0
 
 

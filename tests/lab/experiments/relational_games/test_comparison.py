@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.sweeps.comparison import cell_text, comparison_table, comparison_text, outside_sentence
+from dat.sweeps.comparison import cell_text, comparison_text, measured_table, outside_sentence
 from dat.sweeps.published import Published, welch_t
 from dual_attention.model_analysis.measures.intervals import half_width
 
@@ -39,7 +39,7 @@ def test_a_cell_is_mean_interval_and_published_numbers(values, published, text):
 
 
 def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
-    lines = comparison_table(GAMES, ROWS, "test").splitlines()
+    lines = measured_table(GAMES, ROWS, "test").splitlines()
     assert lines == [
         "| task | model | 250 |",
         "|---|---|---|",
@@ -57,7 +57,7 @@ def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
 
 
 def test_published_numbers_are_those_of_the_object_set():
-    assert "82.0 ± 25.4 (85.0; t -1.4; 1 out)" in comparison_table(GAMES, ROWS, "hexominoes")
+    assert "82.0 ± 25.4 (85.0; t -1.4; 1 out)" in measured_table(GAMES, ROWS, "hexominoes")
 
 
 def test_runs_outside_the_published_range_are_counted():

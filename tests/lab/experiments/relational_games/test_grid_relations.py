@@ -7,7 +7,7 @@ import torch
 
 from dat.data.relational_games import generate_images
 from dat.experiments.relational_games.grid_relations import (
-    Relation,
+    Detector,
     auc_of,
     best_detector,
     cell_relations,
@@ -15,7 +15,7 @@ from dat.experiments.relational_games.grid_relations import (
     draw_relation,
     object_pairs,
 )
-from dat.experiments.relational_games.model import build_model
+from dat.experiments.relational_games.model import build_games_model
 from dat.experiments.relational_games.presets import PRESETS
 
 
@@ -33,7 +33,7 @@ def test_object_pairs_of_occurs():
 
 
 def test_relations_are_those_of_the_forward_pass():
-    model = build_model(PRESETS["dat-0+2-asym"], 2, seed=0)
+    model = build_games_model(PRESETS["dat-0+2-asym"], 2, seed=0)
     images = generate_images("same", 5, seed=0).images
     found = cell_relations(model, images)
     assert model.training  # left as it was
@@ -60,13 +60,13 @@ def test_relations_are_those_of_the_forward_pass():
 def test_a_transformer_has_no_relations():
     with pytest.raises(ValueError, match="relational attention"):
         cell_relations(
-            build_model(PRESETS["transformer-128-h2"], 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
+            build_games_model(PRESETS["transformer-128-h2"], 2, seed=0), torch.zeros(1, 3, 36, 36, dtype=torch.uint8)
         )
 
 
 def test_detection_and_picture(tmp_path):
     """Even untrained, an inner product of equal projections is larger for equal patches."""
-    model = build_model(PRESETS["dat-0+2-sym"], 2, seed=0)
+    model = build_games_model(PRESETS["dat-0+2-sym"], 2, seed=0)
     images = generate_images("occurs", 200, seed=1).images
     found = detection(model, images, [1])
     assert [(r.layer, r.index) for r in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -74,9 +74,9 @@ def test_detection_and_picture(tmp_path):
     best = best_detector(model, images, [1])
     assert best.auc == max(r.auc for r in found)
     assert auc_of(model, images, best, [1]) == pytest.approx(best.auc)
-    reversed_sign = Relation(best.layer, best.index, -best.sign, best.auc)
+    reversed_sign = Detector(best.layer, best.index, -best.sign, best.auc)
     assert auc_of(model, images, reversed_sign, [1]) == pytest.approx(1 - best.auc)
     with pytest.raises(ValueError, match="none of index 9"):
-        auc_of(model, images, Relation(0, 9, 1, 0.9), [1])
+        auc_of(model, images, Detector(0, 9, 1, 0.9), [1])
     draw_relation(model, [("a", images[:2]), ("b", images[2:3])], best, tmp_path / "r.png", source=1, title="t")
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")

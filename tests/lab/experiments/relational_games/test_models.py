@@ -16,7 +16,7 @@ from dat.experiments.relational_games.config import (
     RelationalGamesConfig,
 )
 from dat.experiments.relational_games.experiment import RelationalGames
-from dat.experiments.relational_games.model import build_model, empty_model
+from dat.experiments.relational_games.model import build_games_model, empty_games_model
 from dat.experiments.relational_games.presets import (
     BASELINES,
     LABELS,
@@ -60,17 +60,19 @@ PUBLISHED_PARAMETERS = {
 
 @pytest.mark.parametrize(("name", "expected"), PUBLISHED_PARAMETERS.items())
 def test_parameter_counts_are_the_published_ones(name, expected):
-    assert count_parameters(empty_model(PRESETS[name], "same")) == expected
+    assert count_parameters(empty_games_model(PRESETS[name], "same")) == expected
 
 
 def test_the_matched_transformer_is_exactly_as_large_as_the_dat():
-    sizes = {count_parameters(empty_model(PRESETS[n], "same")) for n in ("transformer-128-h2-matched", "dat-0+2-sym")}
+    sizes = {
+        count_parameters(empty_games_model(PRESETS[n], "same")) for n in ("transformer-128-h2-matched", "dat-0+2-sym")
+    }
     assert len(sizes) == 1
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_classifies(name):
-    model = build_model(PRESETS[name], 4, seed=0)
+    model = build_games_model(PRESETS[name], 4, seed=0)
     logits = model(torch.rand(2, 3, 36, 36))
     assert logits.shape == (2, 4)
     logits.sum().backward()
@@ -80,12 +82,12 @@ def test_every_preset_classifies(name):
 
 
 def test_a_frozen_library_stays_as_it_is_drawn():
-    model = build_model(PRESETS["dat-0+2-sym-symbolic-frozen"], 2, seed=0)
+    model = build_games_model(PRESETS["dat-0+2-sym-symbolic-frozen"], 2, seed=0)
     assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["symbol_retriever.symbol_library"]
 
 
 def test_weights_depend_on_the_seed_alone():
-    first, again, other = (build_model(PRESETS["dat-0+2-sym"], 2, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (build_games_model(PRESETS["dat-0+2-sym"], 2, seed=seed) for seed in (0, 0, 1))
     torch.rand(5)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.final_out.weight, other.final_out.weight)
@@ -104,7 +106,7 @@ def test_weights_of_a_seed_are_others_for_each_task():
 
 def test_large_initialisation_of_wr_is_eight_times_larger():
     large, small = (
-        build_model(replace(PRESETS["dat-0+2-sym"], wr_init=kind), 2, seed=0).encoder_blocks[0].dual_attn
+        build_games_model(replace(PRESETS["dat-0+2-sym"], wr_init=kind), 2, seed=0).encoder_blocks[0].dual_attn
         for kind in ("large", "published")
     )
     largest = [layer.relational_attention.wr.abs().max().item() for layer in (large, small)]
@@ -121,7 +123,10 @@ def test_comparison_and_labels_name_presets():
 def test_baselines_learn_a_small_task(name):
     """The loss on 12 images of `same` falls well below chance, log 2, in thirty steps of the model at full size."""
     torch.manual_seed(0)
-    model, images = build_model(PRESETS[name], 2, seed=0), make_splits("same", 12, n_val=1, n_test=1, seed=0)["train"]
+    model, images = (
+        build_games_model(PRESETS[name], 2, seed=0),
+        make_splits("same", 12, n_val=1, n_test=1, seed=0)["train"],
+    )
     batch = images.images.float() / 255, images.labels
     optimizer = build_optimizer(model, OptimConfig())
     losses = []
@@ -137,24 +142,24 @@ def test_baselines_learn_a_small_task(name):
 def test_what_baselines_say_of_an_image_does_not_change_with_the_batch():
     images = torch.rand(3, 3, 36, 36)
     for name in BASELINES:
-        model = build_model(PRESETS[name], 2, seed=0).eval()
+        model = build_games_model(PRESETS[name], 2, seed=0).eval()
         torch.testing.assert_close(model(images)[1:2], model(images[1:2]), atol=1e-5, rtol=1e-4)
 
 
 def test_published_baselines_are_as_they_were_run():
     corelnet, predinet, abstractor = (
-        build_model(PRESETS[n], 2, seed=0) for n in ("corelnet", "predinet", "abstractor")
+        build_games_model(PRESETS[n], 2, seed=0) for n in ("corelnet", "predinet", "abstractor")
     )
     assert corelnet.corelnet.activation == "identity" and corelnet.corelnet.symmetric_rels
     assert (predinet.predinet.n_heads, predinet.predinet.n_relations, predinet.predinet.key_dim) == (16, 8, 8)
     assert predinet.predinet.position_dim == 1
     assert abstractor.abstractor.residual == "objects" and len(abstractor.abstractor.blocks) == 2
-    assert build_model(PRESETS["corelnet-softmax"], 2, seed=0).corelnet.activation == "softmax"
-    assert build_model(PRESETS["abstractor-symbol-stream"], 2, seed=0).abstractor.residual == "symbols"
+    assert build_games_model(PRESETS["corelnet-softmax"], 2, seed=0).corelnet.activation == "softmax"
+    assert build_games_model(PRESETS["abstractor-symbol-stream"], 2, seed=0).abstractor.residual == "symbols"
 
 
 def test_the_esbn_is_about_as_large_as_the_dat():
-    sizes = [count_parameters(empty_model(PRESETS[name], "same")) for name in ("esbn", "dat-0+2-sym")]
+    sizes = [count_parameters(empty_games_model(PRESETS[name], "same")) for name in ("esbn", "dat-0+2-sym")]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
 
 
@@ -164,9 +169,9 @@ def test_every_symbol_mechanism_classifies(symbols, ra_type):
     config = replace(PRESETS["dat-1+1-sym"], symbols=symbols, ra_type=ra_type)
     if symbols.startswith("position_relative") and ra_type != "relational_attention":
         with pytest.raises(ValueError, match=f"{symbols} needs ra_type relational_attention"):
-            build_model(config, 2, seed=0)
+            build_games_model(config, 2, seed=0)
         return
-    model = build_model(config, 2, seed=0)
+    model = build_games_model(config, 2, seed=0)
     logits = model(torch.rand(3, 3, 36, 36))
     assert logits.shape == (3, 2)
     logits.sum().backward()
@@ -175,7 +180,7 @@ def test_every_symbol_mechanism_classifies(symbols, ra_type):
 
 def test_neighbours_of_relational_symbolic_attention():
     config = replace(PRESETS["dat-0+2-sym"], symbols="rel_sym_attn", symbol_neighbours=3, symbol_heads=2, n_symbols=5)
-    retriever = build_model(config, 2, seed=0).symbol_retriever
+    retriever = build_games_model(config, 2, seed=0).symbol_retriever
     assert retriever.offsets() == [-3, -2, -1, 1, 2, 3]
     assert retriever.rel_n_heads == retriever.symbolic_attention.n_heads == 2
     assert retriever.symbolic_attention.n_symbols == 5
@@ -184,7 +189,7 @@ def test_neighbours_of_relational_symbolic_attention():
 @pytest.mark.parametrize("symbols", ["positional_symbols", "symbolic_attention", "rel_sym_attn"])
 def test_symbols_of_abstractors(symbols):
     config = replace(PRESETS["abstractor"], symbols=symbols, n_symbols=5)
-    model = build_model(config, 2, seed=0)
+    model = build_games_model(config, 2, seed=0)
     retriever = model.abstractor.symbol_retriever
     if symbols == "positional_symbols":
         assert retriever.symbol_library.weight.shape[0] == 9
@@ -203,4 +208,4 @@ def test_relative_symbols_need_relational_attention():
     with pytest.raises(
         ValueError, match=r"model\.symbols: position_relative.* needs ra_type relational_attention, not rca"
     ):
-        build_model(config, 2, seed=0)
+        build_games_model(config, 2, seed=0)

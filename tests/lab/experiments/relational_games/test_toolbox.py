@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dat.experiments.relational_games.config import GamesModelConfig
-from dat.experiments.relational_games.model import build_model, empty_model
+from dat.experiments.relational_games.model import build_games_model, empty_games_model
 from dat.experiments.relational_games.presets import CONTROLS, CORELNETS, NORMALISED, PRESETS, dat, toolbox
 from dat.experiments.relational_games.toolbox_config import ToolboxConfig
 from dat.experiments.relational_games.toolbox_model import IdentityHeads
@@ -41,7 +41,7 @@ def from_dat(state):
 
 
 def same_as(dat_config: GamesModelConfig, toolbox_config: GamesModelConfig) -> None:
-    theirs, ours = (build_model(config, 2, seed=0).eval() for config in (dat_config, toolbox_config))
+    theirs, ours = (build_games_model(config, 2, seed=0).eval() for config in (dat_config, toolbox_config))
     state = {name: value for name, value in from_dat(theirs.state_dict()).items() if "raw_rel_strength" not in name}
     strengths = {name: value for name, value in ours.state_dict().items() if name.endswith("raw_beta")}
     ours.load_state_dict(state | strengths)
@@ -65,8 +65,10 @@ def test_squared_distances_start_as_those_of_the_dat():
 
 def test_symbols_only_is_relational_cross_attention():
     rca = PRESETS["rca-0+2"]
-    theirs = build_model(rca, 2, seed=0).eval()
-    ours = build_model(replace(rca, architecture="toolbox", toolbox=ToolboxConfig(carries="symbols")), 2, seed=0).eval()
+    theirs = build_games_model(rca, 2, seed=0).eval()
+    ours = build_games_model(
+        replace(rca, architecture="toolbox", toolbox=ToolboxConfig(carries="symbols")), 2, seed=0
+    ).eval()
     state = {k.replace("dual_attn.relational_attention.", "heads."): v for k, v in theirs.state_dict().items()}
     ours.load_state_dict({k.replace("heads.wv", "heads.features.wv"): v for k, v in state.items()})
     torch.testing.assert_close(ours(IMAGES), theirs(IMAGES), atol=1e-5, rtol=1e-5)
@@ -74,11 +76,11 @@ def test_symbols_only_is_relational_cross_attention():
 
 @pytest.mark.parametrize("name", sorted({*CONTROLS, *NORMALISED}))
 def test_controls_are_as_large_as_the_dat(name):
-    assert abs(count_parameters(empty_model(PRESETS[name], "same")) / SIZE - 1) < 0.01
+    assert abs(count_parameters(empty_games_model(PRESETS[name], "same")) / SIZE - 1) < 0.01
 
 
 def test_the_initial_spread_of_wr_is_large():
-    heads = build_model(PRESETS["hadamard"], 2, seed=0).encoder_blocks[0].heads
+    heads = build_games_model(PRESETS["hadamard"], 2, seed=0).encoder_blocks[0].heads
     assert heads.attention.message.wr.abs().max().item() == pytest.approx(64**-0.5, rel=0.01)
 
 
@@ -165,11 +167,11 @@ def test_the_eight_corelnets():
 
 
 def test_a_pooled_corelnet_without_objects_sees_relations_only():
-    model = build_model(PRESETS["corelnet-softmax-pooled"], 2, seed=0).eval()
+    model = build_games_model(PRESETS["corelnet-softmax-pooled"], 2, seed=0).eval()
     objects = model.objects(IMAGES)
     assert model.describe is None
     torch.testing.assert_close(model.summary(objects), model.corelnet.relations(objects))
-    kept = build_model(PRESETS["corelnet-softmax-pooled-objects"], 2, seed=0).eval()
+    kept = build_games_model(PRESETS["corelnet-softmax-pooled-objects"], 2, seed=0).eval()
     assert kept.summary(objects).shape == (3, 9, 18)
 
 
