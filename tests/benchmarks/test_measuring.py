@@ -53,10 +53,10 @@ def test_attention_without_weights_takes_less_than_with():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
 def test_resident_memory_follows_pages_that_are_touched():
-    rise = peak_resident(lambda: torch.ones(2**25, dtype=torch.uint8))
+    rise = peak_resident(lambda: torch.ones(2**27, dtype=torch.uint8))  # too large for what the heap has kept
     if rise is None:
         pytest.skip("this kernel does not let the peak be reset")
-    assert rise > 2**24
+    assert rise > 2**26
 
 
 def test_both_figures():

@@ -139,15 +139,19 @@ def test_processes_with_different_code(folder, monkeypatch):
     """A file of the package that is another one on the machine of the second process."""
     installed = train.installed_code
 
-    def changed() -> str:
+    def changed(experiment) -> str:
         own = "0" if os.environ["RANK"] == "0" else "1"
         return "\n".join(
-            f"{line[:-1]}{own}" if line.startswith("attention.py") else line for line in installed().splitlines()
+            f"{line[:-1]}{own}" if line.startswith("dual_attention/attention.py") else line
+            for line in installed(experiment).splitlines()
         )
 
     monkeypatch.setattr(train, "installed_code", changed)
     message = one_line(dat_together(words(), words(), folder=folder))
-    assert "code: expected the same in all 2 processes, got 'attention.py " in message and "in process 1 on " in message
+    assert (
+        "code: expected the same in all 2 processes, got 'dual_attention/attention.py " in message
+        and "in process 1 on " in message
+    )
     assert not (folder / "runs" / "run").exists()
 
 

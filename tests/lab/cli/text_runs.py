@@ -46,10 +46,10 @@ def losses(run: Path) -> list[float]:
 
 
 def one_line(ended: list[Ended]) -> str:
-    """The only line that failed processes have printed."""
+    """The only line that failed processes have printed, other than notices."""
     assert all(process.status == 2 and process.out == "" for process in ended), ended
     lines = [line for process in ended for line in process.err.splitlines()]
-    lines = [line for line in lines if not line.startswith(("[W", "[rank", "[Gloo"))]  # of PyTorch
+    lines = [line for line in lines if not line.startswith(("[W", "[rank", "[Gloo", "dat: C kernels"))]  # notices
     assert len(lines) == 1, lines
     return lines[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from dataclasses import asdict
 from pathlib import Path
@@ -121,5 +120,4 @@ def test_a_file_of_settings_may_hold_them(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "language", "--config=old.yaml", "--dry_run", "--device=cuda"]) == 0
     assert "12 cells" in capsys.readouterr().out
     assert main(["reproduce", "language", "--match=time", "--dry_run"]) == 2
-    assert "match: expected none, got time; this key is gone" in capsys.readouterr().err
-    assert "--match" not in json.dumps(capsys.readouterr().out)
+    assert "--match: there is no such option" in capsys.readouterr().err

@@ -11,8 +11,8 @@ import pytest
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.sweeps import curves
 from dat.sweeps.curves import curve_points, draw_curves
+from dat.training import plots
 from dat.training.plots import plot_run
-from dual_attention.model_analysis.views import plots
 from dual_attention.model_analysis.views.plots import legend_below, matplotlib_figure, plain_number, scale_log
 
 
@@ -42,7 +42,7 @@ def drawn(monkeypatch):
         found.append(matplotlib_figure(*args, **kwargs))
         return found[-1]
 
-    for module in (plots, curves):
+    for module in (plots, curves):  # of a run, and of a sweep
         monkeypatch.setattr(module, "matplotlib_figure", watch)
         monkeypatch.setattr(module, "save_figure", lambda figure, path, **_: figure.canvas.draw())
     return found
