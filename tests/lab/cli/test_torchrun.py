@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from dat.checkpoints import open_checkpoint
 from dat.cli import train
 from dat.training import runs
+from dat.training.experiment import AnyExperiment
 from dat.training.interrupt import StopOnSignal
 from dat.training.metrics import OF_THE_MACHINE, read_rows
 from dat.training.run_folder import RunFolder
@@ -137,21 +138,16 @@ def test_a_run_that_is_there_is_not_overwritten(folder, alone):
 
 def test_processes_with_different_code(folder, monkeypatch):
     """A file of the package that is another one on the machine of the second process."""
-    installed = train.installed_code
+    installed, file = train.installed_code, "dual_attention/attention.py"
 
-    def changed(experiment) -> str:
+    def changed(experiment: AnyExperiment) -> str:
         own = "0" if os.environ["RANK"] == "0" else "1"
-        return "\n".join(
-            f"{line[:-1]}{own}" if line.startswith("dual_attention/attention.py") else line
-            for line in installed(experiment).splitlines()
-        )
+        lines = installed(experiment).splitlines()
+        return "\n".join(f"{line[:-1]}{own}" if line.startswith(file) else line for line in lines)
 
     monkeypatch.setattr(train, "installed_code", changed)
     message = one_line(dat_together(words(), words(), folder=folder))
-    assert (
-        "code: expected the same in all 2 processes, got 'dual_attention/attention.py " in message
-        and "in process 1 on " in message
-    )
+    assert f"code: expected the same in all 2 processes, got '{file} " in message and "in process 1 on " in message
     assert not (folder / "runs" / "run").exists()
 
 
