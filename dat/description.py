@@ -78,8 +78,8 @@ def inputs_of(checkpoint: Checkpoint) -> dict[str, Any]:
     if checkpoint.run is None or isinstance(checkpoint.model, LanguageModel):
         return {}
     experiment = experiment_of_run(checkpoint.run)
-    call = experiment.example_call(checkpoint.config) if isinstance(experiment, SweptExperiment) else {}
-    return {name: value for name, value in call.items() if name == "inputs"}
+    inputs = experiment.cost(checkpoint.config).inputs if isinstance(experiment, SweptExperiment) else ()
+    return {"inputs": inputs} if inputs else {}
 
 
 def memory(inference: Estimate, training: Estimate) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -16,22 +16,29 @@ from ..sweeps.grid import GridFolder
 from ..sweeps.reproduce import reproduce as run_grid
 from ..sweeps.study import load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
+from ..training.configs import check_names
 from ..training.interrupt import Interrupted
 
 
 def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
     """The options of ``dat reproduce NAME``."""
-    parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
+    parser = build_parser(experiment.Grid, prog=prog, description=experiment.about.get("reproduce", ""))
     takes_study(parser)
     if grids := experiment.scales:
         about = f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
         names = Literal[tuple(grids)]
         parser.add_settings(
-            "--scale", lambda name: asdict(experiment.grid_named(name)), hint=names, metavar="NAME", help=about
+            "--scale", lambda name: asdict(grid_named(grids, name)), hint=names, metavar="NAME", help=about
         )
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     return parser
+
+
+def grid_named(grids: Mapping[str, Any], name: str) -> Any:
+    """The grid of that name; ``ValueError`` naming the known ones, if there is none."""
+    check_names("scale", [name], grids)
+    return grids[name]
 
 
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
@@ -44,7 +51,7 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     except Interrupted:
         raise Interrupted(f"the same command continues in {grid.out}") from None
     if not options.dry_run and not options.quiet:
-        table = "beside the published ones" if experiment.compares else "as a table"
+        table = "beside the published ones" if experiment.table.published is not None else "as a table"
         made = {"results": folder.results, table: folder.comparison, "figures": folder.figures}
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0
