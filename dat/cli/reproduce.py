@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from ..sweeps.grid import GridFolder
 from ..sweeps.reproduce import reproduce as run_grid
 from ..sweeps.study import load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
-from ..training.configs import check_names
+from ..training.configs import value_named
 from ..training.interrupt import Interrupted
 
 
@@ -28,17 +28,11 @@ def parser_of(prog: str, experiment: AnySwept) -> OptionParser:
         about = f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
         names = Literal[tuple(grids)]
         parser.add_settings(
-            "--scale", lambda name: asdict(grid_named(grids, name)), hint=names, metavar="NAME", help=about
+            "--scale", lambda name: asdict(value_named("scale", grids, name)), hint=names, metavar="NAME", help=about
         )
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
     return parser
-
-
-def grid_named(grids: Mapping[str, Any], name: str) -> Any:
-    """The grid of that name; ``ValueError`` naming the known ones, if there is none."""
-    check_names("scale", [name], grids)
-    return grids[name]
 
 
 def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:

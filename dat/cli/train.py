@@ -15,9 +15,9 @@ from dual_attention._checksums import sha256_of
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
-from ..training.configs import RunConfig, StepLoopConfig, check
+from ..training.configs import RunConfig, StepLoopConfig, check, value_named
 from ..training.distributed import Workers, launched, restarted
-from ..training.experiment import AnyExperiment, preset_named
+from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
 from ..training.loop import Diverged
 from ..training.run_folder import RunFolder, versions
@@ -35,15 +35,9 @@ def parser_of(prog: str, experiment: AnyExperiment) -> OptionParser:
     """The options of ``dat train NAME``."""
     parser = build_parser(experiment.Config, prog=prog, description=experiment.about.get("train", ""))
     if presets := experiment.presets:
-        about = f"Fill the keys of the model with a named one: {', '.join(presets)}."
-        names = Literal[tuple(presets)]
-        parser.add_settings(
-            "--preset",
-            lambda name: {"model": asdict(preset_named(presets, name))},
-            hint=names,
-            metavar="NAME",
-            help=about,
-        )
+        about, names = f"Fill the keys of the model with a named one: {', '.join(presets)}.", Literal[tuple(presets)]
+        model = lambda name: {"model": asdict(value_named("preset", presets, name))}  # noqa: E731
+        parser.add_settings("--preset", model, hint=names, metavar="NAME", help=about)
     parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
     return parser
 

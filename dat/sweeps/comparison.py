@@ -63,10 +63,7 @@ def outside_sentence(table: ResultTable, rows: Sequence[Row], measure: str) -> s
 def comparison_table(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
     """One line for each panel and curve, one column for each point: measured, and published in brackets."""
     names = [axis.name for axis in table.axes[:-1]]
-    digits, compares = (
-        table.decimals if measure in table.measures else 2,
-        table.compares_with(rows),
-    )
+    digits, compares = table.decimals if measure in table.measures else 2, table.compares_with(rows)
     lines = []
     for sizes, panels in size_groups(table, rows):
         head = "| " + " | ".join(names) + " | " + " | ".join(f"{n:,}" for n in sizes) + " |"

@@ -44,23 +44,12 @@ def contrasts_text(table: ResultTable, rows: Sequence[Row], against: str) -> str
     curve, digits = table.curve_axis, table.decimals
     if against not in curve.ordered(rows):
         raise ValueError(f"against: expected one of {', '.join(curve.ordered(rows))}, got {against!r}")
-    head = [
-        "measure",
-        *(axis.name for axis in table.axes[:-2]),
-        table.point_axis.plural,
-        curve.name,
-    ]
+    head = ["measure", *(axis.name for axis in table.axes[:-2]), table.point_axis.plural, curve.name]
     lines = [[*head, "pairs", "difference"], ["---"] * (len(head) + 2)]
     for measure, title in table.measures.items():
         for panel, point, name, by_seed in differences(table, rows, measure, against):
             trials = list(by_seed.values())
-            words = [
-                title,
-                *([panel] if len(table.axes) > 2 else []),
-                point,
-                curve.label(name),
-                str(len(trials)),
-            ]
+            words = [title, *([panel] if len(table.axes) > 2 else []), point, curve.label(name), str(len(trials))]
             lines.append([*words, f"{fmean(trials):+.{digits}f} ± {half_width(trials):.{digits}f}"])
     intro = f"{table.caption}: mean difference of trials with the same seed ± half of its 95 % t-interval."
     return "\n".join(

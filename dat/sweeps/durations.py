@@ -95,9 +95,8 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
         with named_cell(path):
             result = read_json_object(path)
             cell = Cell.of(experiment.table.axes, result, result["seed"])
-            measured.setdefault(cell[axis], []).append(
-                result["seconds_in_all"] / experiment.cost(grid.config(cell)).work
-            )
+            work = experiment.cost(grid.config(cell)).work
+            measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / work)
     found = {curve: median(values) for curve, values in measured.items()}
     if grid.device != "cpu":
         return found

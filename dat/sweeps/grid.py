@@ -29,17 +29,7 @@ from ..training.lock import LOCK, locked
 from ..training.metrics import Row
 from .experiment import AnySwept
 from .protocol import CONFIG, differing_settings, digests, settings_of
-from .results import (
-    LR,
-    cell_files,
-    cell_rows,
-    check_provenance,
-    columns_of_cell,
-    named_cell,
-    rows_on_the_way,
-    sound_cells,
-    to_csv,
-)
+from .results import LR, cell_files, cell_rows, check_provenance, columns_of_cell, named_cell, sound_cells, to_csv
 from .table import Axis
 
 if TYPE_CHECKING:
@@ -334,6 +324,6 @@ class GridFolder:
         rows = cell_rows(self.experiment, self.path)
         if rows:
             write_atomically(self.results, to_csv(rows))
-        if earlier := cell_rows(self.experiment, self.path, rows_on_the_way):
+        if earlier := cell_rows(self.experiment, self.path, on_the_way=True):
             write_atomically(self.on_the_way, to_csv(earlier))
         return rows

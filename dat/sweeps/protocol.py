@@ -58,10 +58,7 @@ def digests(table: ResultTable, entries: Mapping[str, Any]) -> Row:
     Args:
         entries: of its result: digests by their columns, and the :data:`CONFIG` from which the others follow.
     """
-    settings, apart = (
-        entries.get(CONFIG, {}),
-        {*(axis.key for axis in table.axes), *table.locations},
-    )
+    settings, apart = entries.get(CONFIG, {}), {*(axis.key for axis in table.axes), *table.locations}
     found: Row = {}
     for name, column in digest_columns(table).items():
         if column in entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,13 +78,11 @@ def _number(text: str, where: str) -> float:
     return number
 
 
-def cell_rows(
-    experiment: AnySwept, folder: Path, rows_of: Callable[[AnySwept, Mapping[str, Any]], list[Row]] | None = None
-) -> list[Row]:
+def cell_rows(experiment: AnySwept, folder: Path, *, on_the_way: bool = False) -> list[Row]:
     """Results of all cells in the folder of a grid, whichever grid asked for them.
 
     Args:
-        rows_of: the lines of a cell's result, if they are others than the one line of the table of results.
+        on_the_way: those that shorter runs would have, see :func:`rows_on_the_way`.
 
     Raises:
         FileNotFoundError: naming the file, if one that was there is missing.
@@ -95,10 +93,10 @@ def cell_rows(
     for file in cell_files(folder):
         with named_cell(file):
             result = read_json_object(file)
-            if rows_of is None:
-                rows.append({**experiment.row(result), **digests(experiment.table, result), **own_rate(result)})
+            if on_the_way:
+                rows += [{**row, **own_rate(result)} for row in rows_on_the_way(experiment, result)]
             else:
-                rows += [{**row, **own_rate(result)} for row in rows_of(experiment, result)]
+                rows.append({**experiment.row(result), **digests(experiment.table, result), **own_rate(result)})
     return rows
 
 

@@ -16,9 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from dual_attention._words import listed, suggestion
-
-from .configs import RunConfig, StepLoopConfig
+from .configs import RunConfig, StepLoopConfig, value_named
 from .loop import Trainer
 from .problem import Problem
 from .tables import RunTable, numbers_table
@@ -75,7 +73,7 @@ class Experiment(ABC, Generic[Config, Ready]):
 
     def preset_config(self, name: str) -> Any:
         """The default run with the preset of that name; ``ValueError`` naming the known ones, if there is none."""
-        return replace(self.Config(), model=preset_named(self.presets, name))
+        return replace(self.Config(), model=value_named("preset", self.presets, name))
 
     def identity(self, config: Config) -> dict[str, Any]:
         """Values of a configuration that tell its run apart, beside the seed."""
@@ -90,21 +88,17 @@ class Experiment(ABC, Generic[Config, Ready]):
         problem, loop, metrics = prepared.problem, config.loop, self.table.metrics
         steps = isinstance(loop, StepLoopConfig)
         examples = trainer.step * loop.batch_size if steps else loop.epochs * len(problem.train)
-        ways = [
-            {
-                "epochs": row["epoch"],
-                "steps": row["step"],
-                **by_metric(metrics, {name: numbers_of_set(problem, name, row) for name in problem.evaluation}),
-            }
-            for row in trainer.measured
-        ]
+        measured = []
+        for row in trainer.measured:
+            numbers = {name: numbers_of_set(problem, name, row) for name in problem.evaluation}
+            measured.append({"epochs": row["epoch"], "steps": row["step"], **by_metric(metrics, numbers)})
         ends = {name: self.evaluation(prepared, name, final) for name in problem.evaluation}
         return {
             **self.identity(config),
             "seed": config.seed,
             "parameters": count_parameters(problem.model),
             **by_metric(metrics, ends),
-            **({"measured": ways} if ways else {}),
+            **({"measured": measured} if measured else {}),
             "steps": trainer.step,
             "seconds": round(trainer.seconds, 3),
             "examples_per_second": round(examples / max(trainer.seconds, 1e-9), 1),
@@ -131,13 +125,6 @@ class Experiment(ABC, Generic[Config, Ready]):
 
 
 AnyExperiment: TypeAlias = Experiment[Any, Any]
-
-
-def preset_named(presets: Mapping[str, Any], name: str) -> Any:
-    """The preset of that name; ``ValueError`` naming the known ones, if there is none."""
-    if name not in presets:
-        raise ValueError(f"preset: expected one of {listed(list(presets))}, got {name!r}{suggestion(name, presets)}")
-    return presets[name]
 
 
 def numbers_of_set(problem: Problem, name: str, means: Mapping[str, float]) -> dict[str, Any]:

@@ -41,18 +41,13 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
 
     presets = PRESETS
 
-    def draw(self, config: Config, name: str, n: int, seed: int) -> Sequences:
-        """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
-        _, shortest, size = config.sets[name]
-        return draw_task(config.task, n, size, config.vocab_size, seed, shortest=shortest)
-
     def prepare(self, config: Config, *, cache: Path, run: Path | None = None) -> Prepared:
         device = prepare_device(config.machine)
         check_memory("model", "its weights", 4 * count_parameters(self.empty_model(config)), device)
         check_memory("data", "its sequences", 3 * 8 * config.length * sum(config.sizes.values()))
-        train = Stream(lambda n, seed: self.draw(config, "train", n, seed), derive_seed(config.seed, "train"), device)
+        train = Stream(lambda n, seed: draw_set(config, "train", n, seed), derive_seed(config.seed, "train"), device)
         sets = {
-            name: TensorExamples(*self.draw(config, name, n, derive_seed(config.seed, name)), device=device)
+            name: TensorExamples(*draw_set(config, name, n, derive_seed(config.seed, name)), device=device)
             for name, n in config.sizes.items()
         }
         model = config.model.build(config.vocab_size, seed=config.seed).to(device)
@@ -84,6 +79,12 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
         example = config.trained_length / TOKENS_OF_WORK
         work = loop.steps * loop.batch_size * example + evaluated * config.length / TOKENS_OF_WORK
         return Cost(work, lambda: timed_sequences(config), example)
+
+
+def draw_set(config: SequencesConfig, name: str, n: int, seed: int) -> Sequences:
+    """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
+    _, shortest, size = config.sets[name]
+    return draw_task(config.task, n, size, config.vocab_size, seed, shortest=shortest)
 
 
 def timed_sequences(config: SequencesConfig) -> Problem:
