@@ -16,6 +16,7 @@ from .estimate import Estimate, estimate
 from .estimate.result import Part
 from .estimate.units import dtype_name, flops, nbytes
 from .experiments import experiment_of_run
+from .sweeps.experiment import SweptExperiment
 
 _KEYS_OF_EVERY_RUN = ("experiment", "seed", "data", "optim", "loop", "machine", "output")
 
@@ -76,8 +77,9 @@ def inputs_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """Inputs of the model, if its experiment has an ``example_call`` that says them."""
     if checkpoint.run is None or isinstance(checkpoint.model, LanguageModel):
         return {}
-    call = getattr(experiment_of_run(checkpoint.run), "example_call", None)
-    return {name: value for name, value in call(checkpoint.config).items() if name == "inputs"} if call else {}
+    experiment = experiment_of_run(checkpoint.run)
+    inputs = experiment.cost(checkpoint.config).inputs if isinstance(experiment, SweptExperiment) else ()
+    return {"inputs": inputs} if inputs else {}
 
 
 def memory(inference: Estimate, training: Estimate) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from dat.sweeps.experiment import Axis, CurvesFigure, SweptExperiment
+from dat.sweeps.experiment import Cost, SweptExperiment
 from dat.sweeps.grid import GridConfig
+from dat.sweeps.table import Axis, CurvesFigure, ResultTable
 from dat.training.configs import LoopConfig, MachineConfig, OptimConfig, OutputConfig
 from dat.training.device import prepare_device
 from dat.training.experiment import Prepared
@@ -29,7 +30,10 @@ class SumsConfig:
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(epochs=3, batch_size=8))
     machine: MachineConfig = field(default_factory=MachineConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
-    run_name = property(lambda config: config.output.name or f"sums-{config.kind}-{config.seed}")
+
+    @property
+    def run_name(self):
+        return self.output.name or f"sums-{self.kind}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,14 @@ class SumsGrid(GridConfig):
 
 
 class Sums(SweptExperiment[SumsConfig, Prepared]):
-    name, title, about_train, Config, Grid = "sums", "sums", "Train a classifier of sums.", SumsConfig, SumsGrid
-    axes = (Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True))
-    measures: ClassVar = {"val": "new examples"}
+    name, title, Config, Grid = "sums", "sums", SumsConfig, SumsGrid
+    about: ClassVar = {"train": "Train a classifier of sums."}
     scales: ClassVar = {"tiny": SumsGrid(out="tiny", seeds=2)}  # dat reproduce … --scale tiny
-    figures = (CurvesFigure("curves.png", "Sums", ("val",)),)
+    table = ResultTable(
+        axes=(Axis("kind", "kind", "kind", "kinds"), Axis("n_train", "n_train", "examples", "examples", number=True)),
+        measures={"val": "new examples"},
+        figures={"curves.png": CurvesFigure("Sums", ("val",))},
+    )
 
     def prepare(self, config, *, cache, run=None):
         device, generator = prepare_device(config.machine), torch.Generator().manual_seed(config.seed)
@@ -59,8 +66,8 @@ class Sums(SweptExperiment[SumsConfig, Prepared]):
     def empty_model(self, config):
         return network(config).to("meta")
 
-    def example_call(self, config):  # for dat info, which else would not know what the model takes
-        return {"inputs": (torch.empty(1, 4),)}
+    def cost(self, config):  # examples trained on, and what the model takes
+        return Cost(config.loop.epochs * config.n_train, inputs=(torch.empty(1, 4),))
 
     def headline(self, result):
         return f"{result['kind']}, {result['n_train']} examples"

@@ -16,7 +16,7 @@ def data(prog: str, arguments: Sequence[str], name: str) -> int:
     experiment = experiment_named(name)
     if experiment.Sheet is None:
         raise ValueError(f"{name}: expected an experiment with a picture of its data")
-    parser = build_parser(experiment.Sheet, prog=prog, description=experiment.about_data)
+    parser = build_parser(experiment.Sheet, prog=prog, description=experiment.about.get("data", ""))
     options, _ = parse_config(parser, experiment.Sheet, arguments)
     path = Path(options.out)
     if path.exists():

@@ -132,7 +132,7 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     curves, picture = folder.figures / "learning_curves.png", folder.figures / "relation.png"
     draw_demo_curves(rows, curves)
     n_train = max(config.sizes)
-    largest = Cell.of(GAMES.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
+    largest = Cell.of(GAMES.table.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
     run = grid.config(largest)
     splits = load_splits(run)
     untrained, model = (build_games_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))

@@ -18,16 +18,16 @@ from .reproduce import check_grid_of, of_study, takes_study
 def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat plot NAME``."""
     experiment, arguments = of_study(swept(experiment_named(name)), arguments)
-    parser = option_parser(prog=prog, description=experiment.about_plot)
+    parser = option_parser(prog=prog, description=experiment.about.get("plot", ""))
     parser.add_argument("sources", metavar="SOURCE", nargs="+", help="Folders of grids, or results.csv files.")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="Folder to write to; nothing is overwritten.")
     takes_study(parser)
-    texts = [axis for axis in reversed(experiment.axes) if not axis.number]
+    texts = [axis for axis in reversed(experiment.table.axes) if not axis.number]
     for axis in texts:
         parser.add_argument(
             f"--{axis.name}s", type=list[str], default=[], help=f"Only these {axis.plural}; by default all."
         )
-    curve = experiment.curve_axis.name
+    curve = experiment.table.curve_axis.name
     parser.add_argument(
         "--against",
         metavar=curve.upper(),

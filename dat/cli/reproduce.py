@@ -16,18 +16,19 @@ from ..sweeps.grid import GridFolder
 from ..sweeps.reproduce import reproduce as run_grid
 from ..sweeps.study import load_study, with_study
 from ..training.config_io import OptionParser, build_parser, parse_config, read_config
+from ..training.configs import value_named
 from ..training.interrupt import Interrupted
 
 
 def grid_parser(prog: str, experiment: AnySwept) -> OptionParser:
     """The options of ``dat reproduce NAME``."""
-    parser = build_parser(experiment.Grid, prog=prog, description=experiment.about_reproduce)
+    parser = build_parser(experiment.Grid, prog=prog, description=experiment.about.get("reproduce", ""))
     takes_study(parser)
     if grids := experiment.scales:
         about = f"Fill the keys with a grid that comes with it: {', '.join(grids)}."
         names = Literal[tuple(grids)]
         parser.add_settings(
-            "--scale", lambda name: asdict(experiment.grid_named(name)), hint=names, metavar="NAME", help=about
+            "--scale", lambda name: asdict(value_named("scale", grids, name)), hint=names, metavar="NAME", help=about
         )
     parser.add_argument("--dry_run", action="store_true", help="List the cells and the time they take, and stop.")
     parser.add_argument("--quiet", action="store_true", help="Print nothing but errors.")
@@ -44,7 +45,7 @@ def reproduce(prog: str, arguments: Sequence[str], name: str) -> int:
     except Interrupted:
         raise Interrupted(f"the same command continues in {grid.out}") from None
     if not options.dry_run and not options.quiet:
-        table = "beside the published ones" if experiment.compares else "as a table"
+        table = "beside the published ones" if experiment.table.published is not None else "as a table"
         made = {"results": folder.results, table: folder.comparison, "figures": folder.figures}
         print(printable("\n".join(f"{what}: {path}" for what, path in made.items() if path.exists())))
     return 0

@@ -15,7 +15,7 @@ from dual_attention._checksums import sha256_of
 from ..experiments import experiment_named, name_in
 from ..experiments.files import goes_by
 from ..training.config_io import OptionParser, build_parser, check_only_resume, commented_yaml, parse_config
-from ..training.configs import check
+from ..training.configs import RunConfig, StepLoopConfig, check, value_named
 from ..training.distributed import Workers, launched, restarted
 from ..training.experiment import AnyExperiment
 from ..training.interrupt import Interrupted
@@ -33,13 +33,11 @@ def train(prog: str, arguments: Sequence[str], name: str) -> int:
 
 def run_parser(prog: str, experiment: AnyExperiment) -> OptionParser:
     """The options of ``dat train NAME``."""
-    parser = build_parser(experiment.Config, prog=prog, description=experiment.about_train)
+    parser = build_parser(experiment.Config, prog=prog, description=experiment.about.get("train", ""))
     if presets := experiment.presets:
-        about = f"Fill the keys of the model with a named one: {', '.join(presets)}."
-        names = Literal[tuple(presets)]
-        parser.add_settings(
-            "--preset", lambda name: {"model": asdict(experiment.preset(name))}, hint=names, metavar="NAME", help=about
-        )
+        about, names = f"Fill the keys of the model with a named one: {', '.join(presets)}.", Literal[tuple(presets)]
+        model = lambda name: {"model": asdict(value_named("preset", presets, name))}  # noqa: E731
+        parser.add_settings("--preset", model, hint=names, metavar="NAME", help=about)
     parser.add_argument("--resume", metavar="RUN", help="Continue the unfinished run in this folder; given alone.")
     return parser
 
@@ -59,7 +57,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     path = Path(unfinished or Path(config.output.folder) / config.run_name)
     if unfinished is None and workers.first:
         RunFolder(path).refuse_existing()
-        for notice in experiment.notices(config):
+        for notice in notices(config):
             print(f"dat: {notice}", file=sys.stderr)
     try:
         folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
@@ -73,6 +71,17 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     if workers.first and (unfinished or config.output.progress):
         show_run(experiment, folder)
     return 0
+
+
+def notices(config: RunConfig) -> list[str]:
+    """Settings that a user may not have meant, in words; shown before training."""
+    warmup, loop = config.optim.warmup_steps, config.loop
+    if isinstance(loop, StepLoopConfig) and warmup >= loop.steps:
+        return [
+            f"the warm-up of {warmup:,} steps (optim.warmup_steps) is not shorter than the training of "
+            f"{loop.steps:,} (loop.steps): the learning rate rises to its very end"
+        ]
+    return []
 
 
 def beginning(config: Any) -> tuple[Any, Path | None]:

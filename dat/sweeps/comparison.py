@@ -10,9 +10,9 @@ from dual_attention._words import counted
 from dual_attention.model_analysis.measures.intervals import half_width
 
 from ..training.metrics import Row
-from .experiment import AnySwept
 from .published import Published, outside, welch_t
 from .results import values_by_point
+from .table import ResultTable
 
 
 def cell_text(values: Sequence[float], published: Published | None, digits: int = 1) -> str:
@@ -39,14 +39,14 @@ def mean_text(values: Sequence[float], digits: int = 1) -> str:
     return text
 
 
-def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
+def outside_sentence(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
     """Number of runs outside the range of the published ones, and its expectation if both were alike; or nothing."""
     compared = beyond = 0
     expected = 0.0
-    for panel in experiment.panels(rows):
-        for curve in experiment.curve_axis.ordered(rows):
-            published = {point.point: point for point in experiment.published(measure, panel, curve)}
-            for n, values in values_by_point(experiment, rows, measure, panel, curve).items():
+    for panel in table.panels(rows):
+        for curve in table.curve_axis.ordered(rows):
+            published = {point.point: point for point in table.published_curve(measure, panel, curve)}
+            for n, values in values_by_point(table, rows, measure, panel, curve).items():
                 if n not in published or (found := outside(values, published[n])) is None:
                     continue
                 compared += len(values)
@@ -60,59 +60,59 @@ def outside_sentence(experiment: AnySwept, rows: Sequence[Row], measure: str) ->
     )
 
 
-def measured_table(experiment: AnySwept, rows: Sequence[Row], measure: str) -> str:
+def measured_table(table: ResultTable, rows: Sequence[Row], measure: str) -> str:
     """One line for each panel and curve, one column for each point: measured, and published in brackets."""
-    names = [axis.name for axis in experiment.axes[:-1]]
-    digits, compares = experiment.decimals if measure in experiment.measures else 2, experiment.compares_with(rows)
+    names = [axis.name for axis in table.axes[:-1]]
+    digits, compares = table.decimals if measure in table.measures else 2, table.compares_with(rows)
     lines = []
-    for sizes, panels in size_groups(experiment, rows):
+    for sizes, panels in size_groups(table, rows):
         head = "| " + " | ".join(names) + " | " + " | ".join(f"{n:,}" for n in sizes) + " |"
         lines += [head, "|" + "---|" * (len(names) + len(sizes))]
         for panel in panels:
-            within = [row for row in rows if experiment.panel(row) == panel]
-            for curve in experiment.curve_axis.ordered(within):
-                published = {point.point: point for point in experiment.published(measure, panel, curve)}
+            within = [row for row in rows if table.panel(row) == panel]
+            for curve in table.curve_axis.ordered(within):
+                published = {point.point: point for point in table.published_curve(measure, panel, curve)}
                 cells = dict.fromkeys(sizes, "")
-                for n, values in values_by_point(experiment, within, measure, panel, curve).items():
+                for n, values in values_by_point(table, within, measure, panel, curve).items():
                     known = published.get(n)
                     cells[n] = cell_text(values, known, digits) if compares else mean_text(values, digits)
                 first = [panel] if len(names) > 1 else []
-                lines.append("| " + " | ".join([*first, experiment.curve_axis.label(curve), *cells.values()]) + " |")
+                lines.append("| " + " | ".join([*first, table.curve_axis.label(curve), *cells.values()]) + " |")
         lines.append("")
     return "\n".join(lines)
 
 
-def size_groups(experiment: AnySwept, rows: Sequence[Row]) -> list[tuple[list[int], list[str]]]:
+def size_groups(table: ResultTable, rows: Sequence[Row]) -> list[tuple[list[int], list[str]]]:
     """Panels with the same points on the horizontal axis, together with these."""
-    point = experiment.point_axis.name
+    point = table.point_axis.name
     groups: dict[tuple[int, ...], list[str]] = {}
-    for panel in experiment.panels(rows):
-        sizes = tuple(sorted({int(row[point]) for row in rows if experiment.panel(row) == panel}))
+    for panel in table.panels(rows):
+        sizes = tuple(sorted({int(row[point]) for row in rows if table.panel(row) == panel}))
         groups.setdefault(sizes, []).append(panel)
     return [(list(sizes), panels) for sizes, panels in groups.items()]
 
 
-def comparison_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
+def comparison_text(table: ResultTable, rows: Sequence[Row]) -> str:
     """The tables of all measures as one Markdown text."""
-    trials = sorted({*Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows).values()})
+    trials = sorted({*Counter(tuple(row[axis.name] for axis in table.axes) for row in rows).values()})
     count = counted(trials[0], "trial") if len(trials) == 1 else f"{trials[0]} to {trials[-1]} trials"
-    adjusted = f" (after an arrow: less {experiment.adjusted})" if experiment.adjusted else ""
+    adjusted = f" (after an arrow: less {table.adjusted})" if table.adjusted else ""
     published = (
         f". In brackets the published mean{adjusted}, and where single runs are published, Welch's t of our mean "
         "against it and how many of our trials lie outside the range of the published ones (out)"
-        f"{'; ' * bool(experiment.beside_published)}{experiment.beside_published}"
+        f"{'; ' * bool(table.beside_published)}{table.beside_published}"
     )
     parts = [
-        "# Measured beside published" if experiment.compares_with(rows) else "# Measured",
+        "# Measured beside published" if table.compares_with(rows) else "# Measured",
         "",
-        f"{experiment.caption}: mean ± half of its 95 % t-interval, of {count}"
-        f"{published if experiment.compares_with(rows) else ''}.",
+        f"{table.caption}: mean ± half of its 95 % t-interval, of {count}"
+        f"{published if table.compares_with(rows) else ''}.",
         "",
     ]
-    for measure, title in {**experiment.measures, **experiment.tabled}.items():
+    for measure, title in {**table.measures, **table.tabled}.items():
         if all(row.get(measure) is None for row in rows):
             continue
-        parts += [f"## {title[:1].upper()}{title[1:]}", "", measured_table(experiment, rows, measure)]
-        if sentence := outside_sentence(experiment, rows, measure):
+        parts += [f"## {title[:1].upper()}{title[1:]}", "", measured_table(table, rows, measure)]
+        if sentence := outside_sentence(table, rows, measure):
             parts += [sentence, ""]
     return "\n".join(parts).rstrip() + "\n"

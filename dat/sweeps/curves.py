@@ -22,9 +22,9 @@ from dual_attention.model_analysis.views.plots import (
 
 from ..training.metrics import Row
 from ..training.plots import draw_level
-from .experiment import AnySwept, CurvesFigure
 from .published import Published
 from .results import values_by_point
+from .table import CurvesFigure, ResultTable
 
 SPARE = ("#9467bd", "#17becf", "#bcbd22", "#e377c2", "#ff7f0e", "#5254a3", "#637939", "#843c39")
 """Colours of curves that an experiment gives none, in the order of their names."""
@@ -35,25 +35,25 @@ FEWEST_TRIALS = 3
 
 
 def curve_points(
-    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
+    table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> list[tuple[int, float, float, float]]:
     """(horizontal axis, mean, low, high) of one curve, sorted; the t-interval is NaN where there are too few trials."""
     points = []
-    for n, values in values_by_point(experiment, rows, measure, panel, curve).items():
+    for n, values in values_by_point(table, rows, measure, panel, curve).items():
         half = half_width(values) if len(values) >= FEWEST_TRIALS else math.nan
         points.append((n, fmean(values), fmean(values) - half, fmean(values) + half))
     return points
 
 
-def colours_of(experiment: AnySwept, rows: Sequence[Row]) -> dict[str, str]:
+def colours_of(table: ResultTable, rows: Sequence[Row]) -> dict[str, str]:
     """A colour for each curve, in order."""
     spare = iter(SPARE * 10)
-    return {curve: experiment.colours.get(curve) or next(spare) for curve in experiment.curve_axis.ordered(rows)}
+    return {curve: table.colours.get(curve) or next(spare) for curve in table.curve_axis.ordered(rows)}
 
 
-def published_points(experiment: AnySwept, measure: str, panel: str, curve: str, largest: float) -> list[Published]:
+def published_points(table: ResultTable, measure: str, panel: str, curve: str, largest: float) -> list[Published]:
     """A published curve as far as the measured ones go."""
-    return [point for point in experiment.published(measure, panel, curve) if point.point <= 1.02 * largest]
+    return [point for point in table.published_curve(measure, panel, curve) if point.point <= 1.02 * largest]
 
 
 def draw_published(axis: Any, points: Sequence[Published], **look: Any) -> None:
@@ -74,16 +74,16 @@ def draw_published(axis: Any, points: Sequence[Published], **look: Any) -> None:
         axis.plot(*zip(*adjusted, strict=True), color=color, linestyle=":", linewidth=1.2)
 
 
-def draw_chance(axis: Any, experiment: AnySwept, panel: str) -> None:
+def draw_chance(axis: Any, table: ResultTable, panel: str) -> None:
     """Draw the level that guessing reaches."""
-    level = experiment.chance_in(panel)
+    level = table.chance_in(panel)
     if level is not None:
         draw_level(axis, level)
 
 
 def draw_panel(
     axis: Any,
-    experiment: AnySwept,
+    table: ResultTable,
     rows: Sequence[Row],
     measure: str,
     panel: str,
@@ -92,40 +92,40 @@ def draw_panel(
     """Draw one panel: a line for each curve with its band, or with its trials as dots where they are too few for one
     or the bands are of published curves; the published curve is dashed.
     """
-    found = {curve: curve_points(experiment, rows, measure, panel, curve) for curve in colours}
+    found = {curve: curve_points(table, rows, measure, panel, curve) for curve in colours}
     for curve, points in found.items():
         if points:
             n, mean, low, high = zip(*points, strict=True)
             axis.plot(n, mean, color=colours[curve], marker="o", markersize=3.5, zorder=3)
-            if not experiment.compares_with(rows):
+            if not table.compares_with(rows):
                 axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
-            dots = single_trials(experiment, rows, measure, panel, curve)
+            dots = single_trials(table, rows, measure, panel, curve)
             if dots:
                 axis.scatter(*zip(*dots, strict=True), color=colours[curve], s=12, alpha=0.55, linewidths=0, zorder=4)
     largest = max((n for points in found.values() for n, *_ in points), default=0)
     for curve, points in found.items():
-        inside = published_points(experiment, measure, panel, curve, largest)
-        if points and experiment.compares_with(rows):
+        inside = published_points(table, measure, panel, curve, largest)
+        if points and table.compares_with(rows):
             draw_published(axis, inside, color=colours[curve], linestyle=(0, (3, 2)), linewidth=1.2, alpha=0.85)
-    draw_chance(axis, experiment, panel)
+    draw_chance(axis, table, panel)
     axis.set_title(panel, loc="left", fontweight="bold")
     count_along(axis)
 
 
 def single_trials(
-    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
+    table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> list[tuple[int, float]]:
     """The trials of the points that have several, but too few for an interval, or none that is drawn."""
-    values = values_by_point(experiment, rows, measure, panel, curve)
-    most = max(map(len, values.values()), default=0) + 1 if experiment.compares_with(rows) else FEWEST_TRIALS
+    values = values_by_point(table, rows, measure, panel, curve)
+    most = max(map(len, values.values()), default=0) + 1 if table.compares_with(rows) else FEWEST_TRIALS
     return [(n, x) for n, trials in values.items() if 1 < len(trials) < most for x in trials]
 
 
-def fix_range(panels: Iterable[Any], experiment: AnySwept) -> None:
-    """Give panels the range of the experiment, so that figures compare; it begins lower if something lies below it."""
-    if experiment.y_range is None:
+def fix_range(panels: Iterable[Any], table: ResultTable) -> None:
+    """Give panels the range of the table, so that figures compare; it begins lower if something lies below it."""
+    if table.y_range is None:
         return
-    low, high = experiment.y_range
+    low, high = table.y_range
     panels = list(panels)
     lowest = min(axis.dataLim.y0 for axis in panels)
     for axis in panels:
@@ -133,43 +133,43 @@ def fix_range(panels: Iterable[Any], experiment: AnySwept) -> None:
 
 
 def draw_legend(
-    figure: Any, experiment: AnySwept, colours: dict[str, str], rows: Sequence[Row], measures: Sequence[str]
+    figure: Any, table: ResultTable, colours: dict[str, str], rows: Sequence[Row], measures: Sequence[str]
 ) -> None:
     """Draw curves and line styles, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
-    label = experiment.curve_axis.label
+    label = table.curve_axis.label
     handles = [line([], [], color=c, marker="o", markersize=4, label=label(curve)) for curve, c in colours.items()]
-    handles.append(line([], [], color="#555555", label=measured_in_words(experiment, rows)))
-    if experiment.compares_with(rows):
+    handles.append(line([], [], color="#555555", label=measured_in_words(table, rows)))
+    if table.compares_with(rows):
         dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2}
         handles.append(line([], [], color="#555555", label="published: mean,\nband = range of trials", **dashes))
     if any(
         point.adjusted is not None
         for measure in measures
-        for panel in experiment.panels(rows)
+        for panel in table.panels(rows)
         for curve in colours
-        for point in experiment.published(measure, panel, curve)
+        for point in table.published_curve(measure, panel, curve)
     ):
-        label = f"published mean less\n{experiment.adjusted}"
+        label = f"published mean less\n{table.adjusted}"
         handles.append(line([], [], color="#555555", linewidth=1.2, linestyle=":", label=label))
-    if experiment.chance is not None:
+    if table.chance is not None:
         handles.append(line([], [], color="#606060", linewidth=1.2, linestyle=":", label="chance"))
     legend_below(figure, handles)
 
 
-def measured_in_words(experiment: AnySwept, rows: Sequence[Row]) -> str:
+def measured_in_words(table: ResultTable, rows: Sequence[Row]) -> str:
     """The meaning of a line and of what is drawn around it."""
-    trials = Counter(tuple(row[axis.name] for axis in experiment.axes) for row in rows)
+    trials = Counter(tuple(row[axis.name] for axis in table.axes) for row in rows)
     most = max(trials.values())
-    if most >= FEWEST_TRIALS and not experiment.compares_with(rows):
+    if most >= FEWEST_TRIALS and not table.compares_with(rows):
         return "measured here: mean,\nband = 95 % t-interval"
     return "measured here: mean, dots = trials" if most > 1 else "measured here: one trial"
 
 
-def draw_curves(experiment: AnySwept, rows: Sequence[Row], path: Path, what: CurvesFigure) -> None:
+def draw_curves(table: ResultTable, rows: Sequence[Row], path: Path, what: CurvesFigure) -> None:
     """Draw the measures of a figure (rows of panels) against the horizontal axis, one column of panels each."""
-    panels = experiment.panels(rows)
-    colours = colours_of(experiment, rows)
+    panels = table.panels(rows)
+    colours = colours_of(table, rows)
     with house_style():
         figure, axes = matplotlib_figure(
             len(what.measures),
@@ -180,13 +180,13 @@ def draw_curves(experiment: AnySwept, rows: Sequence[Row], path: Path, what: Cur
         )
         for line, measure in enumerate(what.measures):
             for column, panel in enumerate(panels):
-                draw_panel(axes[line][column], experiment, rows, measure, panel, colours)
-                axes[line][column].set_xlabel(experiment.point_axis.title)
-            if experiment.log_scale:
+                draw_panel(axes[line][column], table, rows, measure, panel, colours)
+                axes[line][column].set_xlabel(table.point_axis.title)
+            if table.log_scale:
                 scale_log(axes[line][0])
-            fix_range(axes[line], experiment)
-            axes[line][0].set_ylabel(f"{experiment.y_title}\n{experiment.measures[measure]}")
+            fix_range(axes[line], table)
+            axes[line][0].set_ylabel(f"{table.y_title}\n{table.measures[measure]}")
         figure.suptitle(what.title, fontsize=13, x=0.01, ha="left")
         figure.tight_layout()
-        draw_legend(figure, experiment, colours, rows, what.measures)
+        draw_legend(figure, table, colours, rows, what.measures)
         save_figure(figure, path)

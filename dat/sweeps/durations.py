@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from dual_attention._files import read_json_object
 
 from ..training.loop import Trainer
+from ..training.problem import Problem
 from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder
 from .results import cell_files, named_cell
@@ -25,12 +28,20 @@ LONGEST_STEP = 2.0
 """Seconds of a step, about, from which on more examples in it would tell no more about their time."""
 
 
+def timing_problem(experiment: AnySwept, config: Any) -> Problem:
+    """A problem on which the steps of a run are timed."""
+    if (make := experiment.cost(config).problem) is not None:
+        return make()
+    with tempfile.TemporaryDirectory() as folder:
+        return experiment.prepare(config, cache=Path(folder)).problem
+
+
 def timed_rates(experiment: AnySwept, configs: Sequence[Any], steps: int = 3) -> list[float]:
     """Seconds for each example of training of some configurations, with the present number of threads.
 
     A step of each is taken in turn, so that what else the machine does is shared by all; the shortest counts.
     """
-    trainers = [Trainer(experiment.timing_problem(config), config) for config in configs]
+    trainers = [Trainer(timing_problem(experiment, config), config) for config in configs]
     batches = [torch.arange(min(t.config.loop.batch_size, len(t.problem.train))) for t in trainers]
     durations: list[list[float]] = [[] for _ in configs]
     for _ in range(steps):
@@ -46,7 +57,7 @@ def timed_rate(experiment: AnySwept, config: Any, steps: int = 3) -> float:
 
     They are of a whole batch, or of as much of it as takes about :data:`LONGEST_STEP`.
     """
-    trainer = Trainer(experiment.timing_problem(config), config)
+    trainer = Trainer(timing_problem(experiment, config), config)
     most = min(config.loop.batch_size, len(trainer.problem.train))
     size = max(1, most // 64)
     while (seconds := _timed_step(trainer, size)) < LONGEST_STEP / 2 and size < most:
@@ -78,13 +89,14 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
     Curves of which no cell is finished are left out where cells do not run on the CPU.
     """
     experiment = folder.experiment
-    axis = experiment.curve_axis.name
+    axis = experiment.table.curve_axis.name
     measured: dict[str, list[float]] = {}
     for path in cell_files(folder.path):
         with named_cell(path):
             result = read_json_object(path)
-            cell = Cell.of(experiment.axes, result, result["seed"])
-            measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / experiment.work(grid.config(cell)))
+            cell = Cell.of(experiment.table.axes, result, result["seed"])
+            work = experiment.cost(grid.config(cell)).work
+            measured.setdefault(cell[axis], []).append(result["seconds_in_all"] / work)
     found = {curve: median(values) for curve, values in measured.items()}
     if grid.device != "cpu":
         return found
@@ -92,7 +104,7 @@ def rates(folder: GridFolder, grid: GridConfig, waiting: Sequence[Cell]) -> dict
         for cell in waiting:
             if cell[axis] not in found:
                 config = grid.config(cell)
-                found[cell[axis]] = timed_rate(experiment, config) / experiment.example_work(config)
+                found[cell[axis]] = timed_rate(experiment, config) / experiment.cost(config).example_work
     return found
 
 

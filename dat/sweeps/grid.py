@@ -27,9 +27,10 @@ from ..training.configs import (
 )
 from ..training.lock import LOCK, locked
 from ..training.metrics import Row
-from .experiment import AnySwept, Axis
+from .experiment import AnySwept
 from .protocol import CONFIG, differing_settings, digests, settings_of
 from .results import LR, cell_files, cell_rows, check_provenance, columns_of_cell, named_cell, sound_cells, to_csv
+from .table import Axis
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -164,10 +165,10 @@ def cells(experiment: AnySwept, grid: GridConfig) -> list[Cell]:
     Raises:
         ValueError: if a learning rate is of an arm that the grid has not.
     """
-    points, arm, own = grid.points(), experiment.curve_axis.name, grid.lr_of or {}
+    points, arm, own = grid.points(), experiment.table.curve_axis.name, grid.lr_of or {}
     check_names("lr_of", own, list(dict.fromkeys(point[arm] for point in points)))
     seeds = range(grid.first_seed, grid.first_seed + grid.seeds)
-    found = [Cell.of(experiment.axes, point, seed, own.get(point[arm])) for seed in seeds for point in points]
+    found = [Cell.of(experiment.table.axes, point, seed, own.get(point[arm])) for seed in seeds for point in points]
     return list(dict.fromkeys(found))
 
 
@@ -242,7 +243,7 @@ class GridFolder:
                 row = columns_of_cell(self.experiment, result)
                 rows.append(row)
                 if CONFIG in result:
-                    settings[tuple(row[axis.name] for axis in self.experiment.axes)] = file, result[CONFIG]
+                    settings[tuple(row[axis.name] for axis in self.experiment.table.axes)] = file, result[CONFIG]
         self._check_rates(grid, rows)
         planned = cells(self.experiment, grid)
         origin = {} if all(self.path_of(cell) in found for cell in planned) else grid.origin()
@@ -252,14 +253,14 @@ class GridFolder:
             now, point = settings_of(config), tuple(value for _, value in cell.values)
             if point in settings:
                 self._check_settings(*settings[point], now)
-            told = digests(self.experiment, {CONFIG: now, **origin})
+            told = digests(self.experiment.table, {CONFIG: now, **origin})
             run = {**dict(cell.values), "seed": cell.seed, **self.experiment.identity(config)}
             made.append({**run, **told})
         check_provenance(self.experiment, [*made, *rows], self.path)
 
     def _check_rates(self, grid: GridConfig, rows: Sequence[Row]) -> None:
         """Check that arms have the learning rates that they have in the folder."""
-        arm, own = self.experiment.curve_axis.name, grid.lr_of or {}
+        arm, own = self.experiment.table.curve_axis.name, grid.lr_of or {}
         for name in dict.fromkeys(point[arm] for point in grid.points()):
             for before in {row.get(LR) for row in rows if row[arm] == name} - {own.get(name)}:
                 raise ValueError(
@@ -323,6 +324,6 @@ class GridFolder:
         rows = cell_rows(self.experiment, self.path)
         if rows:
             write_atomically(self.results, to_csv(rows))
-        if earlier := cell_rows(self.experiment, self.path, self.experiment.rows_on_the_way):
+        if earlier := cell_rows(self.experiment, self.path, on_the_way=True):
             write_atomically(self.on_the_way, to_csv(earlier))
         return rows

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from ..training.metrics import Row
-from .experiment import AnySwept
+from .table import ResultTable
 
 CONFIG = "config"
 """Entry of the result of a cell: the settings of its run, before what its arm alone is given."""
@@ -47,20 +47,20 @@ def short_digest(values: Any) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def digest_columns(experiment: AnySwept) -> dict[str, str]:
+def digest_columns(table: ResultTable) -> dict[str, str]:
     """Columns of digests, by what each is of."""
-    return {name: f"{name}_digest" for name in experiment.digests}
+    return {name: f"{name}_digest" for name in table.digests}
 
 
-def digests(experiment: AnySwept, entries: Mapping[str, Any]) -> Row:
+def digests(table: ResultTable, entries: Mapping[str, Any]) -> Row:
     """The digests of a run, of those that are known.
 
     Args:
         entries: of its result: digests by their columns, and the :data:`CONFIG` from which the others follow.
     """
-    settings, apart = entries.get(CONFIG, {}), {*(axis.key for axis in experiment.axes), *experiment.locations}
+    settings, apart = entries.get(CONFIG, {}), {*(axis.key for axis in table.axes), *table.locations}
     found: Row = {}
-    for name, column in digest_columns(experiment).items():
+    for name, column in digest_columns(table).items():
         if column in entries:
             found[column] = entries[column]
         elif name in settings:

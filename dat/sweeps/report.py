@@ -15,28 +15,32 @@ from .curves import draw_curves
 from .experiment import AnySwept
 from .grid import GridFolder
 from .results import merge_results, to_csv
+from .table import CurvesFigure, Draw, ResultTable
 
 
 def write_tables(folder: GridFolder, rows: Sequence[Row]) -> None:
     """Write the table of a grid into its folder."""
-    write_atomically(folder.comparison, comparison_text(folder.experiment, rows))
+    write_atomically(folder.comparison, comparison_text(folder.experiment.table, rows))
 
 
-def figures(experiment: AnySwept, rows: Sequence[Row]) -> dict[str, Callable[[Path], None]]:
+def figures(table: ResultTable, rows: Sequence[Row]) -> dict[str, Callable[[Path], None]]:
     """The figures of results: names of files, and what draws each."""
-    curves = {f.file: lambda path, f=f: draw_curves(experiment, rows, path, f) for f in experiment.figures}
-    return curves | {name: partial(draw, rows) for name, draw in experiment.extra_figures().items()}
+
+    def drawn(what: CurvesFigure | Draw) -> Callable[[Path], None]:
+        return partial(draw_curves, table, rows, what=what) if isinstance(what, CurvesFigure) else partial(what, rows)
+
+    return {name: drawn(what) for name, what in table.figures.items()}
 
 
-def draw_figures(experiment: AnySwept, rows: Sequence[Row], folder: Path) -> None:
+def draw_figures(table: ResultTable, rows: Sequence[Row], folder: Path) -> None:
     """Draw the figures of results into ``folder``."""
-    for name, draw in figures(experiment, rows).items():
+    for name, draw in figures(table, rows).items():
         draw(folder / name)
 
 
-def chosen_rows(experiment: AnySwept, rows: Sequence[Row], chosen: Mapping[str, Sequence[str]]) -> list[Row]:
+def chosen_rows(table: ResultTable, rows: Sequence[Row], chosen: Mapping[str, Sequence[str]]) -> list[Row]:
     """Rows with one of the ``chosen`` values of each axis named there; an empty list of values takes all."""
-    names = [axis.name for axis in reversed(experiment.axes) if chosen.get(axis.name)]
+    names = [axis.name for axis in reversed(table.axes) if chosen.get(axis.name)]
     for name in names:
         known = sorted({row[name] for row in rows})
         unknown = [value for value in chosen[name] if value not in known]
@@ -68,16 +72,16 @@ def plot_results(
         FileExistsError: if one of them is there already.
         FileNotFoundError, ValueError: as :func:`~.results.merge_results` and :func:`chosen_rows`.
     """
-    rows, folder = chosen_rows(experiment, merge_results(experiment, sources), chosen or {}), Path(out)
-    texts = {"results.csv": to_csv(rows), "comparison.md": comparison_text(experiment, rows)}
+    rows, folder = chosen_rows(experiment.table, merge_results(experiment, sources), chosen or {}), Path(out)
+    texts = {"results.csv": to_csv(rows), "comparison.md": comparison_text(experiment.table, rows)}
     if against is not None:
-        texts["contrasts.md"] = contrasts_text(experiment, rows, against)
-    names = [*texts, *figures(experiment, rows)]
+        texts["contrasts.md"] = contrasts_text(experiment.table, rows, against)
+    names = [*texts, *figures(experiment.table, rows)]
     present = [name for name in names if (folder / name).exists()]
     if present:
         raise FileExistsError(f"{folder}: expected a folder without {', '.join(present)}, which are not overwritten")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_atomically(folder / name, text)
-    draw_figures(experiment, rows, folder)
+    draw_figures(experiment.table, rows, folder)
     return [folder / name for name in names if (folder / name).exists()]

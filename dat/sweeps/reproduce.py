@@ -84,7 +84,7 @@ def run_grid(folder: GridFolder, grid: GridConfig, every: Sequence[Cell], *, qui
             rows = folder.write_results()
             if rows:
                 write_tables(folder, rows)
-                draw_figures(experiment, rows, folder.figures)
+                draw_figures(experiment.table, rows, folder.figures)
         if stop() and not all(folder.done(cell) for cell in every):
             raise Interrupted
 
@@ -98,16 +98,16 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     """Print the cells, what is done of them, and the time that the rest will take, where that is known."""
     experiment = folder.experiment
     waiting = folder.left(every)
-    rate_of, curve = rates(folder, grid, waiting), experiment.curve_axis.name
+    rate_of, curve = rates(folder, grid, waiting), experiment.table.curve_axis.name
     seconds = {
-        cell: rate_of[cell[curve]] * experiment.work(grid.config(cell)) if cell[curve] in rate_of else None
+        cell: rate_of[cell[curve]] * experiment.cost(grid.config(cell)).work if cell[curve] in rate_of else None
         for cell in waiting
     }
-    *groups, point = (axis.name for axis in experiment.axes)
+    *groups, point = (axis.name for axis in experiment.table.axes)
     sizes: dict[str, list[Any]] = {}
     for cell in every:
         sizes.setdefault(" ".join(str(cell[name]) for name in groups[:-1]), []).append(cell[point])
-    print(f"{folder.path}: {counted(grid.seeds, 'trial')} of each point; {experiment.point_axis.plural}:")
+    print(f"{folder.path}: {counted(grid.seeds, 'trial')} of each point; {experiment.table.point_axis.plural}:")
     for panel, values in sizes.items():
         print(f"  {panel:{max(map(len, sizes))}}  {', '.join(f'{value:,}' for value in dict.fromkeys(values))}")
     require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
@@ -192,7 +192,7 @@ class GridProgress:
         self._task: Any = self._bar.add_task("", total=self._total, cells=self._count(), last="")
 
     def _work(self, *cells: Cell) -> float:
-        return sum(self._experiment.work(self._grid.config(cell)) for cell in cells)
+        return sum(self._experiment.cost(self._grid.config(cell)).work for cell in cells)
 
     def _count(self) -> str:
         return f"{self._finished}/{self._cells}"
@@ -213,7 +213,7 @@ class GridProgress:
     def done(self, cell: Cell, seconds: float, line: str = "") -> None:
         """Count one more cell; a ``line`` about it stays on the screen."""
         self._finished += 1
-        axes = zip(self._experiment.axes, cell.values, strict=True)
+        axes = zip(self._experiment.table.axes, cell.values, strict=True)
         words = [f"{axis.prefix}={value}" if axis.prefix else str(value) for axis, (_, value) in axes]
         text = f"{' '.join(words)} seed {cell.seed} ({seconds:.0f} s)"
         if self._live:

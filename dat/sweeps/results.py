@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from dual_attention._words import shortened
 from ..training.metrics import Row
 from .experiment import AnySwept
 from .protocol import digest_columns, digests
+from .table import ResultTable
 
 LR = "lr"
 """Column of the learning rate, where an arm has its own."""
@@ -38,7 +39,8 @@ def read_results(experiment: AnySwept, path: Path) -> list[Row]:
     Raises:
         ValueError: naming the file, if it is no table, and the line and column of what is no number.
     """
-    texts = {*digest_columns(experiment).values(), *(axis.name for axis in experiment.axes if not axis.number)}
+    table = experiment.table
+    texts = {*digest_columns(table).values(), *(axis.name for axis in table.axes if not axis.number)}
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file, strict=True)
@@ -76,13 +78,11 @@ def _number(text: str, where: str) -> float:
     return number
 
 
-def cell_rows(
-    experiment: AnySwept, folder: Path, rows_of: Callable[[Mapping[str, Any]], list[Row]] | None = None
-) -> list[Row]:
+def cell_rows(experiment: AnySwept, folder: Path, *, on_the_way: bool = False) -> list[Row]:
     """Results of all cells in the folder of a grid, whichever grid asked for them.
 
     Args:
-        rows_of: the lines of a cell's result, if they are others than the one line of the table of results.
+        on_the_way: those that shorter runs would have, see :func:`rows_on_the_way`.
 
     Raises:
         FileNotFoundError: naming the file, if one that was there is missing.
@@ -93,16 +93,25 @@ def cell_rows(
     for file in cell_files(folder):
         with named_cell(file):
             result = read_json_object(file)
-            if rows_of is None:
-                rows.append({**experiment.row(result), **digests(experiment, result), **own_rate(result)})
+            if on_the_way:
+                rows += [{**row, **own_rate(result)} for row in rows_on_the_way(experiment, result)]
             else:
-                rows += [{**row, **own_rate(result)} for row in rows_of(result)]
+                rows.append({**experiment.row(result), **digests(experiment.table, result), **own_rate(result)})
     return rows
+
+
+def rows_on_the_way(experiment: AnySwept, result: Mapping[str, Any]) -> list[Row]:
+    """The lines that shorter runs would have, one for each epoch after which the run was measured.
+
+    Their seconds are those of the whole run, and metrics that only its end was measured by are left out.
+    """
+    rest = {name: value for name, value in result.items() if name not in experiment.table.metrics}
+    return [experiment.row({**rest, **measured}) for measured in result.get("measured", [])]
 
 
 def columns_of_cell(experiment: AnySwept, result: Mapping[str, Any]) -> Row:
     """The columns that tell which run a cell is, and how it was made."""
-    return {**experiment.columns_of_run(result), **digests(experiment, result), **own_rate(result)}
+    return {**experiment.table.columns_of_run(result), **digests(experiment.table, result), **own_rate(result)}
 
 
 def own_rate(result: Mapping[str, Any]) -> Row:
@@ -140,26 +149,26 @@ def load_results(experiment: AnySwept, source: str | Path) -> list[Row]:
         FileNotFoundError: naming the source, if it holds no results.
         ValueError: naming the file, if it is damaged or holds something else.
     """
-    path = Path(source)
+    path, table = Path(source), experiment.table
     if path.is_dir():
-        rows, table = cell_rows(experiment, path), path / "results.csv"
-        if not rows and table.is_file():
-            rows = read_results(experiment, table)
+        rows, file = cell_rows(experiment, path), path / "results.csv"
+        if not rows and file.is_file():
+            rows = read_results(experiment, file)
     elif path.is_file():
         rows = read_results(experiment, path)
     else:
         raise FileNotFoundError(f"{path}: expected a results.csv or the folder of a grid, found nothing")
     if not rows:
         raise FileNotFoundError(f"{path}: expected results, found none")
-    names = {*(axis.name for axis in experiment.axes), "seed"}
-    columns, measure = set[str]().union(*rows), next(iter(experiment.measures))
+    names = {*(axis.name for axis in table.axes), "seed"}
+    columns, measure = set[str]().union(*rows), next(iter(table.measures))
     missing = names - columns or {measure} - columns
     if missing:
         raise ValueError(f"{path}: expected a table of results, found no column {', '.join(sorted(missing))}")
     if any(names - set(row) for row in rows):
         raise ValueError(f"{path}: expected {', '.join(sorted(names))} in every line")
-    older = {name: number for name, number in experiment.provenance.items() if number is not None}
-    axes = (axis.name for axis in experiment.axes if axis.number)
+    older = {name: number for name, number in table.provenance.items() if number is not None}
+    axes = (axis.name for axis in table.axes if axis.number)
     whole = {*axes, "seed", "parameters", "steps", *older}
     return [
         {key: _whole(value, f"{path}: {key}") if key in whole else value for key, value in {**older, **row}.items()}
@@ -177,36 +186,37 @@ def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -
     """Check that the runs of each panel were made alike, as far as it is known of digests. Raises ValueError naming two
     that were not.
     """
-    told = digest_columns(experiment).values()
+    table = experiment.table
+    told = digest_columns(table).values()
     firsts: dict[tuple[str, str], Row] = {}
     for row in rows:
-        for name in (*experiment.provenance, *(column for column in told if column in row)):
-            first = firsts.setdefault((experiment.panel(row), name), row)
+        for name in (*table.provenance, *(column for column in told if column in row)):
+            first = firsts.setdefault((table.panel(row), name), row)
             if row.get(name) != first.get(name):
                 raise ValueError(
-                    f"{where}: {experiment.describe_run(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
-                    f"{experiment.describe_run(first)}; they were not made alike, so they are not merged: expected "
-                    f"one {name} for all runs of {experiment.panel(row) or experiment.name}"
+                    f"{where}: {table.run_of(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
+                    f"{table.run_of(first)}; they were not made alike, so they are not merged: expected "
+                    f"one {name} for all runs of {table.panel(row) or experiment.name}"
                 )
 
 
-def _tells_rate(experiment: AnySwept, source: str | Path, row: Row) -> bool:
+def _tells_rate(table: ResultTable, source: str | Path, row: Row) -> bool:
     """Whether it is known that a run has the learning rate of its line or, where that has none, of its grid.
 
     A table may be of several grids and of a version that did not tell rates apart.
     """
-    return LR in row or Path(source).is_dir() or any(name in row for name in digest_columns(experiment).values())
+    return LR in row or Path(source).is_dir() or any(name in row for name in digest_columns(table).values())
 
 
-def _check_rates(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
+def _check_rates(table: ResultTable, rows: Sequence[Row], where: object) -> None:
     """Check that no arm of a panel has a learning rate of its own in some runs and optim.lr in others.
 
     Raises:
         ValueError: naming the arm and both rates.
     """
-    arm, own = experiment.curve_axis.name, {}
+    arm, own = table.curve_axis.name, {}
     for row in rows:
-        rates = own.setdefault((experiment.panel(row), row[arm]), {})
+        rates = own.setdefault((table.panel(row), row[arm]), {})
         rates.setdefault(LR in row, row)
         if len(rates) > 1:
             raise ValueError(
@@ -216,13 +226,13 @@ def _check_rates(experiment: AnySwept, rows: Sequence[Row], where: object) -> No
 
 
 def values_by_point(
-    experiment: AnySwept, rows: Sequence[Row], measure: str, panel: str, curve: str
+    table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str
 ) -> dict[int, list[float]]:
     """Values of all trials of one curve, by the horizontal axis, sorted."""
     values: dict[int, list[float]] = {}
     for row in rows:
-        if experiment.panel(row) == panel and row[experiment.curve_axis.name] == curve and row.get(measure) is not None:
-            values.setdefault(int(row[experiment.point_axis.name]), []).append(float(row[measure]))
+        if table.panel(row) == panel and row[table.curve_axis.name] == curve and row.get(measure) is not None:
+            values.setdefault(int(row[table.point_axis.name]), []).append(float(row[measure]))
     return dict(sorted(values.items()))
 
 
@@ -235,19 +245,19 @@ def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[R
     """
     merged: dict[tuple[Any, ...], Row] = {}
     tuned: list[Row] = []
+    table = experiment.table
     for source in sources:
         rows = load_results(experiment, source)
         check_provenance(experiment, [*merged.values(), *rows], source)
-        tuned += [row for row in rows if _tells_rate(experiment, source, row)]
-        _check_rates(experiment, tuned, source)
+        tuned += [row for row in rows if _tells_rate(table, source, row)]
+        _check_rates(table, tuned, source)
         for row in rows:
-            run = (*(row[axis.name] for axis in experiment.axes), row["seed"])
+            run = (*(row[axis.name] for axis in table.axes), row["seed"])
             known = merged.setdefault(run, row)
-            for measure in experiment.measures:
+            for measure in table.measures:
                 if known.get(measure) != row.get(measure):
-                    unit = experiment.unit
                     raise ValueError(
-                        f"{source}: {experiment.describe_run(row)}: {row.get(measure)}{unit} ({measure}), and "
-                        f"{known.get(measure)}{unit} in another source; expected one result for each run"
+                        f"{source}: {table.run_of(row)}: {row.get(measure)}{table.unit} ({measure}), and "
+                        f"{known.get(measure)}{table.unit} in another source; expected one result for each run"
                     )
     return [merged[run] for run in sorted(merged)]

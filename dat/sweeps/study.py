@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,11 +13,9 @@ from typing import Any
 from dual_attention._words import shortened
 
 from .._errors import in_one_line
-from ..training.metrics import Row
 from .experiment import AnySwept
 from .grid import GridConfig
-
-Draw = Callable[[Sequence[Row], Path], None]
+from .table import Draw
 
 
 @dataclass(frozen=True)
@@ -85,22 +83,13 @@ def load_module(path: Path) -> ModuleType:
 
 
 def with_study(experiment: AnySwept, study: Study) -> AnySwept:
-    """The experiment with the grids, models and figures of a study beside its own.
-
-    Workers get the experiment as it is: the configuration of a cell holds its model.
-    """
-    base: Any = type(experiment)
-    own = {
-        "Grid": experiment.Grid.with_presets(study.presets),
-        "presets": {**experiment.presets, **study.presets},
-        "scales": {**experiment.scales, **study.grids},
-        "extra_figures": lambda self: {**experiment.extra_figures(), **study.figures},
-        "__reduce__": lambda self: (_itself, (experiment,)),
-    }
-    found = object.__new__(type(base.__name__, (base,), own))
-    vars(found).update(vars(experiment))
+    """The experiment with the grids, models and figures of a study beside its own."""
+    found, table = object.__new__(type(experiment)), experiment.table
+    vars(found).update(
+        vars(experiment),
+        Grid=experiment.Grid.with_presets(study.presets),
+        presets={**experiment.presets, **study.presets},
+        scales={**experiment.scales, **study.grids},
+        table=replace(table, figures={**table.figures, **study.figures}),
+    )
     return found
-
-
-def _itself(experiment: AnySwept) -> AnySwept:
-    return experiment

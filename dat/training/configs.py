@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from math import inf
 from pathlib import PurePath
@@ -48,6 +48,13 @@ def check_names(argument: str, names: Collection[str], known: Collection[str]) -
             raise ValueError(
                 f"{argument}: expected names among {listed(list(known))}, got {name!r}{suggestion(name, known)}"
             )
+
+
+def value_named(argument: str, values: Mapping[str, Any], name: str) -> Any:
+    """The one of ``values`` that has the name; ``ValueError`` naming the known ones, if there is none."""
+    if name not in values:
+        raise ValueError(f"{argument}: expected one of {listed(list(values))}, got {name!r}{suggestion(name, values)}")
+    return values[name]
 
 
 def check_inside(argument: str, name: str, folder: str) -> None:

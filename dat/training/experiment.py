@@ -6,9 +6,9 @@ One whose runs are also swept and compared is a :class:`~dat.sweeps.experiment.S
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -16,20 +16,19 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from dual_attention._words import listed, suggestion
-
-from .configs import RunConfig, StepLoopConfig
+from .configs import RunConfig, StepLoopConfig, value_named
 from .loop import Trainer
 from .problem import Problem
-from .tables import numbers_table
+from .tables import RunTable, numbers_table
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run ready to train: the problem, and the device that its model is on."""
+    """A run ready to train: the problem, the device that its model is on, and the accuracy that guessing reaches."""
 
     problem: Problem
     device: torch.device
+    chance: float | None = field(default=None, kw_only=True)
 
     def write(self, folder: Path) -> None:
         """Write what the run folder holds beside its configuration before training begins."""
@@ -44,24 +43,16 @@ Ready = TypeVar("Ready", bound=Prepared)
 
 
 class Experiment(ABC, Generic[Config, Ready]):
-    """One experiment. A subclass gives a configuration, :meth:`prepare` and the description of its results."""
+    """One experiment. A subclass gives a configuration, :meth:`prepare` and the table of its results."""
 
     source: str = ""  # FILE.py:CLASS of one in a file of the user's, which is its name in configurations
     name: ClassVar[str]  # on the command line and in configurations
     title: ClassVar[str]  # in prose
-    about_train: ClassVar[str]  # descriptions of the commands
-    about_data: ClassVar[str] = ""
+    about: ClassVar[Mapping[str, str]] = {}  # descriptions of its commands: train, reproduce, plot and data
     Config: ClassVar[type]  # dataclass of a run's configuration
     Sheet: ClassVar[type | None] = None  # of `dat data`: a picture or a file, made by its method draw; None: none
     presets: ClassVar[Mapping[str, Any]] = {}  # named values of the group of keys `model`
-
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")  # of each evaluation set; sweeps show the first
-    shares: ClassVar[tuple[str, ...]] = ("accuracy",)  # metrics that tables show in percent
-    set_title: ClassVar[str] = "data"  # heading of the evaluation sets in tables
-    set_names: ClassVar[Mapping[str, str]] = {}  # their names there
-    cached: ClassVar[tuple[str, ...]] = ()  # folders that runs share, beside theirs; see `prepare`
-    counted: ClassVar[str] = "examples"  # what an evaluation set is counted in
-    run_curves: ClassVar[tuple[str, str]] = ("loss", "accuracy")  # the metrics of a run's plot
+    table: ClassVar[RunTable] = RunTable()  # what the numbers of its runs are called
 
     @abstractmethod
     def prepare(self, config: Config, *, cache: Path, run: Path | None = None) -> Ready:
@@ -80,35 +71,13 @@ class Experiment(ABC, Generic[Config, Ready]):
     def headline(self, result: Mapping[str, Any]) -> str:
         """One line that says what was trained, from the numbers of a run."""
 
-    def preset(self, name: str) -> Any:
-        """The preset of that name; ``ValueError`` naming the known ones, if there is none."""
-        if name not in self.presets:
-            raise ValueError(
-                f"preset: expected one of {listed(list(self.presets))}, got {name!r}{suggestion(name, self.presets)}"
-            )
-        return self.presets[name]
-
     def preset_config(self, name: str) -> Any:
-        """The default run with the preset of that name."""
-        return replace(self.Config(), model=self.preset(name))
+        """The default run with the preset of that name; ``ValueError`` naming the known ones, if there is none."""
+        return replace(self.Config(), model=value_named("preset", self.presets, name))
 
     def identity(self, config: Config) -> dict[str, Any]:
         """Values of a configuration that tell its run apart, beside the seed."""
         return {}
-
-    def chance_accuracy(self, config: Config) -> float | None:
-        """The accuracy that guessing reaches; None where there is no accuracy."""
-        return None
-
-    def notices(self, config: Config) -> list[str]:
-        """Settings that a user may not have meant, in words; shown before training."""
-        warmup, loop = config.optim.warmup_steps, config.loop
-        if isinstance(loop, StepLoopConfig) and warmup >= loop.steps:
-            return [
-                f"the warm-up of {warmup:,} steps (optim.warmup_steps) is not shorter than the training of "
-                f"{loop.steps:,} (loop.steps): the learning rate rises to its very end"
-            ]
-        return []
 
     def summary(self, config: Config, prepared: Ready, trainer: Trainer, final: Mapping[str, float]) -> dict[str, Any]:
         """The numbers of a finished run: what was trained, how well, how large, how fast.
@@ -116,17 +85,19 @@ class Experiment(ABC, Generic[Config, Ready]):
         Args:
             final: means over each evaluation set, ``{"<set>_<metric>": mean}``.
         """
-        problem, loop = prepared.problem, config.loop
+        problem, loop, metrics = prepared.problem, config.loop, self.table.metrics
         steps = isinstance(loop, StepLoopConfig)
         examples = trainer.step * loop.batch_size if steps else loop.epochs * len(problem.train)
-        measured = [
-            {"epochs": row["epoch"], "steps": row["step"], **self.by_metric(problem, row)} for row in trainer.measured
-        ]
+        measured = []
+        for row in trainer.measured:
+            numbers = {name: numbers_of_set(problem, name, row) for name in problem.evaluation}
+            measured.append({"epochs": row["epoch"], "steps": row["step"], **by_metric(metrics, numbers)})
+        ends = {name: self.evaluation(prepared, name, final) for name in problem.evaluation}
         return {
             **self.identity(config),
             "seed": config.seed,
             "parameters": count_parameters(problem.model),
-            **self.by_metric(problem, final),
+            **by_metric(metrics, ends),
             **({"measured": measured} if measured else {}),
             "steps": trainer.step,
             "seconds": round(trainer.seconds, 3),
@@ -135,35 +106,37 @@ class Experiment(ABC, Generic[Config, Ready]):
             "threads": torch.get_num_threads(),
         }
 
-    def by_metric(self, problem: Problem, means: Mapping[str, float]) -> dict[str, Any]:
-        """Means over each evaluation set, ``{"<set>_<metric>": mean}``, as ``{metric: {set: mean}}``."""
-        return {metric: {name: means[f"{name}_{metric}"] for name in problem.evaluation} for metric in self.metrics}
-
-    def evaluation(self, prepared: Ready, name: str, means: dict[str, float]) -> dict[str, Any]:
-        """Numbers of the evaluation set ``name``, from the means over it."""
-        return {**means, self.counted: len(prepared.problem.evaluation[name])}
+    def evaluation(self, prepared: Ready, name: str, means: Mapping[str, float]) -> dict[str, Any]:
+        """Numbers of the evaluation set ``name`` at the end, from means ``{"<set>_<metric>": mean}``."""
+        numbers = numbers_of_set(prepared.problem, name, means)
+        known = {metric: numbers[metric] for metric in self.table.metrics if metric in numbers}
+        return {**known, self.table.counted: len(prepared.problem.evaluation[name])}
 
     def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> Any:
         """Text or rich table of a ``result``, or of ``numbers`` of :meth:`evaluation` by set, if they are given."""
+        table = self.table
         if numbers is None:
-            known = [metric for metric in self.metrics if metric in result]
-            numbers = {name: {m: result[m][name] for m in known} for name in result[self.metrics[0]]}
-        sized = all(self.counted in values for values in numbers.values())
-        shown = tuple(metric for metric in self.metrics if all(metric in values for values in numbers.values()))
-        columns = (*shown, self.counted) if sized else shown
-        named = {self.set_names.get(name, name): values for name, values in numbers.items()}
-        return numbers_table(self.headline(result), self.set_title, columns, named, self.shares)
-
-    def speed(self, result: Mapping[str, Any]) -> str:
-        """Speed of a run in words."""
-        return f"{result['examples_per_second']:,.0f} {self.counted} a second"
-
-    def hint(self, run: Path) -> str:
-        """A further line about a finished run, such as a command to go on with; empty if there is none."""
-        return ""
+            known = [metric for metric in table.metrics if metric in result]
+            numbers = {name: {m: result[m][name] for m in known} for name in result[table.metrics[0]]}
+        columns = (*table.metrics, table.counted)
+        shown = [column for column in columns if all(column in values for values in numbers.values())]
+        named = {table.set_names.get(name, name): values for name, values in numbers.items()}
+        return numbers_table(self.headline(result), table.set_title, shown, named, table.shares)
 
 
 AnyExperiment: TypeAlias = Experiment[Any, Any]
+
+
+def numbers_of_set(problem: Problem, name: str, means: Mapping[str, float]) -> dict[str, Any]:
+    """Means over an evaluation set, and what follows from them, from ``{"<set>_<metric>": mean}`` of several."""
+    found = {**means, **problem.derive(means)}
+    return {key.removeprefix(f"{name}_"): value for key, value in found.items() if key.startswith(f"{name}_")}
+
+
+def by_metric(metrics: Sequence[str], numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Numbers of evaluation sets as ``{metric: {set: number}}``, of those metrics that all sets have."""
+    known = [metric for metric in metrics if all(metric in values for values in numbers.values())]
+    return {metric: {name: values[metric] for name, values in numbers.items()} for metric in known}
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -16,7 +16,8 @@ LossFunction = Callable[[nn.Module, Batch], tuple[Tensor, dict[str, Tensor]]]
 """``loss(model, batch)`` returns the mean loss, a scalar with its graph, and further scalar means over the batch."""
 Derive = Callable[[Mapping[str, Any]], Mapping[str, float | None]]
 """``derive(row)`` returns further numbers that follow from those of a row and how many ``processes`` there are, as a
-perplexity follows from a mean loss; None where one is not known."""
+perplexity follows from a mean loss; None where one is not known. At the end it is given the means over evaluation sets
+alone."""
 Weigh = Callable[[Batch], Tensor]
 """``weigh(batch)`` returns how many things the loss, or a metric, of a batch is a mean over, a scalar on its device."""
 

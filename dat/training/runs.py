@@ -140,7 +140,7 @@ def prepare_together(
 def shared_for_reading(experiment: AnyExperiment, folder: RunFolder) -> Iterator[Path]:
     """A temporary folder that holds what the runs beside this one share; what is added to it does not stay."""
     with tempfile.TemporaryDirectory() as place:
-        for name in experiment.cached:
+        for name in experiment.table.cached:
             shared = folder.path.resolve().parent / name
             if shared.is_dir():
                 (Path(place) / name).mkdir()
@@ -214,9 +214,9 @@ def _finish(
         folder.curves,
         title=experiment.headline(result),
         over="step" if isinstance(config.loop, StepLoopConfig) else "epoch",
-        names=experiment.run_curves,
+        names=experiment.table.run_curves,
         dropout=any(module.p > 0 for module in modules if isinstance(module, nn.Dropout)),
-        chance=experiment.chance_accuracy(config),
+        chance=prepared.chance,
     )
     folder.finish(result)
 
@@ -254,17 +254,20 @@ def evaluate_run(
             for name, examples in problem.evaluation.items():
                 size, weights = config.loop.eval_batch_size, problem.weights
                 means = mean_measures(problem.model, examples, problem.loss, batch_size=size, weights=weights)
-                numbers[name] = experiment.evaluation(prepared, name, means)
+                named = {f"{name}_{metric}": mean for metric, mean in means.items()}
+                numbers[name] = experiment.evaluation(prepared, name, named)
     return numbers
 
 
 def show_run(experiment: AnyExperiment, folder: RunFolder) -> None:
     """Print the numbers of a finished run and where its files are."""
-    result = folder.read_result()
+    result, table = folder.read_result(), experiment.table
     show(experiment.describe(result))
+    own = f"{table.counted}_per_second"
+    speed = result[own if own in result else "examples_per_second"]
     print(
         f"{result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s of training "
-        f"({experiment.speed(result)})\nrun folder: {folder.path}"
+        f"({speed:,.0f} {table.counted} a second)\nrun folder: {folder.path}"
     )
-    if hint := experiment.hint(folder.path):
-        print(hint)
+    if table.hint:
+        print(table.hint.format(run=folder.path))

@@ -1,12 +1,35 @@
-"""Numbers of a finished run as a table on the screen."""
+"""Names of the numbers of a run, and those of a finished one as a table on the screen."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from dual_attention._extras import require
 from dual_attention._words import printable
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """Names of the numbers of an experiment's runs, and how they are shown."""
+
+    metrics: tuple[str, ...] = ("accuracy", "loss")
+    """Metrics of each evaluation set, the most important one first."""
+    shares: tuple[str, ...] = ("accuracy",)
+    """Those of them that are shown in percent."""
+    set_title: str = "data"
+    """Heading of the evaluation sets."""
+    set_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of evaluation sets in words."""
+    counted: str = "examples"
+    """What an evaluation set is counted in; of a speed in other units a run has ``<counted>_per_second``."""
+    run_curves: tuple[str, str] = ("loss", "accuracy")
+    """The metrics of a run's plot."""
+    hint: str = ""
+    """Further line about a finished run, such as a command to go on with; ``{run}`` is its folder."""
+    cached: tuple[str, ...] = ()
+    """Folders that runs share, beside theirs."""
 
 
 def numbers_table(

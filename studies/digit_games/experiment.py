@@ -20,10 +20,10 @@ from dat.data.relational_games.digits import (
     digit_splits,
 )
 from dat.experiments.relational_games.config import GamesRunConfig
-from dat.experiments.relational_games.image_games import ImageGames, image_axes, prepare_images
+from dat.experiments.relational_games.image_games import ImageGames, images_table, prepare_images
 from dat.experiments.relational_games.presets import PRESETS
-from dat.sweeps.experiment import CurvesFigure
 from dat.sweeps.grid import Cell, GridConfig
+from dat.sweeps.table import CurvesFigure
 from dat.training.configs import (
     MOST_EXAMPLES,
     LoopConfig,
@@ -216,23 +216,26 @@ class DigitGames(ImageGames[DigitGamesConfig]):
 
     name = "digit-games"
     title = "Relational Games with handwritten digits"
-    about_train = "Train one model on one task between handwritten digits, in a new run folder."
-    about_reproduce = (
-        "Accuracy between handwritten digits, of classes trained on and of others. Cells that are done are skipped, so "
-        "the same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ into the folder."
-    )
-    about_plot = "Learning curves from the results of one or several grids, finished or not."
-    about_data = "Draw a contact sheet: examples of every task with digits trained on and others."
+    about: ClassVar = {
+        "train": "Train one model on one task between handwritten digits, in a new run folder.",
+        "reproduce": "Accuracy between handwritten digits, of classes trained on and of others. Cells that are done "
+        "are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md and figures/ "
+        "into the folder.",
+        "plot": "Learning curves from the results of one or several grids, finished or not.",
+        "data": "Draw a contact sheet: examples of every task with digits trained on and others.",
+    }
     Config = DigitGamesConfig
     Grid = DigitGamesGrid
     Sheet = DigitSheet
-    set_title = "digits"
-    set_names: ClassVar[Mapping[str, str]] = {"val": "classes trained on, validation", **TEST_SETS}
-
-    axes = image_axes(DIGIT_TASKS)
-    digests = ("data", "loop", "optim")
-    measures: ClassVar[Mapping[str, str]] = {**TEST_SETS, "fall": "fall from the former classes to the latter"}
-    figures = (CurvesFigure("digits.png", "Relational Games with handwritten digits", tuple(TEST_SETS)),)
+    table = images_table(
+        DIGIT_TASKS,
+        set_title="digits",
+        set_names={"val": "classes trained on, validation", **TEST_SETS},
+        measures={**TEST_SETS, "fall": "fall from the former classes to the latter"},
+        digests=("data", "loop", "optim"),
+        run_in_words="{model} on {task} between digits, {n_train:,} images, seed {seed}".format_map,
+        figures={"digits.png": CurvesFigure("Relational Games with handwritten digits", tuple(TEST_SETS))},
+    )
 
     def prepare(self, config: DigitGamesConfig, *, cache: Path, run: Path | None = None) -> Prepared:
         return prepare_images(config, lambda: load_splits(config.task, config.data, config.data_seed))
@@ -243,9 +246,3 @@ class DigitGames(ImageGames[DigitGamesConfig]):
     def row(self, result: Mapping[str, Any]) -> Row:
         row = super().row(result)
         return {**row, "fall": round(row["test"] - row["unseen"], 3)}
-
-    def chance_accuracy(self, config: DigitGamesConfig) -> float:
-        return 0.5
-
-    def describe_run(self, row: Row) -> str:
-        return f"{row['model']} on {row['task']} between digits, {row['n_train']:,} images, seed {row['seed']}"

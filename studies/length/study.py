@@ -43,18 +43,18 @@ def draw_lengths_figure(rows: Sequence[Row], path: Path) -> None:
     experiment = Length()
     panels = sorted(
         {(row["task"], int(row["longest"])) for row in rows},
-        key=lambda panel: (experiment.panels(rows).index(panel[0]), panel[1]),
+        key=lambda panel: (experiment.table.panels(rows).index(panel[0]), panel[1]),
     )
     with house_style():
         size = (1.2 + 4.2 * len(panels), 3.9)
         figure, axes = matplotlib_figure(1, len(panels), figsize=size, squeeze=False, sharey=True)
         handles: dict[str, Any] = {}
         for axis, (task, longest) in zip(axes[0], panels, strict=True):
-            for model, colour in colours_of(experiment, rows).items():
+            for model, colour in colours_of(experiment.table, rows).items():
                 found = [row for row in rows if (row["task"], row["longest"], row["model"]) == (task, longest, model)]
                 line = draw_course(axis, found, "at_", colour, marker="o", markersize=3.5)
                 if line is not None:
-                    handles.setdefault(model, line).set_label(experiment.curve_axis.label(model))
+                    handles.setdefault(model, line).set_label(experiment.table.curve_axis.label(model))
             axis.set_xlim(left=0)
             axis.axvspan(SHORTEST, longest, color="#f2f2f2", zorder=0)
             axis.set_ylim(0, 102)

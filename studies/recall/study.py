@@ -56,7 +56,7 @@ def draw_learning(rows: Sequence[Row], path: Path) -> None:
     experiment = Recall()
     settings = sorted(
         {(row["task"], int(row["size"])) for row in rows},
-        key=lambda setting: (experiment.panels(rows).index(setting[0]), setting[1]),
+        key=lambda setting: (experiment.table.panels(rows).index(setting[0]), setting[1]),
     )
     lines = [
         (name, some)
@@ -64,7 +64,7 @@ def draw_learning(rows: Sequence[Row], path: Path) -> None:
         for name in CURVES
         if any(_of(rows, setting, name) for setting in some)
     ]
-    colours = colours_of(experiment, rows)
+    colours = colours_of(experiment.table, rows)
     columns = min(COLUMNS, len(settings))
     with house_style():
         size = 0.8 + 2.9 * columns, 0.5 + 2.55 * len(lines)
@@ -81,7 +81,7 @@ def draw_learning(rows: Sequence[Row], path: Path) -> None:
                 for model, colour in colours.items():
                     drawn = draw_course(axis, [row for row in found if row["model"] == model], f"{name}_at_", colour)
                     if drawn is not None:
-                        handles.setdefault(model, drawn).set_label(experiment.curve_axis.label(model))
+                        handles.setdefault(model, drawn).set_label(experiment.table.curve_axis.label(model))
                 axis.set_ylim(0, 1.02)
                 axis.set_xlabel("steps")
                 count_along(axis)

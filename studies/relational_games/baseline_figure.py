@@ -9,8 +9,8 @@ from typing import Any
 
 from dat.experiments.relational_games.presets import BASELINES, LABELS
 from dat.sweeps.curves import colours_of, draw_chance, draw_published, fix_range, published_points
-from dat.sweeps.experiment import AnySwept
 from dat.sweeps.results import values_by_point
+from dat.sweeps.table import ResultTable
 from dat.training.metrics import Row
 from dual_attention._extras import require
 from dual_attention.model_analysis.views.plots import (
@@ -25,19 +25,19 @@ MARKERS = "osD^vP*Xp<>h"
 """Of the curves, in the order of the models, which tell them apart without colour."""
 
 
-def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
+def draw_baselines(table: ResultTable, rows: Sequence[Row], path: Path, *, object_set: str = "test") -> None:
     """Draw accuracy against training-set size, one column for each task: measured above, published below.
 
     Measured lines are means over seeds, with a dot for each trial, since models rarely have as many. Tasks on which no
     baseline was run are left out; nothing is drawn if there are none. Lines of baselines are the thinner ones.
     """
-    tasks = experiment.axes[0].ordered([row for row in rows if row["model"] in BASELINES])
+    tasks = table.axes[0].ordered([row for row in rows if row["model"] in BASELINES])
     if not tasks:
         return
     rows = [row for row in rows if row["task"] in tasks]
     looks = {
         model: {"color": colour, "marker": MARKERS[number % len(MARKERS)]}
-        for number, (model, colour) in enumerate(colours_of(experiment, rows).items())
+        for number, (model, colour) in enumerate(colours_of(table, rows).items())
     }
     with house_style():
         figure, axes = matplotlib_figure(
@@ -48,18 +48,18 @@ def draw_baselines(experiment: AnySwept, rows: Sequence[Row], path: Path, *, obj
             largest = max(int(row["n_train"]) for row in rows if row["task"] == task)
             for model, look in looks.items():
                 width = 1.4 if model in BASELINES else 2.4
-                if trials := values_by_point(experiment, rows, object_set, task, model):
+                if trials := values_by_point(table, rows, object_set, task, model):
                     above.plot(list(trials), list(map(fmean, trials.values())), linewidth=width, markersize=4.5, **look)
                     dots = [(n, value) for n, values in trials.items() for value in values]
                     above.scatter(*zip(*dots, strict=True), color=look["color"], s=9, alpha=0.55, linewidths=0)
-                known = published_points(experiment, object_set, task, model, largest)
+                known = published_points(table, object_set, task, model, largest)
                 draw_published(below, known, linewidth=width, markersize=4, **look)
             for axis in (above, below):
-                draw_chance(axis, experiment, task)
+                draw_chance(axis, table, task)
                 count_along(axis)
             above.set_title(task, loc="left", fontweight="bold")
             below.set_xlabel("training-set size")
-        fix_range(axes.flat, experiment)
+        fix_range(axes.flat, table)
         axes[0][0].set_ylabel("accuracy (%)\nmeasured here")
         axes[1][0].set_ylabel("accuracy (%)\npublished")
         figure.suptitle("Relational Games: relational architectures before the DAT", fontsize=13, x=0.01, ha="left")

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from dat.experiments.relational_games.presets import CORELNETS, PRESETS
-from dat.sweeps.experiment import AnySwept
+from dat.sweeps.table import ResultTable
 from dat.training.metrics import Row
 from dual_attention._files import write_atomically
 from dual_attention.model_analysis.measures.intervals import half_width, holm, paired_p
@@ -59,10 +59,10 @@ def effects_by_seed(rows: Sequence[Row], measure: str) -> dict[tuple[str, ...], 
     return found
 
 
-def factors_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
+def factors_text(table: ResultTable, rows: Sequence[Row]) -> str:
     """Effects on every measure as a Markdown text; empty unless two seeds have all eight models."""
     parts = []
-    for measure, title in experiment.measures.items():
+    for measure, title in table.measures.items():
         effects = effects_by_seed(rows, measure)
         trials = len(next(iter(effects.values())))
         if trials < 2:
@@ -83,15 +83,15 @@ def factors_text(experiment: AnySwept, rows: Sequence[Row]) -> str:
     return "\n".join(["# CoRelNet: softmax, order, objects", "", *parts]).rstrip() + "\n" if parts else ""
 
 
-def write_factors(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None:
+def write_factors(table: ResultTable, rows: Sequence[Row], path: Path) -> None:
     """Write :func:`factors_text`, if there is anything to write."""
-    if text := factors_text(experiment, rows):
+    if text := factors_text(table, rows):
         write_atomically(path, text)
 
 
-def draw_factors(experiment: AnySwept, rows: Sequence[Row], path: Path) -> None:
+def draw_factors(table: ResultTable, rows: Sequence[Row], path: Path) -> None:
     """Draw the eight models' first measure, means over all cells, with and without softmax; if two seeds have all."""
-    measure, title = next(iter(experiment.measures.items()))
+    measure, title = next(iter(table.measures.items()))
     means = means_by_seed(rows, measure)
     trials = len(next(iter(means.values())))
     if trials < 2:

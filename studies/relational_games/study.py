@@ -147,9 +147,9 @@ GRIDS = {
 }
 
 FIGURES: dict[str, Callable[[Sequence[Row], Path], None]] = {
-    "baselines.png": lambda rows, path: draw_baselines(RelationalGames(), rows, path),
-    "factors.md": lambda rows, path: write_factors(RelationalGames(), rows, path),
-    "factors.png": lambda rows, path: draw_factors(RelationalGames(), rows, path),
+    "baselines.png": lambda rows, path: draw_baselines(RelationalGames.table, rows, path),
+    "factors.md": lambda rows, path: write_factors(RelationalGames.table, rows, path),
+    "factors.png": lambda rows, path: draw_factors(RelationalGames.table, rows, path),
 }
 
 # ---------------------------------------------------------------------------------------------------------------------

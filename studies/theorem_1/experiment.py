@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from dat.experiments.model_keys import NamedConfig
 from dat.experiments.stream import Stream
 from dat.sweeps.durations import EVALUATION_SHARE
-from dat.sweeps.experiment import Axis, SweptExperiment
+from dat.sweeps.experiment import Cost, SweptExperiment
 from dat.sweeps.grid import Cell, GridConfig
+from dat.sweeps.table import Axis, ResultTable
 from dat.training.configs import (
     MOST_EXAMPLES,
     WIDEST,
@@ -332,41 +333,40 @@ class Theorem1(SweptExperiment[Theorem1Config, Prepared]):
 
     name = "theorem-1"
     title = "Theorem 1"
-    about_train = (
-        "Train one attention to select an object by a preference that depends on the receiver, and to tell a relation "
-        "with what it selected, in a new run folder. Half a minute."
-    )
-    about_reproduce = (
-        "Error of relational attention against width and temperature, beside two controls: 75 runs, about half an hour "
-        "of one core. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, "
-        "comparison.md into the folder; with the study its figure and constructed.csv, the construction of the proof."
-    )
-    about_plot = "Table and figure from the results of one or several grids, finished or not."
+    about: ClassVar = {
+        "train": "Train one attention to select an object by a preference that depends on the receiver, and to tell "
+        "a relation with what it selected, in a new run folder. Half a minute.",
+        "reproduce": "Error of relational attention against width and temperature, beside two controls: 75 runs, "
+        "about half an hour of one core. Cells that are done are skipped, so the same command continues after "
+        "Ctrl-C. Writes results.csv, comparison.md into the folder; with the study its figure and constructed.csv, "
+        "the construction of the proof.",
+        "plot": "Table and figure from the results of one or several grids, finished or not.",
+    }
     Config = Theorem1Config
     Grid = Theorem1Grid
     presets = PRESETS
-
-    metrics = ("error", "selected", "weight", "loss")
-    run_curves = ("loss", "error")
-    set_title = "draws"
-    counted = "draws"
-
-    axes = (
-        Axis("model", "model.name", "attention", "models", order=tuple(PRESETS), labels=LABELS),
-        Axis("width", "model.width", "width of hidden layers", "widths", number=True, prefix="width"),
+    table = ResultTable(
+        metrics=("error", "selected", "weight", "loss"),
+        run_curves=("loss", "error"),
+        set_title="draws",
+        counted="draws",
+        axes=(
+            Axis("model", "model.name", "attention", "models", order=tuple(PRESETS), labels=LABELS),
+            Axis("width", "model.width", "width of hidden layers", "widths", number=True, prefix="width"),
+        ),
+        measures={
+            "error": "largest error of three relations, mean over draws",
+            "error_99": "the same, 99 % of draws are below",
+            "loss": "mean squared error",
+            "selected": "share of draws whose best sender has the highest weight",
+            "weight": "mean weight of the best sender",
+        },
+        digests=("data", "loop", "optim"),
+        decimals=4,
+        caption="New draws after the last step",
+        y_title="value",
+        colours=COLOURS,
     )
-    digests = ("data", "loop", "optim")
-    measures: ClassVar[Mapping[str, str]] = {
-        "error": "largest error of three relations, mean over draws",
-        "error_99": "the same, 99 % of draws are below",
-        "loss": "mean squared error",
-        "selected": "share of draws whose best sender has the highest weight",
-        "weight": "mean weight of the best sender",
-    }
-    decimals = 4
-    y_title = "value"
-    caption = "New draws after the last step"
-    colours = COLOURS
 
     def prepare(self, config: Theorem1Config, *, cache: Path, run: Path | None = None) -> Prepared:
         device = prepare_device(config.machine)
@@ -396,19 +396,16 @@ class Theorem1(SweptExperiment[Theorem1Config, Prepared]):
 
     def row(self, result: Mapping[str, Any]) -> Row:
         row: Row = {key: result[key] for key in ("model", "width", "seed", "parameters")}
-        row.update({name: result[name]["test"] for name in self.metrics})
+        row.update({name: result[name]["test"] for name in self.table.metrics})
         row["error_99"] = result["error_99"]
         row.update({f"error_x{factor}": error for factor, error in result["sharpened"].items()})
         numbers = {key: value if isinstance(value, str | int) else round(value, 6) for key, value in row.items()}
         return {**numbers, "steps": result["steps"], "seconds": result["seconds"]}
 
-    def work(self, config: Theorem1Config) -> float:
-        evaluated = config.data.n_val + config.data.n_test
-        return config.loop.steps * config.loop.batch_size + EVALUATION_SHARE * evaluated
-
-    def example_call(self, config: Theorem1Config) -> dict[str, Any]:
-        draws = config.loop.batch_size
-        return {"inputs": (torch.empty(draws, DIMENSIONS), torch.empty(draws, config.data.senders, DIMENSIONS))}
+    def cost(self, config: Theorem1Config) -> Cost:
+        evaluated, draws = config.data.n_val + config.data.n_test, config.loop.batch_size
+        inputs = torch.empty(draws, DIMENSIONS), torch.empty(draws, config.data.senders, DIMENSIONS)
+        return Cost(config.loop.steps * draws + EVALUATION_SHARE * evaluated, inputs=inputs)
 
 
 @torch.inference_mode()

@@ -141,9 +141,9 @@ def draw_theorem(rows: Sequence[Row], path: Path) -> None:
 def _draw_widths(axis: Any, rows: Sequence[Row]) -> None:
     """Means over seeds as lines, seeds as dots."""
     experiment = Theorem1()
-    for model in experiment.curve_axis.ordered(rows):
-        values = values_by_point(experiment, rows, "error", "", model)
-        colour, label = COLOURS[model], experiment.curve_axis.label(model)
+    for model in experiment.table.curve_axis.ordered(rows):
+        values = values_by_point(experiment.table, rows, "error", "", model)
+        colour, label = COLOURS[model], experiment.table.curve_axis.label(model)
         axis.plot(list(values), [fmean(v) for v in values.values()], color=colour, label=label)
         dots = [(width, value) for width, found in values.items() for value in found]
         axis.scatter(*zip(*dots, strict=True), color=colour, s=16, alpha=0.6, linewidths=0, zorder=4)

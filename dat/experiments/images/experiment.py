@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,11 +14,10 @@ from torch import nn
 from ...data.images import IMAGE_SETS, LabelledImages, split_images
 from ...data.images.augmentation import Augmentation
 from ...sweeps.durations import EVALUATION_SHARE
-from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
-from ...sweeps.published import Published
+from ...sweeps.experiment import Cost, SweptExperiment
+from ...sweeps.table import Axis, CurvesFigure, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
-from ...training.metrics import Row
 from ...training.problem import Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
@@ -36,43 +35,43 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
 
     name = "images"
     title = "image classification"
-    about_train = (
-        "Train one model to classify images, in a new run folder. Without options: a small ViDAT on 1,797 handwritten "
-        "digits that come with scikit-learn, a minute. CIFAR is taken from an official archive in --data.folder."
-    )
-    about_reproduce = (
-        "Accuracy of Vision Transformers and ViDATs. The defaults are small models on handwritten digits, a few "
-        "minutes; --scale tables-1-and-3 and --scale table-4 are the published grids on CIFAR, for a GPU. Cells that "
-        "are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside "
-        "the published numbers) and figures/ into the folder."
-    )
-    about_plot = "Table and figure from the results of one or several grids, finished or not."
+    about: ClassVar = {
+        "train": "Train one model to classify images, in a new run folder. Without options: a small ViDAT on 1,797 "
+        "handwritten digits that come with scikit-learn, a minute. CIFAR is taken from an official archive in "
+        "--data.folder.",
+        "reproduce": "Accuracy of Vision Transformers and ViDATs. The defaults are small models on handwritten "
+        "digits, a few minutes; --scale tables-1-and-3 and --scale table-4 are the published grids on CIFAR, for a "
+        "GPU. Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv, "
+        "comparison.md (beside the published numbers) and figures/ into the folder.",
+        "plot": "Table and figure from the results of one or several grids, finished or not.",
+    }
     Config = ImageConfig
     Grid = ImageGrid
     presets = PRESETS
     scales = SCALES
-
-    metrics = ("accuracy", "top5", "loss")
-    shares = ("accuracy", "top5")
-    set_title = "images"
-    set_names: ClassVar[Mapping[str, str]] = {"val": "validation", "test": "test"}
-    counted = "images"
-
-    axes = (
-        Axis("benchmark", "data.benchmark", "images", "images"),
-        Axis("model", "model.name", "model", "models", order=tuple(LOOKS), labels=LABELS),
-        Axis("n_train", "data.trained", "training-set size", "training images", number=True, prefix="n"),
+    table = ResultTable(
+        metrics=("accuracy", "top5", "loss"),
+        shares=("accuracy", "top5"),
+        set_title="images",
+        set_names={"val": "validation", "test": "test"},
+        counted="images",
+        axes=(
+            Axis("benchmark", "data.benchmark", "images", "images"),
+            Axis("model", "model.name", "model", "models", order=tuple(LOOKS), labels=LABELS),
+            Axis("n_train", "data.trained", "training-set size", "training images", number=True, prefix="n"),
+        ),
+        measures={"test": "test images, top-1", "test_top5": "test images, top-5"},
+        tabled={"test_loss": "cross-entropy: test images"},
+        provenance={"epochs": 0, "n_test": 0},
+        run_in_words="{model} on {benchmark}, {n_train:,} images, seed {seed}".format_map,
+        scale=100.0,
+        unit=" %",
+        caption="Accuracy in percent after the last epoch",
+        y_title="accuracy (%)",
+        colours=COLOURS,
+        figures={"accuracy.png": CurvesFigure("Image classification", ("test",))},
+        published=lambda measure, panel, curve: published_accuracy(panel, curve) if measure == "test" else [],
     )
-    provenance: ClassVar[Mapping[str, int | None]] = {"epochs": 0, "n_test": 0}
-    measures: ClassVar[Mapping[str, str]] = {"test": "test images, top-1", "test_top5": "test images, top-5"}
-    tabled: ClassVar[Mapping[str, str]] = {"test_loss": "cross-entropy: test images"}
-    scale = 100.0
-    unit = " %"
-    y_title = "accuracy (%)"
-    caption = "Accuracy in percent after the last epoch"
-    colours = COLOURS
-    compares = True
-    figures = (CurvesFigure("accuracy.png", "Image classification", ("test",)),)
 
     def identity(self, config: ImageConfig) -> dict[str, Any]:
         """The axes, the length of training and the number of test images."""
@@ -94,7 +93,7 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
             folder=data.folder,
             from_hub=data.from_hub,
         )
-        return Prepared(image_problem(config, splits, device), device)
+        return Prepared(image_problem(config, splits, device), device, chance=1 / about.classes)
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
         return empty_image_model(config.model, config.data.dataset)
@@ -109,31 +108,19 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['benchmark']}, {result['n_train']:,} images: {result['model']}"
 
-    def chance_accuracy(self, config: ImageConfig) -> float:
-        return 1 / IMAGE_SETS[config.data.dataset].classes
-
-    def row(self, result: Mapping[str, Any]) -> Row:
-        row = super().row(result)
-        for name in (name for name in row if name.endswith("_top5")):
-            row[name] = round(self.scale * result["top5"][name.removesuffix("_top5")], 3)
-        return row
-
-    def work(self, config: ImageConfig) -> float:
+    def cost(self, config: ImageConfig) -> Cost:
         data = config.data
         evaluated = (data.n_val + data.tested(data.dataset)) * (1 + len(config.loop.measure_at))
-        return config.loop.epochs * data.trained + EVALUATION_SHARE * evaluated
+        work = config.loop.epochs * data.trained + EVALUATION_SHARE * evaluated
+        return Cost(work, lambda: timed_images(config))
 
-    def timing_problem(self, config: ImageConfig) -> Problem:
-        about, size = IMAGE_SETS[config.data.dataset], config.loop.batch_size
-        images = torch.randint(256, (size, *about.shape), dtype=torch.uint8)
-        labels = torch.randint(about.classes, (size,))
-        return image_problem(config, {"train": LabelledImages(images, labels)}, torch.device("cpu"))
 
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
-        return published_accuracy(panel, curve) if measure == "test" else []
-
-    def describe_run(self, row: Row) -> str:
-        return f"{row['model']} on {row['benchmark']}, {row['n_train']:,} images, seed {row['seed']}"
+def timed_images(config: ImageConfig) -> Problem:
+    """A batch of noise."""
+    about, size = IMAGE_SETS[config.data.dataset], config.loop.batch_size
+    images = torch.randint(256, (size, *about.shape), dtype=torch.uint8)
+    labels = torch.randint(about.classes, (size,))
+    return image_problem(config, {"train": LabelledImages(images, labels)}, torch.device("cpu"))
 
 
 def image_problem(config: ImageConfig, splits: Mapping[str, LabelledImages], device: torch.device) -> Problem:

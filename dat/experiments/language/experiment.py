@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from ...sweeps.durations import EVALUATION_SHARE
-from ...sweeps.experiment import Axis, CurvesFigure, SweptExperiment
-from ...sweeps.published import Published
+from ...sweeps.experiment import Cost, SweptExperiment
+from ...sweeps.table import Axis, CurvesFigure, ResultTable
 from ...training.experiment import without_values
 from ...training.loop import Trainer
 from ...training.metrics import Row
@@ -22,7 +22,6 @@ from .config import LanguageConfig
 from .corpus import Corpus
 from .data import TextSequences, text_digest
 from .grid import LanguageGrid
-from .model_keys import LanguageModelKeys
 from .presets import PRESETS
 from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
 from .published import published_perplexity
@@ -34,49 +33,50 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
 
     name = "language"
     title = "language modelling"
-    cached = (TOKENS,)
-    about_train = (
-        "Train a language model on text, in a new run folder. Without options: a tiny model on the documentation of "
-        "Python, byte by byte, in a few minutes."
-    )
-    about_reproduce = (
-        "Perplexity of small language models by length of training, a DAT beside a Transformer. The defaults are 12 "
-        "runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are done are skipped, "
-        "so the same command continues after Ctrl-C. --scale table-5 is the published grid, for a GPU. Writes "
-        "results.csv, comparison.md (beside the published numbers) and figures/ into the folder."
-    )
-    about_plot = (
-        "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all of them, "
-        "comparison.md and perplexity.png."
-    )
-    about_data = (
-        "Make one clean file of text, for data.path, of the texts in folders: of packages that you have downloaded and "
-        "unpacked, for instance. Each file is a document; spaces at the ends of lines and empty lines are tidied, and "
-        "what is there twice is written once."
-    )
+    about: ClassVar = {
+        "train": "Train a language model on text, in a new run folder. Without options: a tiny model on the "
+        "documentation of Python, byte by byte, in a few minutes.",
+        "reproduce": "Perplexity of small language models by length of training, a DAT beside a Transformer. The "
+        "defaults are 12 runs, about a quarter of an hour of one core (--dry_run says how long here); cells that are "
+        "done are skipped, so the same command continues after Ctrl-C. --scale table-5 is the published grid, for a "
+        "GPU. Writes results.csv, comparison.md (beside the published numbers) and figures/ into the folder.",
+        "plot": "Curves of perplexity from the results of one or several grids, finished or not: results.csv of all "
+        "of them, comparison.md and perplexity.png.",
+        "data": "Make one clean file of text, for data.path, of the texts in folders: of packages that you have "
+        "downloaded and unpacked, for instance. Each file is a document; spaces at the ends of lines and empty lines "
+        "are tidied, and what is there twice is written once.",
+    }
     Config = LanguageConfig
     Grid = LanguageGrid
     Sheet = Corpus
-    presets: ClassVar[Mapping[str, LanguageModelKeys]] = PRESETS
+    presets = PRESETS
     scales = SCALES
-
-    metrics = ("loss", "perplexity", "bits_per_byte")
-    run_curves = ("loss", "perplexity")
-    axes = (
-        Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
-        Axis("steps", "loop.steps", "steps of training", "steps of training", number=True, prefix="steps"),
+    table = ResultTable(
+        metrics=("loss", "perplexity", "bits_per_byte"),
+        counted="tokens",
+        run_curves=("loss", "perplexity"),
+        hint='it continues a text:  dat generate {run} "..."',
+        cached=(TOKENS,),
+        axes=(
+            Axis("model", "model.name", "model", "models", order=tuple(PRESETS)),
+            Axis("steps", "loop.steps", "steps of training", "steps of training", number=True, prefix="steps"),
+        ),
+        measures={"perplexity": "perplexity", "bits_per_byte": "bits per byte"},
+        digests=("text", "data", "loop", "optim"),
+        locations=("data.path", "data.val_path", "data.dataset", "data.streamed", "data.tokenizer_folder"),
+        decimals=3,
+        caption="Perplexity and bits per byte of the validation text after the last step",
+        y_title="validation",
+        log_scale=True,
+        colours={"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c"},
+        figures={
+            "perplexity.png": CurvesFigure("Language modelling: perplexity by length of training", ("perplexity",)),
+        },
+        published=lambda measure, panel, curve: published_perplexity(curve) if measure == "perplexity" else [],
+        beside_published=(
+            "those of Tiny Stories are of the tokens of another tokenizer, Llama 2's, and so not like ours"
+        ),
     )
-    digests = ("text", "data", "loop", "optim")
-    locations = ("data.path", "data.val_path", "data.dataset", "data.streamed", "data.tokenizer_folder")
-    measures: ClassVar[Mapping[str, str]] = {"perplexity": "perplexity", "bits_per_byte": "bits per byte"}
-    decimals = 3
-    y_title = "validation"
-    log_scale = True
-    colours: ClassVar[Mapping[str, str]] = {"DAT-tiny": "#1f6fb4", "T-tiny": "#8c8c8c"}
-    caption = "Perplexity and bits per byte of the validation text after the last step"
-    compares = True
-    beside_published = "those of Tiny Stories are of the tokens of another tokenizer, Llama 2's, and so not like ours"
-    figures = (CurvesFigure("perplexity.png", "Language modelling: perplexity by length of training", ("perplexity",)),)
 
     def prepare(self, config: LanguageConfig, *, cache: Path, run: Path | None = None) -> PreparedText:
         return prepare_text(config, cache=cache, run=run)
@@ -91,64 +91,51 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
     def summary(
         self, config: LanguageConfig, prepared: PreparedText, trainer: Trainer, final: Mapping[str, float]
     ) -> dict[str, Any]:
-        tokens = trainer.step * config.tokens_per_step
-        numbers = measured(final["val_loss"], prepared)
-        final = {f"val_{name}": numbers[name] for name in self.metrics}
+        tokens, data = trainer.step * config.tokens_per_step, prepared.data
         parameters = prepared.problem.model.parameters()
         return {
             **super().summary(config, prepared, trainer, final),
             "tokenizer": prepared.tokenizer.kind,
-            "text_digest": text_digest(prepared.data.origin),
+            "text_digest": text_digest(data.origin),
             "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
-            "val_tokens": numbers["tokens"],
-            "train_tokens": prepared.data.origin["train_tokens"],
+            "val_tokens": len(data.val) * data.val.length,
+            "train_tokens": data.origin["train_tokens"],
             "tokens": tokens,
             "tokens_per_second": round(tokens / max(trainer.seconds, 1e-9), 1),
             "precision": config.machine.precision,
         }
 
-    def evaluation(self, prepared: PreparedText, name: str, means: dict[str, float]) -> dict[str, Any]:
-        return measured(means["loss"], prepared)
+    def evaluation(self, prepared: PreparedText, name: str, means: Mapping[str, float]) -> dict[str, Any]:
+        loss, data = means[f"{name}_loss"], prepared.data
+        numbers = {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": bits_per_byte(loss, data)}
+        return {**numbers, "tokens": len(data.val) * data.val.length}
 
     def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> str:
         if numbers is not None:
             return validation_text(numbers["val"])
-        own = {name: result[name]["val"] for name in self.metrics}
+        own = {name: result[name]["val"] for name in self.table.metrics}
         return f"{self.headline(result)}: {validation_text({**own, 'tokens': result['val_tokens']})}"
-
-    def speed(self, result: Mapping[str, Any]) -> str:
-        return f"{result['tokens_per_second']:,.0f} tokens a second"
-
-    def hint(self, run: Path) -> str:
-        return f'it continues a text:  dat generate {run} "..."'
 
     def row(self, result: Mapping[str, Any]) -> Row:
         row: Row = {name: result[name] for name in ("model", "steps", "seed", "parameters", "tokens")}
         row.update({name: result[name]["val"] for name in ("perplexity", "loss", "bits_per_byte")})
         return {**row, "seconds": result["seconds"]}
 
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
-        return published_perplexity(curve) if measure == "perplexity" else []
-
-    def work(self, config: LanguageConfig) -> float:
+    def cost(self, config: LanguageConfig) -> Cost:
         evaluated = config.data.val_tokens / config.model.context
-        return config.loop.steps * config.loop.batch_size + EVALUATION_SHARE * evaluated
-
-    def timing_problem(self, config: LanguageConfig) -> Problem:
-        size, length = config.data.vocab_size, config.model.context
-        tokens = torch.randint(size, (config.loop.batch_size * length + 1,)).numpy()
-        model_config = config.model.language_config(size)
-        sequences = TextSequences([tokens], length, vocab_size=model_config.vocab_size)
-        model = build_language_model(model_config, seed=0)
-        factors = scaled_from_base(config, model, lambda keys: keys.language_config(size).build())
-        return Problem(model, sequences, language_loss(), factors=factors)
+        work = config.loop.steps * config.loop.batch_size + EVALUATION_SHARE * evaluated
+        return Cost(work, lambda: timed_text(config))
 
 
-def measured(loss: float, prepared: PreparedText) -> dict[str, Any]:
-    """Numbers of the validation text from the mean loss of its tokens, and how many they are."""
-    data = prepared.data
-    numbers = {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": bits_per_byte(loss, data)}
-    return {**numbers, "tokens": len(data.val) * data.val.length}
+def timed_text(config: LanguageConfig) -> Problem:
+    """A batch of noise."""
+    size, length = config.data.vocab_size, config.model.context
+    tokens = torch.randint(size, (config.loop.batch_size * length + 1,)).numpy()
+    model_config = config.model.language_config(size)
+    sequences = TextSequences([tokens], length, vocab_size=model_config.vocab_size)
+    model = build_language_model(model_config, seed=0)
+    factors = scaled_from_base(config, model, lambda keys: keys.language_config(size).build())
+    return Problem(model, sequences, language_loss(), factors=factors)
 
 
 def validation_text(numbers: Mapping[str, Any]) -> str:

@@ -14,18 +14,16 @@ from ...data.relational_games import (
     TASKS,
     contact_sheet,
     generator_version,
-    num_classes,
     official_statistics,
 )
-from ...sweeps.experiment import CurvesFigure
 from ...sweeps.published import Published
 from ...sweeps.results import to_csv
+from ...sweeps.table import CurvesFigure
 from ...training.configs import check_integers, check_seed
 from ...training.experiment import Prepared
-from ...training.metrics import Row
 from .config import TASK_NAMES, RelationalGamesConfig
 from .grid import GamesGrid
-from .image_games import ImageGames, image_axes
+from .image_games import ImageGames, images_table
 from .problem import prepare_games
 from .published import published_curve, published_losses
 from .scales import SCALES
@@ -74,52 +72,46 @@ class SheetOptions:
             write_atomically(Path(self.out), to_csv(rows))
 
 
+def published(measure: str, panel: str, curve: str) -> Sequence[Published]:
+    """Points of a published curve of accuracies, in percent, or of losses."""
+    if measure.endswith("_loss"):
+        return published_losses(measure.removesuffix("_loss"), panel, curve)
+    return published_curve(measure, panel, curve)
+
+
 class RelationalGames(ImageGames[RelationalGamesConfig]):
     """Figures 2, 7, 8 and 11 of arXiv 2405.16727."""
 
     name = "relational-games"
     title = "Relational Games"
-    about_train = "Train one model on one Relational Games task, in a new run folder."
-    about_reproduce = (
-        "Learning curves on Relational Games. The defaults are the published grid; cells that are done are skipped, so "
-        "the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside the published numbers) and "
-        "figures/ into the folder."
-    )
-    about_plot = (
-        "Learning curves from the results of one or several grids, finished or not: results.csv of all of them, "
-        "comparison.md (beside the published numbers), learning_curves.png and heldout.png."
-    )
-    about_data = (
-        "Draw a contact sheet: examples of every class of every task. With --official_folder, write a table of what "
-        "the images of the official files there hold instead."
-    )
+    about: ClassVar = {
+        "train": "Train one model on one Relational Games task, in a new run folder.",
+        "reproduce": "Learning curves on Relational Games. The defaults are the published grid; cells that are done "
+        "are skipped, so the same command continues after Ctrl-C. Writes results.csv, comparison.md (beside the "
+        "published numbers) and figures/ into the folder.",
+        "plot": "Learning curves from the results of one or several grids, finished or not: results.csv of all of "
+        "them, comparison.md (beside the published numbers), learning_curves.png and heldout.png.",
+        "data": "Draw a contact sheet: examples of every class of every task. With --official_folder, write a table "
+        "of what the images of the official files there hold instead.",
+    }
     Config = RelationalGamesConfig
     Grid = GamesGrid
-    scales: ClassVar[Mapping[str, GamesGrid]] = SCALES
+    scales = SCALES
     Sheet = SheetOptions
-
-    set_title = "objects"
-    set_names: ClassVar[Mapping[str, str]] = {
-        "val": "pentominoes, validation",
-        **TEST_SETS,
-        "test": "pentominoes, test",
-    }
-
-    axes = image_axes(TASK_NAMES)
-    provenance: ClassVar[Mapping[str, int | None]] = {
-        "generator": 1,
-        "independent_share": None,
-        "seeding": 1,
-        "epochs": 50,
-        "batch_size": 512,
-    }
-    measures = TEST_SETS
-    tabled: ClassVar[Mapping[str, str]] = {f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()}
-    compares = True
-    adjusted = "test images that were trained on"
-    figures = (
-        CurvesFigure("learning_curves.png", "Relational Games: sample efficiency", ("test",)),
-        CurvesFigure("heldout.png", "Relational Games: objects never seen in training", ("hexominoes", "stripes")),
+    table = images_table(
+        TASK_NAMES,
+        set_title="objects",
+        set_names={"val": "pentominoes, validation", **TEST_SETS, "test": "pentominoes, test"},
+        measures=TEST_SETS,
+        tabled={f"{name}_loss": f"cross-entropy: {text}" for name, text in TEST_SETS.items()},
+        provenance={"generator": 1, "independent_share": None, "seeding": 1, "epochs": 50, "batch_size": 512},
+        run_in_words="{model} on {task}, {n_train:,} images, seed {seed}".format_map,
+        figures={
+            "learning_curves.png": CurvesFigure("Relational Games: sample efficiency", ("test",)),
+            "heldout.png": CurvesFigure("Relational Games: objects never seen in training", ("hexominoes", "stripes")),
+        },
+        published=published,
+        adjusted="test images that were trained on",
     )
 
     def identity(self, config: RelationalGamesConfig) -> dict[str, Any]:
@@ -143,17 +135,3 @@ class RelationalGames(ImageGames[RelationalGamesConfig]):
 
     def headline(self, result: Mapping[str, Any]) -> str:
         return f"{result['task']}, {result['n_train']:,} examples: {result['model']}"
-
-    def chance_accuracy(self, config: RelationalGamesConfig) -> float:
-        return 1 / num_classes(config.task)
-
-    def chance_in(self, panel: str) -> float:
-        return self.scale / num_classes(panel)
-
-    def describe_run(self, row: Row) -> str:
-        return f"{row['model']} on {row['task']}, {row['n_train']:,} images, seed {row['seed']}"
-
-    def published(self, measure: str, panel: str, curve: str) -> Sequence[Published]:
-        if measure in self.tabled:
-            return published_losses(measure.removesuffix("_loss"), panel, curve)
-        return published_curve(measure, panel, curve)

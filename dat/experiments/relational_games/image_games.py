@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -11,7 +11,8 @@ from torch import nn
 
 from ...data.relational_games import num_classes
 from ...sweeps.durations import EVALUATION_SHARE
-from ...sweeps.experiment import Axis, SweptExperiment
+from ...sweeps.experiment import Cost, SweptExperiment
+from ...sweeps.table import Axis, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.problem import ImageExamples, Problem, classification_loss
@@ -27,38 +28,44 @@ class ImageGames(SweptExperiment[Run, Prepared]):
     """Curves of accuracy against the number of training images, a panel for each task."""
 
     presets = PRESETS
-    counted = "images"
-    scale = 100.0
-    unit = " %"
-    y_title = "accuracy (%)"
-    chance = 50.0
-    y_range = (45.0, 101.0)
-    caption = "Accuracy in percent after the last epoch"
-    colours = COLOURS
 
     def empty_model(self, config: Run) -> nn.Module:
         return empty_games_model(config.model, config.task)
 
-    def work(self, config: Run) -> float:
+    def cost(self, config: Run) -> Cost:
         data = config.data
         evaluated = (data.n_images - data.n_train) * (1 + len(config.loop.measure_at))
-        return config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
-
-    def timing_problem(self, config: Run) -> Problem:
-        size = config.loop.batch_size
-        images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
-        model = build_games_model(config.model, num_classes(config.task), seed=0)
-        factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task))
-        examples = ImageExamples(images, torch.randint(2, (size,)))
-        return Problem(model, examples, classification_loss, factors=factors)
+        work = config.loop.epochs * data.n_train + EVALUATION_SHARE * evaluated
+        return Cost(work, lambda: timed_games(config))
 
 
-def image_axes(tasks: tuple[str, ...]) -> tuple[Axis, ...]:
-    """The axes of such experiments, with the tasks in this order."""
-    return (
-        Axis("task", "task", "task", "tasks", order=tasks),
-        Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
-        Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
+def timed_games(config: GamesRunConfig) -> Problem:
+    """A batch of noise."""
+    size = config.loop.batch_size
+    images = torch.randint(256, (size, *IMAGE_SHAPE), dtype=torch.uint8)
+    model = build_games_model(config.model, num_classes(config.task), seed=0)
+    factors = scaled_from_base(config, model, lambda keys: empty_games_model(keys, config.task))
+    examples = ImageExamples(images, torch.randint(2, (size,)))
+    return Problem(model, examples, classification_loss, factors=factors)
+
+
+def images_table(tasks: Sequence[str], **own: Any) -> ResultTable:
+    """The table of such an experiment, with the tasks in this order."""
+    return ResultTable(
+        counted="images",
+        axes=(
+            Axis("task", "task", "task", "tasks", order=tuple(tasks)),
+            Axis("model", "model.name", "model", "models", order=ORDER, labels=LABELS),
+            Axis("n_train", "data.n_train", "training-set size", "training images", number=True, prefix="n"),
+        ),
+        scale=100.0,
+        unit=" %",
+        caption="Accuracy in percent after the last epoch",
+        y_title="accuracy (%)",
+        y_range=(45.0, 101.0),
+        chance=lambda task: 100 / num_classes(task),
+        colours=COLOURS,
+        **own,
     )
 
 
@@ -73,4 +80,4 @@ def prepare_images(config: GamesRunConfig, load: Callable[[], Mapping[str, Any]]
     sets = {name: ImageExamples(split.images, split.labels, device) for name, split in splits.items()}
     train = sets.pop("train")
     problem = Problem(model.to(device), train, classification_loss, sets, factors=factors)
-    return Prepared(problem, device)
+    return Prepared(problem, device, chance=1 / num_classes(config.task))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, TypeVar
@@ -12,7 +13,8 @@ from torch import nn
 
 from ...data.sequences import Sequences
 from ...sweeps.durations import EVALUATION_SHARE
-from ...sweeps.experiment import Axis, SweptExperiment
+from ...sweeps.experiment import Cost, SweptExperiment
+from ...sweeps.table import Axis, ResultTable
 from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.loop import Trainer
@@ -37,28 +39,15 @@ Config = TypeVar("Config", bound=SequencesConfig)
 class SequenceExperiment(SweptExperiment[Config, Prepared]):
     """An experiment that trains a causal model on a stream of sequences."""
 
-    about_plot = "Table from the results of one or several grids, finished or not."
     presets = PRESETS
-    colours = COLOURS
-    caption = "New sequences after the last step"
-    metrics = ("accuracy", "whole", "loss", *HEAD_SCORES)
-    shares = ("accuracy", "whole")
-    set_title = "evaluated on"
-    set_names: ClassVar[Mapping[str, str]] = {"val": "validation"}
-    counted = "sequences"
-
-    def draw(self, config: Config, name: str, n: int, seed: int) -> Sequences:
-        """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
-        _, shortest, size = config.sets[name]
-        return draw_task(config.task, n, size, config.vocab_size, seed, shortest=shortest)
 
     def prepare(self, config: Config, *, cache: Path, run: Path | None = None) -> Prepared:
         device = prepare_device(config.machine)
         check_memory("model", "its weights", 4 * count_parameters(self.empty_model(config)), device)
         check_memory("data", "its sequences", 3 * 8 * config.length * sum(config.sizes.values()))
-        train = Stream(lambda n, seed: self.draw(config, "train", n, seed), derive_seed(config.seed, "train"), device)
+        train = Stream(lambda n, seed: draw_set(config, "train", n, seed), derive_seed(config.seed, "train"), device)
         sets = {
-            name: TensorExamples(*self.draw(config, name, n, derive_seed(config.seed, name)), device=device)
+            name: TensorExamples(*draw_set(config, name, n, derive_seed(config.seed, name)), device=device)
             for name, n in config.sizes.items()
         }
         model = config.model.build(config.vocab_size, seed=config.seed).to(device)
@@ -76,45 +65,56 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
     def empty_model(self, config: Config) -> nn.Module:
         return config.model.empty(config.vocab_size)
 
-    def by_metric(self, problem: Problem, means: Mapping[str, float]) -> dict[str, Any]:
-        return self._by_metric(tuple(problem.evaluation), means)
-
-    def _by_metric(self, sets: Sequence[str], means: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        """The metrics that all of these sets have."""
-        found = {**means, **best_heads(means)}
-        known = [metric for metric in self.metrics if all(f"{name}_{metric}" in found for name in sets)]
-        return {metric: {name: found[f"{name}_{metric}"] for name in sets} for metric in known}
-
-    def evaluation(self, prepared: Prepared, name: str, means: dict[str, float]) -> dict[str, Any]:
-        found = self._by_metric([name], {f"{name}_{metric}": value for metric, value in means.items()})
-        own = {metric: values[name] for metric, values in found.items()}
-        return {**own, self.counted: len(prepared.problem.evaluation[name])}
-
     def summary(
         self, config: Config, prepared: Prepared, trainer: Trainer, final: Mapping[str, float]
     ) -> dict[str, Any]:
         trained = sum(p.numel() for p in prepared.problem.model.parameters() if p.requires_grad)
         return {**super().summary(config, prepared, trainer, final), "trained_parameters": trained}
 
-    def work(self, config: Config) -> float:
+    def cost(self, config: Config) -> Cost:
         loop, sizes = config.loop, config.sizes
         looks = loop.steps // loop.eval_every if loop.eval_every else 0
         # A sequence that is evaluated is passed twice, the second time to see where heads look.
         evaluated = 2 * EVALUATION_SHARE * (looks * sizes["val"] + sum(sizes.values()))
-        trained = loop.steps * loop.batch_size * self.example_work(config)
-        return trained + evaluated * config.length / TOKENS_OF_WORK
+        example = config.trained_length / TOKENS_OF_WORK
+        work = loop.steps * loop.batch_size * example + evaluated * config.length / TOKENS_OF_WORK
+        return Cost(work, lambda: timed_sequences(config), example)
 
-    def example_work(self, config: Config) -> float:
-        return config.trained_length / TOKENS_OF_WORK
 
-    def timing_problem(self, config: Config) -> Problem:
-        tokens = torch.zeros(config.loop.batch_size, config.trained_length, dtype=torch.int64)
-        model = config.model.build(config.vocab_size, seed=0)
-        return Problem(model, TensorExamples(tokens, tokens, tokens), sequence_loss)
+def draw_set(config: SequencesConfig, name: str, n: int, seed: int) -> Sequences:
+    """Draw n sequences to train on (``"train"``) or of an evaluation set; they depend on the arguments only."""
+    _, shortest, size = config.sets[name]
+    return draw_task(config.task, n, size, config.vocab_size, seed, shortest=shortest)
 
-    def example_call(self, config: Config) -> dict[str, Any]:
-        """The length of the sequences trained on, of which a model's context may be a multiple."""
-        return {"length": config.trained_length}
+
+def timed_sequences(config: SequencesConfig) -> Problem:
+    """A batch of the longest sequences that are trained on."""
+    tokens = torch.zeros(config.loop.batch_size, config.trained_length, dtype=torch.int64)
+    model = config.model.build(config.vocab_size, seed=0)
+    return Problem(model, TensorExamples(tokens, tokens, tokens), sequence_loss)
+
+
+sequence_table = partial(
+    ResultTable,
+    metrics=("accuracy", "whole", "loss", *HEAD_SCORES),
+    shares=("accuracy", "whole"),
+    set_title="evaluated on",
+    set_names={"val": "validation"},
+    counted="sequences",
+    caption="New sequences after the last step",
+    colours=COLOURS,
+)
+"""A table of such an experiment."""
+PLOT = "Table from the results of one or several grids, finished or not."
+
+
+def sequence_axes(tasks: Sequence[str], size: Axis) -> tuple[Axis, ...]:
+    """The axes of such an experiment, with the tasks in this order."""
+    return (
+        Axis("task", "task", "task", "tasks", order=tuple(tasks)),
+        Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
+        size,
+    )
 
 
 LEARNED = {"accuracy": 0.9, "matching": 0.5}
@@ -126,43 +126,37 @@ class Recall(SequenceExperiment[RecallConfig]):
 
     name = "recall"
     title = "recall"
-    about_train = (
-        "Train a small causal model to copy, to recall or to track a state, in a new run folder. Without options: a "
-        "DAT on sequences that repeat, a minute."
-    )
-    about_reproduce = (
-        "Accuracy of a Transformer and of Dual Attention Transformers in recall, copying and state tracking, and the "
-        "step at which each learns it. The defaults are 20 short runs, a few minutes (--dry_run says how long here). "
-        "Cells that are done are skipped, so the same command continues after Ctrl-C. Writes results.csv "
-        "and comparison.md into the folder."
-    )
+    about: ClassVar = {
+        "train": "Train a small causal model to copy, to recall or to track a state, in a new run folder. Without "
+        "options: a DAT on sequences that repeat, a minute.",
+        "reproduce": "Accuracy of a Transformer and of Dual Attention Transformers in recall, copying and state "
+        "tracking, and the step at which each learns it. The defaults are 20 short runs, a few minutes (--dry_run "
+        "says how long here). Cells that are done are skipped, so the same command continues after Ctrl-C. Writes "
+        "results.csv and comparison.md into the folder.",
+        "plot": PLOT,
+    }
     Config = RecallConfig
     Grid = RecallGrid
-    scales: ClassVar[Mapping[str, Any]] = {
-        "tiny": RecallGrid(out="runs/recall-tiny", seeds=1, models=(*LOOKS, "DAT-relative")),
-    }
-
-    axes = (
-        Axis("task", "task", "task", "tasks", order=RECALL_TASKS),
-        Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
-        Axis("size", "data.size", "size", "sizes", number=True, prefix="size"),
+    scales: ClassVar = {"tiny": RecallGrid(out="runs/recall-tiny", seeds=1, models=(*LOOKS, "DAT-relative"))}
+    table = sequence_table(
+        axes=sequence_axes(RECALL_TASKS, Axis("size", "data.size", "size", "sizes", number=True, prefix="size")),
+        measures={
+            "accuracy": "accuracy on scored positions (%)",
+            "learned_step": "step at which validation accuracy first reaches 90 %; the last step, if it never does",
+        },
+        tabled={
+            "whole": "sequences with all scored positions right (%)",
+            "learned": "runs that reach 90 % (share)",
+            "matching": "attention of the best head to the place of the answer",
+            "matching_step": "step at which that first reaches 0.5; the last step, if it never does",
+            "previous": "attention of the best head to the previous token",
+        },
+        provenance={"vocab_size": None},
+        y_title="value",
     )
-    provenance: ClassVar[Mapping[str, int | None]] = {"vocab_size": None}
-    measures: ClassVar[Mapping[str, str]] = {
-        "accuracy": "accuracy on scored positions (%)",
-        "learned_step": "step at which validation accuracy first reaches 90 %; the last step, if it never does",
-    }
-    tabled: ClassVar[Mapping[str, str]] = {
-        "whole": "sequences with all scored positions right (%)",
-        "learned": "runs that reach 90 % (share)",
-        "matching": "attention of the best head to the place of the answer",
-        "matching_step": "step at which that first reaches 0.5; the last step, if it never does",
-        "previous": "attention of the best head to the previous token",
-    }
-    y_title = "value"
 
     def headline(self, result: Mapping[str, Any]) -> str:
-        task, model = TASKS[result["task"]], self.curve_axis.label(result["model"])
+        task, model = TASKS[result["task"]], self.table.curve_axis.label(result["model"])
         return f"{result['task']}, {result['size']:,} {task.size}: {model}"
 
     def identity(self, config: RecallConfig) -> dict[str, Any]:
@@ -183,7 +177,7 @@ class Recall(SequenceExperiment[RecallConfig]):
     def row(self, result: Mapping[str, Any]) -> Row:
         row: Row = {key: result[key] for key in ("task", "model", "size", "seed", "parameters", "vocab_size")}
         row["trained_parameters"] = result["trained_parameters"]
-        row.update({name: round(100 * result[name]["test"], 3) for name in self.shares})
+        row.update({name: round(100 * result[name]["test"], 3) for name in self.table.shares})
         row.update({name: round(result[name]["test"], 5) for name in ("loss", *HEAD_SCORES) if name in result})
         row["learned"] = int(result["accuracy_step"] is not None)
         row["learned_step"] = result["accuracy_step"] or result["steps"]
@@ -199,44 +193,44 @@ class Length(SequenceExperiment[LengthConfig]):
 
     name = "length"
     title = "length"
-    about_train = (
-        "Train a small causal model to sort or to solve equations, and measure it on longer ones, in a new run folder. "
-        "Two minutes."
-    )
-    about_reproduce = (
-        "Accuracy by length of a Transformer and of Dual Attention Transformers in sorting and in linear equations, "
-        "trained on short ones: 20 runs by default (--dry_run says how long here). Cells that are done are skipped, so "
-        "the same command continues after Ctrl-C. Writes results.csv and comparison.md into the folder."
-    )
+    about: ClassVar = {
+        "train": "Train a small causal model to sort or to solve equations, and measure it on longer ones, in a new "
+        "run folder. Two minutes.",
+        "reproduce": "Accuracy by length of a Transformer and of Dual Attention Transformers in sorting and in linear "
+        "equations, trained on short ones: 20 runs by default (--dry_run says how long here). Cells that are done "
+        "are skipped, so the same command continues after Ctrl-C. Writes results.csv and comparison.md into the "
+        "folder.",
+        "plot": PLOT,
+    }
     Config = LengthConfig
     Grid = LengthGrid
-    scales: ClassVar[Mapping[str, Any]] = {
+    scales: ClassVar = {
         "tiny": LengthGrid(
             out="runs/length-tiny",
             seeds=1,
             models=(*LOOKS, "DAT-clipped"),
             loop=in_batches(300, 250, eval_every=0, checkpoint_every=0),
+        )
+    }
+    table = sequence_table(
+        axes=sequence_axes(
+            LENGTH_TASKS,
+            Axis("longest", "data.longest", "longest length trained on", "longest", number=True, prefix="to"),
         ),
-    }
-
-    axes = (
-        Axis("task", "task", "task", "tasks", order=LENGTH_TASKS),
-        Axis("model", "model.name", "model", "models", order=tuple(PRESETS), labels=LABELS),
-        Axis("longest", "data.longest", "longest length trained on", "longest", number=True, prefix="to"),
+        measures={
+            "beyond": "accuracy beyond the lengths trained on (%), mean over lengths",
+            "within": "accuracy within the lengths trained on (%), mean over lengths",
+        },
+        tabled={
+            "whole_beyond": "sequences with all scored positions right, beyond the lengths trained on (%)",
+            "whole_within": "sequences with all scored positions right, within the lengths trained on (%)",
+        },
+        provenance={"training_steps": None},
+        y_title="accuracy (%)",
     )
-    provenance: ClassVar[Mapping[str, int | None]] = {"training_steps": None}
-    measures: ClassVar[Mapping[str, str]] = {
-        "beyond": "accuracy beyond the lengths trained on (%), mean over lengths",
-        "within": "accuracy within the lengths trained on (%), mean over lengths",
-    }
-    tabled: ClassVar[Mapping[str, str]] = {
-        "whole_beyond": "sequences with all scored positions right, beyond the lengths trained on (%)",
-        "whole_within": "sequences with all scored positions right, within the lengths trained on (%)",
-    }
-    y_title = "accuracy (%)"
 
     def headline(self, result: Mapping[str, Any]) -> str:
-        model = self.curve_axis.label(result["model"])
+        model = self.table.curve_axis.label(result["model"])
         return f"{result['task']}, trained on lengths to {result['longest']:,}: {model}"
 
     def identity(self, config: LengthConfig) -> dict[str, Any]:

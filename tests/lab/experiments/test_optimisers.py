@@ -11,6 +11,8 @@ import torch
 from dat.experiments import EXPERIMENTS
 from dat.experiments.base_width import scaled_from_base
 from dat.experiments.relational_games.presets import PRESETS as GAMES
+from dat.sweeps.durations import timing_problem
+from dat.sweeps.experiment import swept
 from dat.training.loop import Trainer
 from examples.my_experiment import Sums, SumsConfig
 
@@ -27,9 +29,9 @@ def config_of(name: str, **optim: Any) -> Any:
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("name", WIDTHS)
 def test_a_step_with_rates_from_the_base_width(name, optimizer):
-    experiment = EXPERIMENTS[name].load()
+    experiment = swept(EXPERIMENTS[name].load())
     config = config_of(name, optimizer=optimizer, mup_base_width=WIDTHS[name])
-    problem = experiment.timing_problem(config)
+    problem = timing_problem(experiment, config)
     trainer = Trainer(problem, config)
     scales = {group["lr_scale"] for group in trainer.optimizer.param_groups}
     assert 1.0 in scales and min(scales) < 1
@@ -55,7 +57,7 @@ def test_muon_and_mup_are_refused_where_they_mean_nothing():
     ]:
         config = replace(sums, optim=replace(sums.optim, **optim))
         with pytest.raises(ValueError, match=message):
-            Trainer(experiment.timing_problem(config), config)
+            Trainer(timing_problem(experiment, config), config)
     games = config_of("relational-games", mup_base_width=32)
     for model, message in [
         (GAMES["corelnet"], r"optim\.mup_base_width: 32 does not go with this model: model: muP is derived for"),
@@ -64,7 +66,7 @@ def test_muon_and_mup_are_refused_where_they_mean_nothing():
     ]:
         config = replace(games, model=model)
         with pytest.raises(ValueError, match=message):
-            EXPERIMENTS["relational-games"].load().timing_problem(config)
+            timing_problem(swept(EXPERIMENTS["relational-games"].load()), config)
 
 
 def test_nothing_is_scaled_without_a_base_width():

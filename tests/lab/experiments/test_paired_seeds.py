@@ -64,7 +64,7 @@ def seen(prepared: Prepared, config: Any) -> list[list[torch.Tensor]]:
 def arms(name: str, tmp_path: Path, **changes: Any) -> list[tuple[Any, Prepared]]:
     """Runs of the first two arms of a grid, with one seed."""
     experiment, grid = small_grid(name, tmp_path)
-    curve = experiment.curve_axis.name
+    curve = experiment.table.curve_axis.name
     chosen = {cell[curve]: cell for cell in reversed(cells(experiment, replace(grid, **changes)))}
     configs = [replace(grid, **changes).config(cell) for cell in list(chosen.values())[-2:]]
     configs = [replace(c, loop=replace(c.loop, batch_size=min(c.loop.batch_size, 16))) for c in configs]

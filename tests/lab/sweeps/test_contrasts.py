@@ -32,7 +32,7 @@ ROWS = [
 
 
 def test_pairs_are_of_the_same_seed():
-    found = list(differences(GAMES, ROWS, "test", "dat-0+2-sym"))
+    found = list(differences(GAMES.table, ROWS, "test", "dat-0+2-sym"))
     assert [(curve, by_seed) for *_, curve, by_seed in found] == [
         ("hadamard", {1: -1.0, 2: 1.0}),
         ("cosine", {0: 4.0, 1: 1.0, 2: 5.0}),
@@ -42,7 +42,7 @@ def test_pairs_are_of_the_same_seed():
 def test_means_over_cells_take_the_seeds_that_all_have():
     more = [{**row, "n_train": 1000, "test": row["test"] + row["seed"] * (row["model"] == "cosine")} for row in ROWS]
     more = [row for row in more if row["seed"] != 0 or row["model"] != "cosine"]
-    found = list(differences(GAMES, [*ROWS, *more], "test", "dat-0+2-sym"))
+    found = list(differences(GAMES.table, [*ROWS, *more], "test", "dat-0+2-sym"))
     assert [point for _, point, *_ in found] == ["500", "1,000", "all"] * 2
     assert found[-1][-1] == {1: (1 + 2) / 2, 2: (5 + 7) / 2}
 
@@ -56,16 +56,16 @@ def test_there_is_no_mean_over_cells_where_one_has_no_pairs():
         for model, width, seeds in runs
         for seed in seeds
     ]
-    found = list(differences(THEOREM, rows, "error", "standard"))
+    found = list(differences(THEOREM.table, rows, "error", "standard"))
     assert {(point, curve) for _, point, curve, _ in found} == {("8", "relational"), ("8", "symmetric")}
 
 
 def test_the_table():
-    text = contrasts_text(GAMES, ROWS, "dat-0+2-sym")
+    text = contrasts_text(GAMES.table, ROWS, "dat-0+2-sym")
     assert "# Differences from DAT 0+2, symmetric" in text and "Hexominoes" not in text
     assert "| same | 500 | cosine relations | 3 | +3.3 ± 5.2 |" in text
     with pytest.raises(ValueError, match=r"against: expected one of .*cosine, got 'nobody'"):
-        contrasts_text(GAMES, ROWS, "nobody")
+        contrasts_text(GAMES.table, ROWS, "nobody")
 
 
 def test_the_command_writes_it(tmp_path, capsys):

@@ -112,14 +112,14 @@ def test_what_changes_no_result_is_no_setting():
     ]
     assert not list(differing_settings({"model": {"old": 1, "width": 2}}, {"model": {"width": 2, "new": 3}, "more": 4}))
     later = {**settings, "optim": {**settings["optim"], "later": None}}
-    assert digests(THEOREM, {CONFIG: later}) == digests(THEOREM, {CONFIG: settings}) != {}
+    assert digests(THEOREM.table, {CONFIG: later}) == digests(THEOREM.table, {CONFIG: settings}) != {}
 
 
 @pytest.mark.parametrize("experiment", [THEOREM, LANGUAGE, DigitGames()], ids=lambda experiment: experiment.name)
 def test_cells_of_a_grid_are_made_alike(experiment):
     """Whatever their place on the axes, and whatever their arm is given."""
     grid = replace(experiment.Grid(), **{axis: values[:2] for axis, values in sizes_of(experiment.Grid()).items()})
-    found = [digests(experiment, {CONFIG: settings_of(grid.config(cell))}) for cell in cells(experiment, grid)]
+    found = [digests(experiment.table, {CONFIG: settings_of(grid.config(cell))}) for cell in cells(experiment, grid)]
     assert found[0].keys() == {"data_digest", "loop_digest", "optim_digest"} and all(one == found[0] for one in found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -110,16 +111,13 @@ def games_rows(seeds, tasks=("same",), lowest=60.0):
 
 @pytest.mark.parametrize(("seeds", "bands", "words"), [(1, 0, "one trial"), (2, 0, "dots = trials"), (3, 2, "band")])
 @pytest.mark.parametrize("compares", [True, False])
-def test_intervals_need_three_trials(compares, seeds, bands, words, tmp_path, drawn, monkeypatch):
+def test_intervals_need_three_trials(compares, seeds, bands, words, tmp_path, drawn):
     """Beside published curves, the bands are theirs, and all trials are dots."""
-    games = RelationalGames()
-    monkeypatch.setattr(RelationalGames, "compares", compares)
-    if not compares:
-        monkeypatch.setattr(RelationalGames, "published", lambda *_: [])
+    table = RelationalGames.table if compares else replace(RelationalGames.table, published=None)
     rows = games_rows(seeds)
-    points = curve_points(games, rows, "test", "same", "dat-0+2-sym")
+    points = curve_points(table, rows, "test", "same", "dat-0+2-sym")
     assert [point[2] == point[2] for point in points] == [seeds >= 3] * 2  # NaN where there is none
-    draw_curves(games, rows, tmp_path / "c.png", games.figures[0])
+    draw_curves(table, rows, tmp_path / "c.png", table.figures["learning_curves.png"])
     [(figure, [[axis]])] = drawn
     fills = [c.get_paths() for c in axis.collections if type(c).__name__ == "FillBetweenPolyCollection"]
     assert sum(bool(paths) and len(paths[0].vertices) > 0 for paths in fills) == (2 if compares else bands)
@@ -129,9 +127,9 @@ def test_intervals_need_three_trials(compares, seeds, bands, words, tmp_path, dr
 
 
 def test_figures_of_one_task_and_their_legends_are_as_wide(tmp_path, drawn):
-    games = RelationalGames()
-    draw_curves(games, games_rows(3), tmp_path / "c.png", games.figures[1])
-    draw_curves(games, games_rows(3, ("same", "occurs"), lowest=31.0), tmp_path / "d.png", games.figures[0])
+    table, rows = RelationalGames.table, games_rows(3, ("same", "occurs"), lowest=31.0)
+    draw_curves(table, games_rows(3), tmp_path / "c.png", table.figures["heldout.png"])
+    draw_curves(table, rows, tmp_path / "d.png", table.figures["learning_curves.png"])
     for figure, axes in drawn:
         legend = figure.legends[0]
         assert len(figure.legends) == 1 and "chance" in labels_of(legend.get_texts())
@@ -142,8 +140,8 @@ def test_figures_of_one_task_and_their_legends_are_as_wide(tmp_path, drawn):
 
 
 def test_the_chance_of_a_task_with_four_classes():
-    assert RelationalGames().chance_in("colour_and_or_shape") == 25
-    assert RelationalGames().chance_in("same") == 50
+    assert RelationalGames.table.chance_in("colour_and_or_shape") == 25
+    assert RelationalGames.table.chance_in("same") == 50
 
 
 def test_a_legend_of_long_names_has_one_column():

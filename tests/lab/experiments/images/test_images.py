@@ -21,6 +21,7 @@ from dat.experiments.images.model import empty_image_model
 from dat.experiments.images.presets import LOOKS, PRESETS
 from dat.experiments.images.published import ACCURACIES, published_accuracy
 from dat.experiments.images.scales import BATCH, EPOCHS, SCALES, STEPS
+from dat.sweeps.durations import timing_problem
 from dat.sweeps.grid import cells
 from dat.training.config_io import build_parser, parse_config
 from dat.training.experiment import count_parameters
@@ -261,7 +262,7 @@ def test_images_that_do_not_fit_are_refused(capsys, monkeypatch):
 
 def test_colour_images_of_any_preset():
     config = ImageConfig(data=ImageDataConfig(dataset="cifar10", augmentation="cutmix"), model=PRESETS["ViDAT"])
-    problem = IMAGES.timing_problem(replace(config, loop=replace(config.loop, batch_size=2)))
+    problem = timing_problem(IMAGES, replace(config, loop=replace(config.loop, batch_size=2)))
     value, numbers = problem.loss(problem.model, problem.train.batch(torch.arange(2)))
     value.backward()
     assert value.isfinite() and set(numbers) == {"accuracy", "top5"}

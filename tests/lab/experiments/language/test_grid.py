@@ -35,7 +35,7 @@ def test_cells_are_runs_of_every_length():
     assert (config.loop.eval_every, config.machine.threads, config.output.progress) == (0, 1, False)
     assert [replace(grid, precision=p).config(every[0]).machine.precision for p in PRECISIONS] == [*PRECISIONS]
     assert LANGUAGE.identity(config) == {"model": "T-tiny", "steps": 400}
-    assert LANGUAGE.work(config) == pytest.approx(400 * 16 + 32768 / 256 / 3)
+    assert LANGUAGE.cost(config).work == pytest.approx(400 * 16 + 32768 / 256 / 3)
 
 
 @pytest.mark.parametrize(

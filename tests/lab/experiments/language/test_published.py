@@ -118,7 +118,7 @@ def test_published_numbers_stand_beside_measured_ones():
         {"model": "T-353M", "steps": 5000, "perplexity": 23.0, **columns},
         {"model": "T-stories", "steps": 100_000, "perplexity": 6.0, **columns},
     ]
-    text = comparison_text(LANGUAGE, rows)
+    text = comparison_text(LANGUAGE.table, rows)
     assert text.startswith("# Measured beside published") and "another tokenizer, Llama 2's" in text
     assert "| T-353M | 23.000 (–) | 17.000 (16.940) |" in text and "6.000 (5.900)" in text
     assert "## Bits per byte" in text and "1.000 (–)" in text

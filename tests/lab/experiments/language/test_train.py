@@ -264,7 +264,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(config, text, checked, message
 def test_every_kind_of_preset_trains(name, config, tmp_path):
     """Two steps of it, with the large ones made small; what they are in full is compared with the library's presets."""
     large = "tiny" not in name
-    shipped = replace(read_config(LanguageConfig, RECIPE) if large else LanguageConfig(), model=LANGUAGE.preset(name))
+    shipped = replace(read_config(LanguageConfig, RECIPE) if large else LanguageConfig(), model=LANGUAGE.presets[name])
     model = shipped.model
     assert shipped.tokens_per_step == (524_288 if large else 4096)
     if large:

@@ -180,7 +180,7 @@ def test_a_model_is_trained_and_evaluated(here, capsys):
     capsys.readouterr()
     assert main(["evaluate", "runs/run", "--json", "--machine.threads=1"]) == 0
     numbers = json.loads(capsys.readouterr().out)
-    for metric in MATHEMATICS.metrics:
+    for metric in MATHEMATICS.table.metrics:
         assert numbers["extrapolate"][metric] == pytest.approx(result[metric]["extrapolate"], rel=1e-6)
     assert main(["evaluate", "runs/run", "--machine.threads=1"]) == 0
     table = capsys.readouterr().out
@@ -252,7 +252,7 @@ def test_cells_share_questions_and_order():
     assert isinstance(configs[0].machine, MachineConfig)
     identity = {"module": MODULES[0], "model": "T-tiny", "epochs": 2, "n_train": 2000, "batch_size": 64}
     assert MATHEMATICS.identity(configs[0]) == identity
-    assert MATHEMATICS.work(configs[2]) > MATHEMATICS.work(configs[0])
+    assert MATHEMATICS.cost(configs[2]).work > MATHEMATICS.cost(configs[0]).work
 
 
 def test_steps_are_timed_without_questions(tmp_path):
@@ -262,7 +262,7 @@ def test_steps_are_timed_without_questions(tmp_path):
 
 def test_published_numbers_stand_beside_measured_ones():
     row = {"module": MODULES[0], "model": "DAT-832K", "epochs": 100, "seed": 0, "interpolate": 70.0}
-    text = comparison_text(MATHEMATICS, [row])
+    text = comparison_text(MATHEMATICS.table, [row])
     assert f"| {MODULES[0]} | DAT-832K | 70.0 (66.3) |" in text
 
 

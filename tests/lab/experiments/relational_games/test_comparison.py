@@ -39,7 +39,7 @@ def test_a_cell_is_mean_interval_and_published_numbers(values, published, text):
 
 
 def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
-    lines = measured_table(GAMES, ROWS, "test").splitlines()
+    lines = measured_table(GAMES.table, ROWS, "test").splitlines()
     assert lines == [
         "| task | model | 250 |",
         "|---|---|---|",
@@ -57,29 +57,29 @@ def test_tasks_with_the_same_sizes_share_a_table_in_the_papers_order():
 
 
 def test_published_numbers_are_those_of_the_object_set():
-    assert "82.0 ± 25.4 (85.0; t -1.4; 1 out)" in measured_table(GAMES, ROWS, "hexominoes")
+    assert "82.0 ± 25.4 (85.0; t -1.4; 1 out)" in measured_table(GAMES.table, ROWS, "hexominoes")
 
 
 def test_runs_outside_the_published_range_are_counted():
     """Three of four: two below and above ten and eleven published runs, 2 / 11 each expected; one is not published."""
-    assert outside_sentence(GAMES, ROWS, "test").startswith("2 of the 4 runs lie outside the range")
-    assert outside_sentence(GAMES, ROWS, "test").endswith("if ours were drawn as theirs, 1 would be expected to.")
-    assert outside_sentence(GAMES, [ROWS[-1]], "test") == ""
+    assert outside_sentence(GAMES.table, ROWS, "test").startswith("2 of the 4 runs lie outside the range")
+    assert outside_sentence(GAMES.table, ROWS, "test").endswith("if ours were drawn as theirs, 1 would be expected to.")
+    assert outside_sentence(GAMES.table, [ROWS[-1]], "test") == ""
 
 
 def test_losses_stand_beside_the_published_ones():
     """Where results have them; their published range is not known."""
     rows = [{**row, "test_loss": 1.25 + row["seed"]} for row in ROWS]
-    text = comparison_text(GAMES, rows).split("## Cross-entropy: pentominoes, as in training")[1]
+    text = comparison_text(GAMES.table, rows).split("## Cross-entropy: pentominoes, as in training")[1]
     assert "| occurs | DAT 0+2, symmetric | 1.75 ± 6.35 (0.82; t 1.8) |" in text
     assert "| same | DAT 0+2, symmetric | 1.25 (3.27) |" in text and "lie outside" not in text
-    assert "Cross-entropy: hexominoes" not in text and "Cross-entropy" not in comparison_text(GAMES, ROWS)
+    assert "Cross-entropy: hexominoes" not in text and "Cross-entropy" not in comparison_text(GAMES.table, ROWS)
 
 
 def test_an_object_set_that_was_not_measured_leaves_its_cells_empty():
-    text = comparison_text(GAMES, ROWS)
+    text = comparison_text(GAMES.table, ROWS)
     assert "1 to 2 trials" in text and "## Stripes" not in text
-    text = comparison_text(GAMES, [*ROWS, row("occurs", "transformer-128-h2", 1000, 1, test=61.0, stripes=55.0)])
+    text = comparison_text(GAMES.table, [*ROWS, row("occurs", "transformer-128-h2", 1000, 1, test=61.0, stripes=55.0)])
     assert "| occurs | DAT 0+2, symmetric |  |" in text.split("## Stripes")[1]
 
 

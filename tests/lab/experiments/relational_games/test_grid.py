@@ -100,7 +100,7 @@ def test_trials_come_one_after_the_other():
 
 def test_a_cell_is_a_run_with_the_settings_of_the_grid():
     grid = tiny_grid(Path("x"), device="cuda")
-    config = grid.config(Cell.of(GAMES.axes, {"task": "between", "model": "rca-1+1", "n_train": 16}, 3))
+    config = grid.config(Cell.of(GAMES.table.axes, {"task": "between", "model": "rca-1+1", "n_train": 16}, 3))
     assert (config.task, config.seed, config.data.n_train, config.data.n_test) == ("between", 3, 16, 8)
     assert (config.model, config.loop, config.machine.threads) == (PRESETS["rca-1+1"], grid.loop, 1)
     assert config.machine.device == "cuda"
@@ -155,8 +155,9 @@ def test_a_grid_tells_what_shorter_runs_end_with(tmp_path, in_process):
     assert {**first, "seconds": 0} == {**ended, "seconds": 0}
     assert (second["epochs"], second["steps"], ended["epochs"]) == (2, 4, 1)
     assert ended["test_loss"] == pytest.approx(read_json(short.path_of(in_process[0]))["loss"]["test"], abs=1e-5)
-    assert GAMES.work(grid.config(in_process[0])) < GAMES.work(
-        replace(grid, loop=replace(grid.loop, measure_at=(1,))).config(in_process[0])
+    assert (
+        GAMES.cost(grid.config(in_process[0])).work
+        < GAMES.cost(replace(grid, loop=replace(grid.loop, measure_at=(1,))).config(in_process[0])).work
     )
 
 
@@ -302,10 +303,10 @@ def test_estimates_come_from_finished_cells_else_from_timing(tmp_path):
     folder = GridFolder(GAMES, grid.out)
     folder.open(grid)
     cell = cells(GAMES, grid)[0]
-    assert GAMES.work(grid.config(cell)) == pytest.approx(16 + (8 + 8 + 16) / 3)
+    assert GAMES.cost(grid.config(cell)).work == pytest.approx(16 + (8 + 8 + 16) / 3)
     folder.path_of(cell).write_text(json.dumps(fake_result(cell, 0.5)))
     found = rates(folder, grid, cells(GAMES, grid))
-    assert found["dat-0+2-sym"] == pytest.approx(3.0 / GAMES.work(grid.config(cell)))
+    assert found["dat-0+2-sym"] == pytest.approx(3.0 / GAMES.cost(grid.config(cell)).work)
     assert 1e-6 < found["transformer-128-h2"] < 1.0
     assert [duration_text(s) for s in (42.4, 200, 7500)] == ["42 s", "3 min", "2 h 05 min"]
 
@@ -313,7 +314,7 @@ def test_estimates_come_from_finished_cells_else_from_timing(tmp_path):
 def test_curves_average_trials(tmp_path):
     values = ((250, 60), (250, 70), (250, 80), (500, 90), (500, 80))
     rows = [{"task": "same", "model": "m", "n_train": n, "test": a} for n, a in values]
-    points = curve_points(GAMES, rows, "test", "same", "m")
+    points = curve_points(GAMES.table, rows, "test", "same", "m")
     assert [(n, mean) for n, mean, _, _ in points] == [(250, 70), (500, 85)]
     assert points[0][2:] == pytest.approx((70 - 24.841, 70 + 24.841), abs=0.01) and all(
         bound != bound for bound in points[1][2:]
@@ -329,7 +330,7 @@ def test_figures_of_all_models_of_the_paper_and_others(tmp_path):
         for n in (250, 500)
         for s in (0, 1)
     ]
-    draw_figures(GAMES, rows, tmp_path)
+    draw_figures(GAMES.table, rows, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"learning_curves.png", "heldout.png"}
 
 

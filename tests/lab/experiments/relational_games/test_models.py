@@ -200,7 +200,7 @@ def test_symbols_of_abstractors(symbols):
 
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"preset: expected one of .*dat-0\+2-sym.*got 'resnet'"):
-        RelationalGames().preset("resnet")
+        RelationalGames().preset_config("resnet")
 
 
 def test_relative_symbols_need_relational_attention():

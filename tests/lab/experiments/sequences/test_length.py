@@ -84,7 +84,7 @@ def test_the_numbers_do_not_depend_on_the_batches_of_an_evaluation(tmp_path, mon
         words = ["--data.longest=9", "--data.lengths=[4]", f"--loop.eval_batch_size={size}", *SMALL, *QUIET]
         assert main(["train", "length", f"--output.name=run-{size}", *words]) == 0
         result = json.loads(Path(f"runs/run-{size}/result.json").read_text())
-        found[size] = {metric: result[metric]["val"] for metric in LENGTH.metrics}
+        found[size] = {metric: result[metric]["val"] for metric in LENGTH.table.metrics}
         assert main(["evaluate", f"runs/run-{size}", "--machine.threads=1"]) == 0
     assert found[5] == pytest.approx(found[256], rel=1e-5)
 

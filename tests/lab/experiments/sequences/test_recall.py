@@ -17,7 +17,7 @@ from dat.experiments.sequences.experiment import Recall
 from dat.experiments.sequences.presets import PRESETS
 from dat.experiments.sequences.problem import best_heads, first_step, head_scores, sequence_loss
 from dat.experiments.sequences.tasks import TASKS, draw_task
-from dat.sweeps.durations import timed_rate
+from dat.sweeps.durations import timed_rate, timing_problem
 from dat.sweeps.grid import GridFolder, cells
 from dat.training.experiment import count_parameters
 from dual_attention.dual_attention import DualAttentionOutput
@@ -148,7 +148,7 @@ def test_a_model_is_trained_and_evaluated(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["evaluate", "runs/run", "--json", "--machine.threads=1"]) == 0
     numbers = json.loads(capsys.readouterr().out)
-    for metric in RECALL.metrics:
+    for metric in RECALL.table.metrics:
         assert numbers["test"][metric] == pytest.approx(result[metric]["test"], rel=1e-5)
     row = RECALL.row(result)
     assert row["learned"] == 0 and row["learned_step"] == row["matching_step"] == 6 and "accuracy_at_4" in row
@@ -193,7 +193,7 @@ def test_cells_have_the_steps_of_their_task():
         ("parity", 8, 40, 4),
         ("mqar", 4, 90, 9),
     ]
-    assert RECALL.work(configs[1]) > RECALL.work(configs[0])
+    assert RECALL.cost(configs[1]).work > RECALL.cost(configs[0]).work
 
 
 def test_a_grid_is_not_continued_with_other_steps(tmp_path):
@@ -235,11 +235,11 @@ def test_impossible_grids(changes, message):
 def test_steps_are_timed_on_sequences_as_long_as_those_trained_on():
     config = RecallConfig(data=RecallDataConfig(size=2, n_val=1, n_test=1))
     assert 0 < timed_rate(RECALL, config, steps=1) < 10
-    (tokens, *_) = RECALL.timing_problem(config).train.batch(torch.arange(3))
+    (tokens, *_) = timing_problem(RECALL, config).train.batch(torch.arange(3))
     assert tokens.shape == (3, config.trained_length) == (3, 4)
     longer = replace(config, loop=replace(config.loop, steps=config.loop.steps + 1))
-    step = RECALL.work(longer) - RECALL.work(config)
-    assert step == pytest.approx(config.loop.batch_size * RECALL.example_work(config))
+    step = RECALL.cost(longer).work - RECALL.cost(config).work
+    assert step == pytest.approx(config.loop.batch_size * RECALL.cost(config).example_work)
 
 
 @pytest.mark.slow
