@@ -64,18 +64,16 @@ class RelationalAttention(SymbolHeads):
         use_relative_positional_symbols: symbols belong to pairs (``RelativeSymbols``, or a tensor ``(N, M, d)``).
         rel_score: what a relation is before its activation, over sqrt(p): ``"dot"``, the inner product of its query
             and key as in the paper, or ``"squared_distance"``, -b_l |W_q^l x - W_k^l y|^2, with a learned strength b_l
-            of each relation, which starts at 1. The latter needs fewer examples where things are to be found equal
-            (``studies/relational_games/README.md``). It is never positive but for rounding, and zero says *equal*.
-            It computes as much as relations two features wider, so that p - 2 is the better width for kernels that take
-            powers of two, and all of float16 and bfloat16 in float32.
+            of each relation, which starts at 1. At most 0 up to rounding; 0 means equal. Costs as much as relations two
+            features wider, so p - 2 is the better width for kernels that take powers of two; float16 and bfloat16 are
+            computed in float32.
         wr_init: scale of the initial ``W_r``: ``"published"``, uniform in ±1/sqrt(head width * R), as in the package
-            of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the runs behind the paper's Relational
-            Games curves, where it decides the sample efficiency.
+            of the paper's authors; ``"large"``, uniform in ±1/sqrt(R), as in the authors' runs of Relational Games.
         dropout, key_dim, add_bias_out, total_n_heads, attn_scale, out_dropout, shaw_max_rel_pos, window: of the
             attention, as :class:`~dual_attention.attention.Attention`.
     """
 
-    rel_score: RelationScore = "dot"  # of layers that were pickled before there was another, too
+    rel_score: RelationScore = "dot"  # default for layers pickled before this argument existed
 
     _observed = (
         "visible",

@@ -143,8 +143,9 @@ def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tup
                 base = ".".join([*parents, *([node.module] if node.module else [])])
             names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in SOURCES else base for alias in node.names]
         elif isinstance(node, ast.Call):
-            names = [argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)]
-            names = [name for name in names if isinstance(name, str) and name in SOURCES]
+            given = (*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "name"))
+            names = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+            names = [name for name in names if name in SOURCES or re.fullmatch(r"studies(\.\w+)+", name)]
         else:
             continue
         for name in names:

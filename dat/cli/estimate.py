@@ -113,8 +113,8 @@ def find_model(name: str) -> tuple[str, nn.Module]:
     presets = list(dict.fromkeys(known))
     raise ValueError(
         f"MODEL: there is no file, folder or preset {name!r}{suggestion(name, presets)} (presets known by name: "
-        f"{listed(presets)}, see dat train EXPERIMENT --help; those of other experiments by a file of "
-        "experiments/*/configs)"
+        f"{listed(presets)}, see dat train EXPERIMENT --help; those of other experiments by a run, "
+        "or by a file that --print_config of dat train writes)"
     )
 
 

@@ -78,7 +78,7 @@ def refusal(name: str, source: object) -> str:
 
 def takes_file(parser: Any) -> None:
     """Add ``--experiment FILE.py`` to the options of a command that opens a run."""
-    about = "Python file of the run's experiment, if it is one of your own; it is run, as no file is that a run names."
+    about = "Your Python file with the run's experiment. It is executed; a file that only a run names never is."
     parser.add_argument("--experiment", type=str, metavar="FILE.py", help=about)
 
 

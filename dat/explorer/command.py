@@ -58,12 +58,10 @@ def _parser_of(prog: str) -> Any:
     add("--view", type=str, help="What is shown at first, or written: a page's name, or the address of a view.")
     add("--host", type=str, help="Name or address to listen on, by default of this machine only.")
     add("--share", action="store_true", help="Let other machines of the network open the page by its address.")
-    add("--port", type=int, default=0, help="To listen on; by default a free one.")
+    add("--port", type=int, default=0, help="Port (default: any free one).")
     add("--tokenizer", type=str, help="As of `dat generate`; by default that of the checkpoint.")
     takes_file(parser)
-    add(
-        "--bits", type=int, help="Of the numbers in the page, 8, 16 or 32; by default the fewest that change no colour."
-    )
+    add("--bits", type=int, help="Bits per stored number: 8, 16 or 32 (default: fewest that change no colour).")
     return parser
 
 

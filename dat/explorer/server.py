@@ -274,7 +274,7 @@ _HEADERS = {
 
 
 def _begun(parts: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The same, after the first, before which what was asked for is checked."""
+    """Pull the first item now, so that a bad request fails before the response starts."""
     first = next(parts, None)
 
     def again() -> Iterator[dict[str, Any]]:

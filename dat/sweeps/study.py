@@ -53,6 +53,9 @@ def load_study(file: str | Path) -> Study:
     experiment = names.get("EXPERIMENT")
     if not isinstance(experiment, str):
         raise ValueError(f"{path}: EXPERIMENT: expected the name of an experiment, got {experiment!r}")
+    file, ending, _ = experiment.partition(".py")
+    if ending and not Path(f"{file}.py").is_file():  # the command is run elsewhere than in the study's repository
+        experiment = str(_root_of(path.resolve()) / experiment)
     grids = _by_name(path, "GRIDS", names.get("GRIDS"), lambda value: isinstance(value, GridConfig), "grids")
     presets = _by_name(path, "PRESETS", names.get("PRESETS", {}), is_dataclass, "models")
     figures = _by_name(path, "FIGURES", names.get("FIGURES", {}), callable, "functions that draw")
@@ -65,9 +68,14 @@ def _by_name(path: Path, name: str, found: Any, fits: Callable[[Any], bool], wha
     raise ValueError(f"{path}: {name}: expected {what} by name, got {shortened(repr(found))}")
 
 
+def _root_of(path: Path) -> Path:
+    """The folder that holds ``studies/NAME/study.py``."""
+    return path.parents[min(2, len(path.parents) - 1)]
+
+
 def load_module(path: Path) -> ModuleType:
     """The module of a study's file, ``studies/NAME/study.py``; ``ValueError`` naming the file, if it fails."""
-    root = str(path.parents[min(2, len(path.parents) - 1)])
+    root = str(_root_of(path))
     if root not in sys.path:  # for `studies._lib`, which is installed nowhere, also when a figure imports it later
         sys.path.append(root)
     spec = importlib.util.spec_from_file_location(f"study_{path.parent.name}", path)

@@ -128,7 +128,9 @@ def build_parser(kind: type, *, prog: str, description: str) -> OptionParser:
 
     parser.add_settings("--config", read, metavar="FILE", help="YAML file of settings; options after it override them.")
     parser.add_argument("--print_config", action="store_true", help="Print all settings as a YAML file, and stop.")
-    parser.add_keys(kind, " ".join((kind.__doc__ or "").partition("\n\n")[0].split()))
+    about = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+    made = about.startswith(f"{kind.__name__}(")  # by the decorator, of a class without a docstring
+    parser.add_keys(kind, kind.__name__ if made else about)
     return parser
 
 

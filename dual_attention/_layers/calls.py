@@ -1,4 +1,4 @@
-"""Calls of layers: what one of heads carries from step to step, and types of all for checkers and editors.
+"""The state of one call of attention heads, and the types of calls for checkers and editors.
 
 Shapes: B batch, H heads, N receivers, M senders.
 """

@@ -15,7 +15,7 @@ from ..functional.checks import check_dropout as check_dropout
 from ..functional.checks import check_floating, check_same_device, check_tensor, is_autocast, is_number
 
 LARGEST_SIZE = 100_000_000
-"""Of an axis; more is a slip, which PyTorch would answer with the bytes that it cannot allocate."""
+"""Largest axis accepted. PyTorch would only report a failed allocation."""
 
 
 def check_positive(**sizes: int) -> None:

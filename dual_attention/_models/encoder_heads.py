@@ -40,8 +40,6 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
 
     Math: logits = W norm(act(W_1 h + b_1)) + b, W the token embedding unless untied
 
-    :func:`dat.data.masked_language.mask_tokens` masks tokens and makes the targets.
-
     Args:
         encoder: a :class:`~dual_attention.encoder_models.TransformerEncoder` or
             :class:`~dual_attention.encoder_models.DualAttnTransformerEncoder`.

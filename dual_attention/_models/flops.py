@@ -1,7 +1,7 @@
 """Arithmetic of a training step by the convention of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
 
 Six floating-point operations for each weight of a matrix product, forward and backward, and attention as if nothing
-were masked. :mod:`dat.estimate` counts the operations that are really computed.
+were masked. ``dat estimate`` counts the operations that are really computed.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             padding_mask: boolean, ``(B, t + N)``; True = a real token. Padding may be on either side.
             segments: integers ``(B or 1, N)``: sequences packed into one, end to end, do not see each other, and
                 positions begin again with each. A row may be longer than the context then, its sequences may not. Of
-                rows that processes share (:mod:`dat.training.context_parallel`), ``(B or 1, t + N)``.
+                rows that processes share (context parallel), ``(B or 1, t + N)``.
             positions: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each sequence.
             cache: of t earlier tokens; these are appended.
             embeddings: vectors ``(B, N, d)`` in the place of those that the token ids are embedded as, such as learned

@@ -160,7 +160,7 @@ class DualAttnConfig(
         "bias": False,
     },
 ):
-    """Of a causal language model, see :mod:`dual_attention.language_models`.
+    """Configuration of a causal language model, see :mod:`dual_attention.language_models`.
 
     The defaults are the sizes of the paper's models of about 350 million parameters.
 
@@ -238,7 +238,7 @@ class DualAttnEncoderConfig(
         "n_token_types": 2,
     },
 ):
-    """Of a bidirectional encoder and its heads, see :mod:`dual_attention.encoder_models`.
+    """Configuration of a bidirectional encoder and its heads, see :mod:`dual_attention.encoder_models`.
 
     The defaults are the sizes of BERT base.
 
@@ -302,7 +302,7 @@ class DualAttnVisionConfig(
         "final_norm": True,
     },
 ):
-    """Of an image classifier, see :mod:`dual_attention.vision_models`.
+    """Configuration of an image classifier, see :mod:`dual_attention.vision_models`.
 
     The defaults are the sizes of the paper's models of CIFAR images. ``num_labels`` is the number of classes.
 

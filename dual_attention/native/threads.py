@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 NAMES = {"linux": "libtorch_cpu.so", "darwin": "libtorch_cpu.dylib"}
-"""Of the library that has PyTorch's operations on a CPU."""
+"""File name of PyTorch's CPU library, by platform."""
 
 ENTRY = "GOMP_parallel"
 """OpenMP's function that runs another one on a team of threads; that of LLVM and Intel has the name, too."""

@@ -24,7 +24,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    """Not; but a user is told of it where it would be taken."""
+    """Never, but the reason mentions the kernels where they would help."""
     computes = x.q.is_cpu and x.q.dtype in KERNEL_DTYPES and not x.activated and x.bias is None
     if not computes or (x.n > 1 and reason_for_dense(x, in_bfloat16=False) is not None):
         return UNSUITED

@@ -16,7 +16,7 @@
 Importing this package imports no Triton; :mod:`.operation` and the kernels do. With ``TRITON_INTERPRET=1`` in the
 environment before Triton is first imported the kernels run in its interpreter, on the CPU, slowly.
 
-For whoever has a GPU next. Time against the products of :mod:`dat.estimate.least` at the measured matrix
+For whoever has a GPU next. Time against the least number of matmuls (``dat estimate``) at the measured matrix
 rate, and every tensor once at the measured bandwidth. Five kernels make a backward pass, because every sum has one
 owner: scores are computed five times and the gradient of the weights twice (queries, keys). Summing dq by atomics would
 save the second, a quarter of the backward arithmetic where R p is large, at the price of gradients that differ from run

@@ -206,7 +206,7 @@ class Steer(Intervention):
     Args:
         target: what is steered; not a selection, whose weights sum to one.
         amount: added to each relation; or the length of the vector that is added.
-        direction: of that vector, as long as a head is wide, or of the R relations; needed but for relations.
+        direction: of the added vector (head width, or R); required unless relations are steered.
         strength: s.
     """
 
