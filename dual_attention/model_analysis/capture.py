@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import torch
@@ -88,11 +89,34 @@ def capture(
         recorder.forget()
 
 
-def uncompiled() -> Any:
-    """Context in which code compiled by ``torch.compile`` runs eagerly, since taps are not in its graphs."""
-    started = "torch._dynamo" in sys.modules  # otherwise nothing is compiled, and importing it takes long
-    can = hasattr(torch.compiler, "set_stance")  # since torch 2.6
-    return torch.compiler.set_stance("force_eager") if started and can else nullcontext()
+_EAGER = ExitStack()  # holds the stance while any context below is open
+_EAGER_LOCK = RLock()  # an abandoned generator may end while its thread holds it
+_eager_contexts = 0
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Context in which code compiled by ``torch.compile`` runs eagerly, since taps are not in its graphs.
+
+    Contexts may end in another order than they began, as those of threads and of abandoned generators do. PyTorch's
+    stance is one for the process, and leaving it restores what was before, so it is taken once and left once.
+    """
+    global _eager_contexts
+    # Unless dynamo is imported nothing is compiled, and importing it takes long; stances came with torch 2.6.
+    if "torch._dynamo" not in sys.modules or not hasattr(torch.compiler, "set_stance"):
+        yield
+        return
+    with _EAGER_LOCK:
+        if _eager_contexts == 0:
+            _EAGER.enter_context(torch.compiler.set_stance("force_eager"))
+        _eager_contexts += 1
+    try:
+        yield
+    finally:
+        with _EAGER_LOCK:
+            _eager_contexts -= 1
+            if _eager_contexts == 0:
+                _EAGER.close()
 
 
 _COMPUTES_AGAIN: ContextVar[bool] = ContextVar("computes_again", default=False)

@@ -123,6 +123,21 @@ def test_compiled_code_is_unaware_of_taps():
         compiled(x)
 
 
+def test_captures_that_end_in_the_order_they_began_leave_compiled_code_compiled():
+    """As those of two threads may."""
+    model, x = lm("symbolic_attention"), tokens(2, 9)
+    graphs = []
+    compiled = torch.compile(model, backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    first, second = capture(model), capture(model)
+    first.__enter__()
+    second.__enter__()
+    for context in (first, second):
+        context.__exit__(None, None, None)
+        assert not graphs
+    compiled(x)
+    assert graphs
+
+
 def test_state_dicts_and_parameters_have_no_taps():
     model = lm("symbolic_attention")
     assert not [name for name in model.state_dict() if "taps" in name]
