@@ -131,7 +131,7 @@ PRESETS = STORIES | ARMS | {name: model for own in ABLATED.values() for name, mo
 Grid = LanguageGrid.with_presets(PRESETS)
 
 RATES_64 = {"DAT": 1.6e-2, "RCA": 1.6e-2, "T": 8e-3, "T-gated": 1.6e-2, "T-operations": 8e-3, "T-time": 8e-3}
-"""Of the arms in their order, from the pilot in ANNOUNCED.md."""
+"""Learning rate of each arm, in order, from the pilot in ANNOUNCED.md."""
 RATES_128 = dict.fromkeys(RATES_64, 4e-3)
 """To be replaced by those of a pilot, see NOTEBOOK.md."""
 

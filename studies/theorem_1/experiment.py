@@ -121,7 +121,7 @@ ModelName = Literal["relational", "symmetric", "standard"]
 
 MOST_SENDERS = 1024
 WIDEST_MARGIN = 1.0
-"""Of margins that draws can keep: with eight senders about one draw in nine has a gap of 1 between the best two."""
+"""Largest margin accepted: with eight senders about one draw in nine has a gap of 1 between the best two."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def test_both_figures():
 
 @pytest.mark.parametrize("faster", ["mm", "copy", "sum"])
 def test_rates_are_of_the_fastest_way(faster: str, monkeypatch: pytest.MonkeyPatch):
-    """Of a copy and a sum."""
+    """The bandwidth is that of a copy or of a sum, whichever is faster."""
     calls = []
 
     def seconds(self: RateMeter, call: object) -> float:

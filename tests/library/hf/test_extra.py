@@ -56,7 +56,7 @@ def test_language_models_are_read_without_importing_it(tmp_path: Path):
     ],
 )
 def test_the_auto_classes_know_the_models(imports: str, tmp_path: Path):
-    """Of whoever imports the room, before transformers or after it."""
+    """Importing dual_attention.hf is enough, before transformers or after it."""
     causal("transformer").save_pretrained(tmp_path)
     command = [sys.executable, "-c", REGISTERED.format(imports), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
