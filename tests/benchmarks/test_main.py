@@ -87,7 +87,7 @@ def test_quick_trials(tmp_path: Path):
 
 def test_a_side_with_c_kernels(tmp_path: Path):
     if not HAS_COMPILER:
-        pytest.skip("needs a compiler of C")
+        pytest.skip("needs a C compiler")
     arguments = ["--quick", "--threads", "1", "--suite", "step", "--lengths", "16", "--repeats", "1", "--native"]
     assert main([*arguments, "--sides", "ours+native", "--out", str(tmp_path)]) == 0
     for row in results(tmp_path)["rows"]:

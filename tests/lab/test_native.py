@@ -26,7 +26,7 @@ def always():
 @pytest.fixture
 def compiler():
     if not HAS_COMPILER:
-        pytest.skip("needs a compiler of C")
+        pytest.skip("needs a C compiler")
 
 
 def test_a_model_with_relational_heads_has_them(compiler, capsys):

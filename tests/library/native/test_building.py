@@ -13,7 +13,7 @@ from dual_attention.native.building import UnavailableError, built
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled on Windows")
 
 needs_compiler = pytest.mark.skipif(
-    not any(map(building.shutil.which, building.COMPILERS)), reason="needs a compiler of C"
+    not any(map(building.shutil.which, building.COMPILERS)), reason="needs a C compiler"
 )
 
 

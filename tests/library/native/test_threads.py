@@ -20,7 +20,7 @@ HEADER = Path(native.__file__).with_name("threads.h")
 def count(tmp_path, monkeypatch):
     """``count(pieces, threads, team)``: how often each piece was done."""
     if sys.platform == "win32" or not any(map(shutil.which, COMPILERS)):
-        pytest.skip("needs a compiler of C")
+        pytest.skip("needs a C compiler")
     monkeypatch.setenv("DUAL_ATTENTION_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("DUAL_ATTENTION_NATIVE", raising=False)
     (tmp_path / "threads.h").write_bytes(HEADER.read_bytes())
