@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.decoding import Held, bytes_of_weights, filled
-from benchmarks.measuring import peak_memory, seconds_per_call
+from benchmarks.measuring import peak_memory, replay, seconds_per_call
 from benchmarks.subjects import build, free_workspace, library
 from benchmarks.work import Draw, Settings, Work
 
@@ -188,11 +188,14 @@ class Runner:
 
         A call that is timed with others comes after one that is not: it finds caches and threads as the other sides
         left them. For a single long call that makes no difference, except on a GPU, where memory is given back
-        after each sample for the other sides to have, and taken anew.
+        after each sample for the other sides to have, and taken anew. A step on a GPU is timed as the replay of a CUDA
+        graph, if it can be captured.
         """
-        call = self._call(quantity)
+        call: Callable[[], object] = self._call(quantity)
         if number > 1 or self.device == "cuda":
             call()
+        if quantity == "step" and self.device == "cuda":
+            call = replay(call) or call
         seconds = seconds_per_call(call, number, self.device)
         self.release()
         return seconds / self.work.generation.new if self.work.generation and quantity == "generate" else seconds

@@ -196,7 +196,8 @@ def tests(setting: Setting, path: str) -> Result:
     some = ["-k", "test_float64_is_refused or test_order_and_symbols"] if setting.dry_run else []
     shared = ["-n", "4"] if importlib.util.find_spec("xdist") and not setting.dry_run else []
     status, lines = command([sys.executable, "-m", "pytest", "-q", "--no-header", *shared, *some, path])
-    return {"lines": lines, "agrees": status == 0, "says": lines[-1] if lines else f"status {status}"}
+    totals = [line for line in lines if " passed" in line or " failed" in line]
+    return {"lines": lines, "agrees": status == 0, "says": totals[-1] if totals else f"status {status}"}
 
 
 def conclude(results: Mapping[str, Result]) -> list[str]:

@@ -1,7 +1,8 @@
-"""An honest rival: the plain language model by the fastest of the library's kernels, compiled, beside ours.
+"""An honest rival: the plain language model by the fastest of the library's kernels, beside ours.
 
-A step is forward and backward of the loss, which is fused with the output layer in both models; no optimiser. Model
-FLOPs are the least that ``dat estimate`` counts: no masked pair, nothing twice.
+A step is forward and backward of the loss, which is fused with the output layer in both models; no optimiser. It is
+launched from Python, or captured in a CUDA graph and replayed, which shows what the device takes. Model FLOPs are the
+least that ``dat estimate`` counts: no masked pair, nothing twice.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ import torch
 from benchmarks.floors import multiply_adds
 from benchmarks.gpu.decode import built
 from benchmarks.gpu.observing import described, kernels_in, library_attention, timed, what_ran
-from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
+from benchmarks.gpu.plan import Item, LeftOut, Phase, Result, Setting, Step
+from benchmarks.measuring import replay
 from benchmarks.suites.decoding import language_model
 from benchmarks.suites.layers import size
 
 LAYERS, LENGTH, BATCH = 24, 1024, 8
 DRY_LAYERS, DRY_LENGTH, DRY_BATCH = 1, 16, 2
-KERNELS = ("cudnn", "flash", "fa3", "efficient", "default")
+KERNELS = ("cudnn", "flash", "fa3", "efficient")
 
 
 def phases(setting: Setting) -> list[Phase]:
-    """Compiled models, the plain one by every kernel, and then both as they come."""
+    """All models as graphs, then compiled; the plain one by every kernel; and all as they are launched from Python."""
     models = {"plain": None, **{f"R={relations}": relations for relations in size(setting.dry_run).relations}}
-    compiled, ours = "compiled", [name for name in models if name != "plain"]
-    ways = [("plain", compiled, "cudnn"), *((name, compiled, "default") for name in ours)]
-    ways += [("plain", compiled, kernel) for kernel in KERNELS[1:]]
-    ways += [(name, "eager", "default") for name in models]
+    ways = [(name, how, "default") for how in ("graph", "compiled graph") for name in models]
+    ways += [("plain", "graph", kernel) for kernel in KERNELS]
+    ways += [(name, "launched", "default") for name in models]
     items = [
         Item(f"{name}, {how}, {kernel} attention", functools.partial(measure, setting, models[name], how, kernel))
         for name, how, kernel in ways
@@ -44,8 +45,9 @@ def measure(setting: Setting, relations: int | None, how: str, kernel: str) -> R
     work = language_model(sizes, layers, n, relations)
     torch.manual_seed(0)
     model = built(work, setting.device, getattr(torch, setting.dtype))
-    if how == "compiled":
+    if how.startswith("compiled"):
         torch.compiler.reset()
+        torch._dynamo.utils.counters.clear()
         for block in model.layers.blocks:
             block.compile(backend="aot_eager" if setting.dry_run else "inductor")  # the latter needs a C++ compiler
     x, targets = (torch.randint(sizes.vocabulary, (batch, n), device=setting.device) for _ in range(2))
@@ -59,8 +61,11 @@ def measure(setting: Setting, relations: int | None, how: str, kernel: str) -> R
     with library_attention(kernel):
         first = float(step().detach())
         step()
-        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if how == "compiled" else 0
-        found = described(timed(step, setting), batch * multiply_adds(work, "step"), setting)
+        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if how.startswith("compiled") else 0
+        replayed = replay(step) if how.endswith("graph") and setting.device == "cuda" else step
+        if replayed is None:
+            raise LeftOut("the step cannot be captured in a CUDA graph")
+        found = described(timed(replayed, setting), batch * multiply_adds(work, "step"), setting)
         ran = what_ran(step, setting)
     found["says"] += f"; {batch * n / found['median']:.0f} tokens/s; attention: {', '.join(ran['library']) or 'none'}"
     found["says"] += f"; {kernels_in(ran)}"
