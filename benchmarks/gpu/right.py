@@ -42,6 +42,8 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "chunk of decoding, relative symbols": {"causal": True, "n": 40, "m": 250, "offset": 210, "symbols": "offsets"},
     "symbols of one example": {"symbols": "one batch"},
     "uneven sizes": {"causal": True, "key_dim": 40, "width": 24, "n_relations": 7, "p": 5},
+    "narrow heads": {"causal": True, "key_dim": 32, "width": 32, "n_relations": 4},
+    "narrowest": {"key_dim": 8, "width": 8, "n_relations": 7},
     "width 128": {"causal": True, "key_dim": 128, "width": 128, "p": 16},
 }
 DRY = {"batch": 2, "groups": 1, "rep": 2, "n": 9, "key_dim": 4, "width": 4, "n_relations": 3, "p": 2}

@@ -1,7 +1,7 @@
 """Sizes of the kernels' tiles against their neighbours: time of each kernel by itself, registers, spills.
 
-A neighbour doubles or halves one size. Defaults and neighbours are first compiled, in many processes; then they are
-timed, and their results are held against those of the default.
+A neighbour doubles or halves one size, or rows and warps together. Defaults and neighbours of a shape are first
+compiled, in many processes; then they are timed, and their results are held against those of the default.
 """
 
 from __future__ import annotations
@@ -50,27 +50,28 @@ class Shape(NamedTuple):
 
 
 DEFAULT = " (default)"
-SHAPES = (Shape(64, 8), Shape(8, 64), Shape(64, 8, relative=True), Shape(128, 8, width=128))
+SHAPES = (Shape(64, 8), Shape(64, 8, relative=True), Shape(128, 8, width=128), Shape(8, 64))
 DRY = (Shape(4, 4, relative=True, width=16, heads=2, groups=1, batch=1, n=32),)
 
 
 def phases(setting: Setting) -> list[Phase]:
-    """Defaults, then their neighbours, are compiled; then all are timed."""
-    defaults, others, measured = [], [], []
+    """Shape by shape, defaults and their neighbours are compiled; then they are timed."""
+    found = []
     for shape in DRY if setting.dry_run else SHAPES:
         default = sizes(shape, setting)
+        compiled, measured = [], []
         for kernel in KERNELS:
             if kernel == "table" and not shape.relative:
                 continue
             tiles = [getattr(default, kernel), *neighbours(getattr(default, kernel))]
             for tile in tiles[:2] if setting.dry_run else tiles:
                 name = f"{shape.label}: {kernel} {label(tile)}{DEFAULT if tile == tiles[0] else ''}"
-                run = functools.partial(measure, setting, shape, kernel, tile)
-                if setting.device == "cuda":
-                    compiled = Item(f"compiled, {name}", functools.partial(compile_one, setting, shape, kernel, tile))
-                    (defaults if tile == tiles[0] else others).append(compiled)
-                measured.append(Item(name, run))
-    return [Phase(defaults, processes=MANY), Phase(others, processes=MANY), Phase(measured)]
+                run = functools.partial(compile_one, setting, shape, kernel, tile)
+                compiled.append(Item(f"compiled, {name}", run))
+                measured.append(Item(name, functools.partial(measure, setting, shape, kernel, tile)))
+        found += [Phase(compiled, processes=MANY)] if setting.device == "cuda" else []
+        found.append(Phase(measured))
+    return found
 
 
 def sizes(shape: Shape, setting: Setting) -> Tuning:
@@ -87,11 +88,14 @@ def label(tile: Tile) -> str:
 
 
 def neighbours(tile: Tile) -> list[Tile]:
-    """One size doubled or halved, or one stage more or less."""
+    """One size doubled or halved, rows and warps together, or one stage more or less."""
     found = []
     for field, least, most in (("receivers", 16, 256), ("senders", 16, 256), ("columns", 16, 1024), ("warps", 2, 8)):
         size = getattr(tile, field)
         found += [tile._replace(**{field: other}) for other in (size // 2, size * 2) if least <= other <= most]
+    for field in ("receivers", "senders"):
+        half = tile._replace(**{field: getattr(tile, field) // 2, "warps": tile.warps // 2})
+        found += [half] if getattr(half, field) >= 16 and half.warps >= 4 else []
     return found + [tile._replace(stages=other) for other in (tile.stages - 1, tile.stages + 1) if 1 <= other <= 4]
 
 

@@ -17,6 +17,7 @@ from .backward import k_kernel, q_kernel, table_kernel, u_kernel, w_kernel
 from .forward import forward_kernel
 from .operands import Form, Operands, Strided
 from .segments import batch_stride, segment_reach
+from .support import NARROWEST, narrowest
 from .tuning import Tile, Tuning, tuning
 
 INTERPRETED = not isinstance(forward_kernel, triton.JITFunction)
@@ -60,6 +61,8 @@ class Call:
         self.head_width = x.table.shape[-1]
         self.table = x.table
         self.like = x.q
+        capability = torch.cuda.get_device_capability(self.like.device) if self.like.is_cuda else None
+        self.narrowest = NARROWEST if capability is None else narrowest(self.like.dtype, capability)
         self.sizes = self.default_sizes() if x.sizes is None else Tuning.from_numbers(x.sizes)
         self.segments = None
         if x.receiver_segments is not None and x.sender_segments is not None:
@@ -105,8 +108,8 @@ class Call:
             DH=self.head_width,
             R=self.n_relations,
             P=self.p,
-            D_PAD=_padded(width),
-            DH_PAD=_padded(self.head_width),
+            D_PAD=self.padded(width),
+            DH_PAD=self.padded(self.head_width),
             P_PAD=triton.next_power_of_2(self.p),
             CAUSAL=x.causal,
             WINDOW=x.window is not None,
@@ -156,10 +159,14 @@ class Call:
         reach = self.reaches[of_senders, block]
         return Strided(reach, batch_stride(reach), 2)
 
+    def padded(self, width: int) -> int:
+        """Power of two that a matmul can take."""
+        return max(triton.next_power_of_2(width), self.narrowest)
+
     def relation_groups(self, tile: Tile) -> tuple[int, int]:
         """Relations in a tile, and how many groups of them there are."""
         padded = triton.next_power_of_2(self.p)
-        least = max(1, 16 // padded)  # the narrowest product
+        least = max(1, self.narrowest // padded)
         size = min(max(tile.columns // padded, least), max(triton.next_power_of_2(self.n_relations), least))
         return size, triton.cdiv(self.n_relations, size)
 
@@ -254,8 +261,3 @@ class Call:
         dtable[0] += ends[0]
         dtable[-1] += ends[1]
         return dtable
-
-
-def _padded(width: int) -> int:
-    """Power of two that a product can take."""
-    return max(triton.next_power_of_2(width), 16)

@@ -34,6 +34,24 @@ def installed_version() -> tuple[int, int] | None:
 
 INSTALLED = installed_version()
 
+FIRST_SOUND_ASSEMBLER = (3, 8)
+"""Version of Triton whose ptxas (CUDA 12.9) assembles the kernels right at every width.
+
+Those before, with ptxas of CUDA 12.8, use a register before it is set where tiles of different widths, one of them
+below 64, are multiplied in one loop on Hopper: wrong sums, and reads of memory that is not the tensor's.
+"""
+NARROWEST = 16
+"""Columns of the narrowest matmul."""
+NARROWEST_SOUND = 64
+"""... that every ptxas assembles right."""
+
+
+def narrowest(dtype: torch.dtype, capability: tuple[int, int]) -> int:
+    """Columns to which narrower tiles are padded."""
+    hopper = capability[0] == 9 and dtype != torch.float32
+    sound = INSTALLED is not None and INSTALLED >= FIRST_SOUND_ASSEMBLER
+    return NARROWEST_SOUND if hopper and not sound else NARROWEST
+
 
 def obstacle(x: RelationalInputs) -> str | None:
     """Why the fused kernels cannot compute this, in words; None if they can."""

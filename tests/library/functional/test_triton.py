@@ -290,3 +290,18 @@ def test_tiles_larger_than_the_problem(monkeypatch):
     """The sizes that are used where no test asks for others."""
     monkeypatch.setattr(launch, "tuning", tuning)
     assert_as_reference(Problem(causal=True, symbols="offsets", rep=2))
+
+
+@pytest.mark.parametrize("arguments", [{"rep": 2}, {"symbols": "offsets", "causal": True}, {"n_relations": 9, "p": 2}])
+def test_padding_for_assemblers_that_need_wide_tiles(arguments, monkeypatch):
+    monkeypatch.setattr(launch, "NARROWEST", 64)
+    assert_as_reference(Problem(**arguments))
+
+
+def test_narrow_tiles_are_padded_where_the_assembler_is_unsound(monkeypatch):
+    """ptxas before CUDA 12.9 gives wrong sums for tiles of 32 columns beside tiles of 64 on Hopper."""
+    monkeypatch.setattr(support, "INSTALLED", (3, 7))
+    assert support.narrowest(torch.bfloat16, (9, 0)) == support.narrowest(torch.float16, (9, 0)) == 64
+    assert support.narrowest(torch.float32, (9, 0)) == support.narrowest(torch.bfloat16, (8, 9)) == 16
+    monkeypatch.setattr(support, "INSTALLED", support.FIRST_SOUND_ASSEMBLER)
+    assert support.narrowest(torch.bfloat16, (9, 0)) == 16
