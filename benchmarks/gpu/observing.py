@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu.plan import LeftOut, Setting
-from benchmarks.measuring import RateMeter, Rates, seconds_per_call
+from benchmarks.measuring import RateMeter, Rates, replay, seconds_per_call
 from benchmarks.report import seconds
 from benchmarks.results import Summary, summarise
 
@@ -36,10 +36,16 @@ def rates(setting: Setting) -> Rates:
     return RateMeter(setting.settings, quick=setting.dry_run).best
 
 
-def timed(call: Callable[[], object], setting: Setting) -> list[float]:
-    """Seconds a call: samples of enough calls each; two for a dry run. The first call has been made."""
+def timed(call: Callable[[], object], setting: Setting, *, launched: bool = False) -> list[float]:
+    """Seconds a call: samples of enough calls each; two for a dry run. The first call has been made.
+
+    On a GPU these are replays of a CUDA graph, where the call can be captured: the device's time, and none of Python's.
+    ``launched``: from Python all the same.
+    """
     if setting.dry_run:
         return [seconds_per_call(call, 1, setting.device) for _ in range(2)]
+    if setting.device == "cuda" and not launched:
+        call = replay(call) or call
     number = math.ceil(SAMPLE_SECONDS / max(seconds_per_call(call, 1, setting.device), 1e-6))
     return [seconds_per_call(call, number, setting.device) for _ in range(SAMPLES)]
 

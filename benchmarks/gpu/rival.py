@@ -15,8 +15,7 @@ import torch
 from benchmarks.floors import multiply_adds
 from benchmarks.gpu.decode import built
 from benchmarks.gpu.observing import described, kernels_in, library_attention, timed, what_ran
-from benchmarks.gpu.plan import Item, LeftOut, Phase, Result, Setting, Step
-from benchmarks.measuring import replay
+from benchmarks.gpu.plan import Item, Phase, Result, Setting, Step
 from benchmarks.suites.decoding import language_model
 from benchmarks.suites.layers import size
 
@@ -62,10 +61,9 @@ def measure(setting: Setting, relations: int | None, how: str, kernel: str) -> R
         first = float(step().detach())
         step()
         graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if how.startswith("compiled") else 0
-        replayed = replay(step) if how.endswith("graph") and setting.device == "cuda" else step
-        if replayed is None:
-            raise LeftOut("the step cannot be captured in a CUDA graph")
-        found = described(timed(replayed, setting), batch * multiply_adds(work, "step"), setting)
+        found = described(
+            timed(step, setting, launched=how == "launched"), batch * multiply_adds(work, "step"), setting
+        )
         ran = what_ran(step, setting)
     found["says"] += f"; {batch * n / found['median']:.0f} tokens/s; attention: {', '.join(ran['library']) or 'none'}"
     found["says"] += f"; {kernels_in(ran)}"

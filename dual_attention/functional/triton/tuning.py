@@ -91,9 +91,9 @@ def tuning(width: int, columns: int, relative: bool, dtype: torch.dtype, shared_
 # two: more warps than that would split its columns, and read the rows twice.
 HOPPER = Tuning(
     Tile(128, 64, 256, 8, 2),
-    Tile(64, 32, 512, 4, 2),
+    Tile(64, 32, 512, 4, 3),
     Tile(128, 64, 128, 8, 2),
-    Tile(32, 64, 512, 4, 2),
+    Tile(32, 64, 512, 4, 3),
     Tile(64, 128, 256, 8, 2),
     Tile(64, 64, 16, 8, 2),
 )
