@@ -37,7 +37,7 @@ INSTALLED = installed_version()
 FIRST_SOUND_ASSEMBLER = (3, 8)
 """Version of Triton whose ptxas (CUDA 12.9) assembles the kernels right at every width.
 
-Those before, with ptxas of CUDA 12.8, use a register before it is set where tiles of different widths, one of them
+That of CUDA 12.8, in Triton 3.6 and 3.7, uses a register before it is set where tiles of different widths, one of them
 below 64, are multiplied in one loop on Hopper: wrong sums, and reads of memory that is not the tensor's.
 """
 NARROWEST = 16
