@@ -3,8 +3,8 @@
 transformers keeps keys and values by layer; relational attention keeps more of a token than those, and so may symbol
 mechanisms. So everything is in one layer, which the caches of transformers treat as any other.
 
-Arguments and outputs call a cache ``past_key_values`` until transformers 5.23, and ``cache`` since. Both names are taken
-and given with either version.
+Arguments and outputs call a cache ``past_key_values`` until transformers 5.23, and ``cache`` since. Here both names
+stand for it with either version.
 """
 
 from __future__ import annotations

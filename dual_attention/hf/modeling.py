@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from .._checkpoints.files import folder_of
 from .._checkpoints.weights import read_index, read_weights, shared_names
 from .._files import read_json_object
+from .._models.weights import ignored_weights
 from ..dual_attention import DualAttentionOutput
 from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
@@ -51,6 +53,10 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         # FSDP of accelerate and PEFT demands that every class it is told of occurs.
         self._no_split_modules = {
             type(part).__name__ for part in self.model.modules() if isinstance(part, EncoderSteps)
+        }
+        self._keys_to_ignore_on_load_unexpected = {
+            *(self._keys_to_ignore_on_load_unexpected or ()),
+            *(re.escape(f"model.{start}") for start in ignored_weights(self.model)),
         }
         self._add_head()
         self._drawn = not any(parameter.is_meta for parameter in self.model.parameters())

@@ -66,7 +66,7 @@ WINDOWS = with_attention("symbolic_attention", window=5)
 @pytest.mark.parametrize("kind", ["symbolic_attention", "position_relative", "transformer"])
 @pytest.mark.parametrize("options", [{"pos_enc_type": "pos_emb"}, {"pos_enc_type": "RoPE"}, WINDOWS])
 def test_past_the_context_as_by_this_library(kind: str, options: dict):
-    """The model sees the last ``max_block_size`` tokens; of padded rows, and of prompts longer than the context, too."""
+    """The model sees the last ``max_block_size`` tokens, also of padded rows, and of prompts that are longer."""
     model = causal("symbolic_attention" if options is WINDOWS else kind, **options).double()
     for length, new in ((4, CONTEXT), (CONTEXT + 3, 3)):
         x = tokens(2, length)
