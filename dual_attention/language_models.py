@@ -34,6 +34,7 @@ from ._models.retrievers import (
     tie_symbol_libraries,
 )
 from ._models.stack import BlockInputs, Trace
+from ._models.weights import ignore_weights
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .symbol_retrieval import RelationalSymbolicAttention
 from .transformer_blocks import EncoderBlock
@@ -135,7 +136,7 @@ class DualAttnTransformerLM(LanguageModel):
     """Dual Attention Transformer language model (arXiv 2405.16727, section 4.4).
 
     Args:
-        n_heads_sa, n_heads_ra: sensory and relational heads.
+        n_heads_sa, n_heads_ra: sensory and relational heads; without relational ones no symbol retriever is built.
         sa_kwargs, ra_kwargs, ra_type, share_attn_params: as :class:`~dual_attention.dual_attention.DualAttention`;
             ``"position_relative"`` symbols need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"`` (with ``causal_nbhd``, its default),
@@ -231,12 +232,16 @@ class DualAttnTransformerLM(LanguageModel):
         self.share_attn_params = share_attn_params
         self.symbol_retriever = symbol_retrieval  # its name, as in the published class
         self.update_symbols_each_layer = update_symbols_each_layer
+        if not n_heads_ra:
+            ignore_weights(self, "layers.symbol_retrievers.")
         self._finish(dtype)
 
     def _create_block(self, config: DecoderLanguageConfig) -> nn.Module:
         return super()._create_block(config if config.ff_bias is None else replace(config, bias=config.ff_bias))
 
     def _create_retrievers(self, config: DecoderLanguageConfig) -> list[nn.Module]:
+        if not config.n_heads_ra:
+            return []
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
         retrievers = [
             create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
@@ -252,7 +257,7 @@ class DualAttnTransformerLM(LanguageModel):
 
     def _tie(self) -> None:
         super()._tie()
-        if self.symbol_retriever_config["weight_tie_symbol_library"]:
+        if self.n_heads_ra and self.symbol_retriever_config["weight_tie_symbol_library"]:
             tie_symbol_libraries(list(self.layers.symbol_retrievers))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:

@@ -21,6 +21,7 @@ from ._layers.symbols import Symbols
 from ._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from ._models.retrievers import check_symbol_width, check_symbols_fit, create_symbol_retriever, retrieve_symbols
 from ._models.seq2seq import Seq2SeqModel, Side
+from ._models.weights import ignore_weights
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
 from .language_models import configure_optimizers
 from .symbol_retrieval import RelationalSymbolicAttention
@@ -109,7 +110,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
     """Encoder-decoder Dual Attention Transformer (arXiv 2405.16727, section 4.2).
 
     Each block is given symbols for what enters it, before its normalisation. Cross-attention is sensory. A side without
-    relational heads retrieves no symbols.
+    relational heads retrieves no symbols, and a retriever that neither side reads is not built.
 
     Args:
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"`` or
@@ -183,27 +184,28 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
             )
         )
         self.update_symbols_each_layer = update_symbols_each_layer
-        shared = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs)
-        check_symbol_width(shared, d_model)
-        self.layers["symbol_retriever"] = shared
         self._retrievers: dict[Side, str] = {"encoder": "symbol_retriever", "decoder": "symbol_retriever"}
-        of_decoder = symbol_retrieval
+        retrievers = {"symbol_retriever": (symbol_retrieval, symbol_retrieval_kwargs, "symbol_retrieval_kwargs")}
         if decoder_symbol_retrieval is not None:
-            of_decoder = decoder_symbol_retrieval
-            name = "decoder_symbol_retrieval_kwargs"
-            own = create_symbol_retriever(of_decoder, decoder_symbol_retrieval_kwargs, name=name)
-            check_symbol_width(own, d_model, name)
-            self.layers["decoder_symbol_retriever"] = own
+            own = decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs, "decoder_symbol_retrieval_kwargs"
             self._retrievers["decoder"] = "decoder_symbol_retriever"
+            retrievers["decoder_symbol_retriever"] = own
         elif decoder_symbol_retrieval_kwargs is not None:
             raise ValueError("decoder_symbol_retrieval_kwargs: needs decoder_symbol_retrieval")
+        of_decoder, *_ = retrievers[self._retrievers["decoder"]]
         self._relational: dict[Side, bool] = {
             "encoder": _has_relational_heads(symbol_retrieval, encoder_kwargs, "encoder_kwargs"),
             "decoder": _has_relational_heads(of_decoder, decoder_kwargs, "decoder_kwargs"),
         }
-        retriever = self.layers[self._retrievers["decoder"]]
+        read = {self._retrievers[side] for side, relational in self._relational.items() if relational}
+        for name, (kind, options, argument) in retrievers.items():
+            if name in read:
+                self.layers[name] = create_symbol_retriever(kind, options, name=argument)
+                check_symbol_width(self.layers[name], d_model, argument)
+        ignore_weights(self, *(f"layers.{name}." for name in retrievers if name not in read))
+        retriever = self.layers[self._retrievers["decoder"]] if self._relational["decoder"] else None
         sees_later = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
-        if sees_later and self._relational["decoder"] and self.is_causal:
+        if sees_later and self.is_causal:
             raise ValueError(
                 "symbol_retrieval_kwargs: with causal_nbhd=False a symbol of the causal decoder would depend on later "
                 "tokens; decoder_symbol_retrieval gives the decoder another retriever"
@@ -214,8 +216,8 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         return self._relational[side] and (self.update_symbols_each_layer or not number)
 
     def _retrievers_used(self, side: Side) -> list[nn.Module]:
-        retriever = self.layers[self._retrievers[side]]
-        return [retriever for number in range(len(self._blocks(side))) if self._retrieves(side, number)]
+        name = self._retrievers[side]
+        return [self.layers[name] for number in range(len(self._blocks(side))) if self._retrieves(side, number)]
 
     def _cache_names(self, side: Side) -> dict[str, str]:
         names = super()._cache_names(side)

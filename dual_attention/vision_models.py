@@ -5,7 +5,7 @@ Shapes: C channels, T tokens (a class token and the patches), d width of the mod
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SymbolRetrieval, arguments_for
@@ -15,6 +15,7 @@ from ._models.config import PatchPositions, Pool, VisionConfig
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols
 from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
+from ._models.weights import ignore_weights
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .language_models import configure_optimizers
 from .symbol_retrieval import PositionRelativeSymbolRetriever2D
@@ -86,7 +87,7 @@ class VisionDualAttnTransformer(VisionModel):
     Symbols are retrieved by one retriever, from the tokens as they enter a block.
 
     Args:
-        n_heads_sa, n_heads_ra: sensory and relational heads.
+        n_heads_sa, n_heads_ra: sensory and relational heads; without relational ones no symbol retriever is built.
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"``,
             ``"position_relative"`` (along the sequence of tokens) or ``"position_relative_2d"`` (rows and columns of
             patches).
@@ -149,12 +150,18 @@ class VisionDualAttnTransformer(VisionModel):
         )
         super().__init__(config)
         self.update_symbols_each_layer = update_symbols_each_layer
-        self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
+        self.symbol_retriever: nn.Module | None = None
+        if n_heads_ra:
+            self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)
+        else:
+            ignore_weights(self, "symbol_retriever.")
         for _ in range(n_layers):
             self.encoder_blocks.append(DualAttnEncoderBlock(**arguments_for(DualAttnEncoderBlock, config)))
 
     def _retrieve(self, number: int, x: Tensor, inputs: BlockInputs, cache: Cache | None) -> Symbols:
+        if self.symbol_retriever is None:
+            return x  # not read
         if isinstance(self.symbol_retriever, PositionRelativeSymbolRetriever2D):
             return self.symbol_retriever(x, inputs.grid_size)
         return retrieve_symbols(self.symbol_retriever, x)

@@ -218,11 +218,9 @@ def check_divisible(loop: LoopConfig | StepLoopConfig, machine: MachineConfig, w
     by = processes if sharing == 1 else f"the {size // sharing} groups of {sharing} processes"
     check(loop.batch_size % (size // sharing) == 0, "loop.batch_size", f"a multiple of {by}", loop.batch_size)
     if isinstance(machine, ParallelMachineConfig):
-        shard_size, parallel = machine.shard_size, machine.parallel
+        shard_size = machine.shard_size
         fits = shard_size is None or size % shard_size == 0
         check(fits, "machine.shard_size", f"null or a divisor of {processes}", shard_size)
-        can = parallel == "replicate" or _has_fully_shard()
-        check(can, "machine.parallel", "replicate with PyTorch before 2.6", parallel)
 
 
 def _writes_safetensors_in_parts() -> bool:
@@ -231,10 +229,3 @@ def _writes_safetensors_in_parts() -> bool:
 
     writer = getattr(checkpoint, "HuggingFaceStorageWriter", None)
     return writer is not None and "save_distributed" in inspect.signature(writer).parameters
-
-
-def _has_fully_shard() -> bool:
-    """Whether PyTorch is new enough for FSDP2; its import brings the compiler, which other runs do without."""
-    from torch.distributed import fsdp
-
-    return hasattr(fsdp, "fully_shard")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._extras import require
 from .._files import first_line, read_json
+from .._models.weights import ignored_weights
 from .._words import listed
 from .files import CheckpointFiles
 
@@ -227,7 +228,8 @@ def fit_state_dict(model: nn.Module, weights: Weights, *, source: str, strict: b
         strict: False leaves out weights that the model does not have, and keeps its own where the weights lack one.
     """
     wanted = model.state_dict(keep_vars=True)
-    tensors = dict(weights.tensors)
+    ignored = ignored_weights(model)
+    tensors = {name: tensor for name, tensor in weights.tensors.items() if not name.startswith(ignored)}
     for name, kept in weights.aliases.items():
         if name in wanted and kept in tensors:
             tensors.setdefault(name, tensors[kept])

@@ -28,7 +28,8 @@ class _Gather(torch.autograd.Function):
         ctx.group, ctx.size = group, dist.get_world_size(group)
         own = own.contiguous()
         everything = own.new_empty((ctx.size * own.shape[0], *own.shape[1:]))
-        dist.all_gather_into_tensor(everything, own, group=group)
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # renamed in torch 2.13
+        gather(everything, own, group=group)
         return torch.cat(everything.chunk(ctx.size), dim=-2)
 
     @staticmethod
@@ -36,7 +37,8 @@ class _Gather(torch.autograd.Function):
         (grad,) = grads
         parts = grad.chunk(ctx.size, dim=-2)
         own = torch.empty_like(parts[0], memory_format=torch.contiguous_format)
-        dist.reduce_scatter_tensor(own, torch.cat(parts), group=ctx.group)
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        scatter(own, torch.cat(parts), group=ctx.group)
         return own, None
 
 

@@ -50,7 +50,7 @@ def project_symbols(
     Returns:
         Shared symbols ``(B or 1, G, M, d_h)``, or relative ones with a library ``(K, G, d_h)``.
     """
-    if not isinstance(symbols, Tensor | RelativeSymbols):
+    if not isinstance(symbols, (Tensor, RelativeSymbols)):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
     if relative:
         if isinstance(symbols, Tensor):

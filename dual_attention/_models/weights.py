@@ -69,6 +69,27 @@ def move_prefix(state_dict: dict[str, Any], old: str, new: str) -> Mapping[str, 
     return found
 
 
+def ignore_weights(model: nn.Module, *prefixes: str) -> None:
+    """Have a model leave out of every state dict that it loads the weights whose names begin so.
+
+    They are those of symbol retrievers that it does not build, since nothing would read their symbols. State dicts of
+    the published package and of earlier versions hold them.
+    """
+    model.ignored_weights = prefixes
+    model.register_load_state_dict_pre_hook(_leave_out)
+
+
+def ignored_weights(model: nn.Module) -> tuple[str, ...]:
+    """How the names begin of weights that a model leaves out, see :func:`ignore_weights`."""
+    return getattr(model, "ignored_weights", ())
+
+
+def _leave_out(model: nn.Module, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    starts = tuple(prefix + start for start in ignored_weights(model))
+    for name in [name for name in state_dict if name.startswith(starts)]:
+        del state_dict[name]
+
+
 @torch.no_grad()
 def init_weights(model: nn.Module, *, n_layers: int | None = None) -> None:
     """Draw the parameters of a model anew, as :meth:`.token_model.TokenModel.init_weights` says.

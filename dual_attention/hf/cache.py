@@ -2,21 +2,45 @@
 
 transformers keeps keys and values by layer; relational attention keeps more of a token than those, and so may symbol
 mechanisms. So everything is in one layer, which the caches of transformers treat as any other.
+
+Arguments and outputs call a cache ``past_key_values`` until transformers 5.23, and ``cache`` since. Here both names
+stand for it with either version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from .._layers.cache import CacheGroup
 
-__all__ = ["DualAttnCache", "DualAttnCacheLayer", "cache_in"]
+__all__ = ["CACHE", "OTHER", "DualAttnCache", "DualAttnCacheLayer", "NamesCache", "cache_in", "given_cache"]
+
+_KNOWN = {field.name for field in fields(BaseModelOutputWithPast)}
+CACHE, OTHER = ("cache", "past_key_values") if "cache" in _KNOWN else ("past_key_values", "cache")
+"""The name of a cache that the installed transformers knows, and the one that it does not."""
+
+
+class NamesCache:
+    """An output that has its cache under both names."""
+
+
+setattr(NamesCache, OTHER, property(attrgetter(CACHE)))
+
+
+def given_cache(cache: Cache | None, past_key_values: Cache | None) -> Cache | None:
+    """The cache that was given under either name; ``ValueError`` if there are two."""
+    if cache is not None and past_key_values is not None:
+        raise ValueError("cache, past_key_values: expected one of them, since both are names of the same, got both")
+    return past_key_values if cache is None else cache
 
 
 class DualAttnCacheLayer(CacheLayerMixin):
@@ -133,6 +157,4 @@ def cache_in(past: Cache, new: Callable[[], CacheGroup] | None = None) -> CacheG
             layer = DualAttnCacheLayer(new())
             past.layers[:], past.layer_class_to_replicate = [layer], None
             return layer.cache
-    raise TypeError(
-        f"past_key_values: expected a DualAttnCache, as new_cache() returns, or an empty DynamicCache, got {what}"
-    )
+    raise TypeError(f"{CACHE}: expected a DualAttnCache, as new_cache() returns, or an empty DynamicCache, got {what}")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import Tensor, nn
 from transformers import Cache, GenerationMixin
+from transformers.generation import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .._models.inputs import IGNORED, check_targets
-from .cache import cache_in
+from .cache import CACHE, OTHER, NamesCache, cache_in, given_cache
 from .language import HasBackbone
 from .modeling import output_of
 from .packing import CausalInputs
@@ -28,13 +29,14 @@ NO_LABEL = -100
 
 
 @dataclass
-class DualAttnCausalLMOutput(CausalLMOutputWithPast):
+class DualAttnCausalLMOutput(NamesCache, CausalLMOutputWithPast):
     """Output of a causal language model.
 
     Attributes:
         loss: mean cross-entropy of the labels in nats, a scalar.
         logits: ``(B, N, V)``, or of the positions that were asked for.
-        past_key_values: the cache that was given, or else a :class:`~dual_attention.hf.cache.DualAttnCache`.
+        cache, past_key_values: two names for the cache that was given, or else a
+            :class:`~dual_attention.hf.cache.DualAttnCache`.
         hidden_states: inputs of the blocks and of the output layer, ``(B, N, d)`` each.
         attentions: of each block ``(B, H, N, t + N)``, sensory heads first.
         relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
@@ -67,13 +69,15 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         return_dict: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
+        *,
+        cache: Cache | None = None,
         **more: Unpack[CausalInputs],
     ) -> DualAttnCausalLMOutput | tuple[Any, ...]:
         """Predict the next token at every position.
 
         Args:
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache, output_attentions,
-            output_hidden_states, return_dict: as :meth:`DualAttnModel.forward
+            input_ids, attention_mask, position_ids, cache, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states, return_dict: as :meth:`DualAttnModel.forward
                 <dual_attention.hf.language.DualAttnModel.forward>`, whose errors it has, too.
             labels: ``(B, N)``, the tokens themselves, -100 where they are not scored. They are shifted here: the
                 prediction at a position is for the label after it.
@@ -84,7 +88,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         targets = more.pop("shift_labels", None)
         given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids}
         outputs = output_attentions, output_hidden_states
-        cached: dict[str, Any] = {"past_key_values": past_key_values, "use_cache": use_cache}
+        cached: dict[str, Any] = {"past": given_cache(cache, past_key_values), "use_cache": use_cache}
         hidden, past, traced = self._run(input_ids, inputs_embeds, outputs, more, **given, **cached)
 
         if targets is None and labels is not None:  # the label after each position; none for the last
@@ -96,7 +100,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         if targets is not None:
             whole = logits if logits is not None and logits.shape[1] == hidden.shape[1] else None
             loss = self._loss(hidden, whole, targets, num_items_in_batch)
-        output = DualAttnCausalLMOutput(loss=loss, logits=logits, past_key_values=past, **traced)
+        output = DualAttnCausalLMOutput(loss=loss, logits=logits, **{CACHE: past}, **traced)
         return output_of(output, return_dict, self.config)
 
     def _loss(self, hidden: Tensor, logits: Tensor | None, targets: Tensor, num_items: Tensor | int | None) -> Tensor:
@@ -128,11 +132,20 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         implementation = generation_config.cache_implementation
         if implementation not in (None, "dynamic"):
             raise ValueError(f"cache_implementation: this model has a cache of its own, got {implementation!r}")
-        if model_kwargs.get("past_key_values") is not None:
-            cache_in(model_kwargs["past_key_values"], self.model.new_cache)
-            model_kwargs["past_key_values"]._is_user_defined = True
+        past = given_cache(model_kwargs.pop(CACHE, None), model_kwargs.pop(OTHER, None))
+        reread = model_kwargs.get("inputs_embeds") is None and generation_mode != GenerationMode.ASSISTED_GENERATION
+        if max_cache_length > self.model.block_size and not reread:
+            raise ValueError(
+                f"max_new_tokens: expected a text of at most {self.model.block_size + 1} tokens, since the context is "
+                f"max_block_size={self.model.block_size}, got {max_cache_length + 1}; beyond it, generation reads the "
+                "last tokens anew, which cannot be done with inputs_embeds, nor for assisted generation"
+            )
+        if past is not None:
+            cache_in(past, self.model.new_cache)
+            past._is_user_defined = True  # pyright: ignore[reportAttributeAccessIssue]
+            model_kwargs[CACHE] = past
         elif generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = past = self.new_cache()
+            model_kwargs[CACHE] = past = self.new_cache()
             if max_cache_length > 0:  # memory that grows, or is full, would have a compiled model compile again
                 past.cache.reserve(min(max_cache_length, self.model.block_size) + 1)
             if generation_config.is_assistant:  # tokens that the other model refuses are taken back
@@ -146,18 +159,39 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         )
 
     def prepare_inputs_for_generation(
-        self, *args: Any, inputs_embeds: Tensor | None = None, **kwargs: Any
+        self,
+        input_ids: Tensor,
+        next_sequence_length: int | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
         """As the method of transformers; positions are left for the model to count.
 
-        Tokenizers, which ``stop_strings`` and assistants of another vocabulary need, come along but are no input.
+        Of a text longer than the context the model reads the last ``max_block_size`` tokens, anew for each next one, as
+        :mod:`dual_attention.generation.context` says. Tokenizers, which ``stop_strings`` and assistants of another
+        vocabulary need, come along but are no input.
         """
+        if next_sequence_length is not None and next_sequence_length < 1:
+            length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
+            raise ValueError(
+                f"{CACHE}: expected fewer tokens in it than the prompt's {length}, which begins with them, got "
+                f"{length - next_sequence_length}"
+            )
         # `generate` looks for `inputs_embeds` among the arguments of this method.
         inputs = super().prepare_inputs_for_generation(  # pyright: ignore[reportAttributeAccessIssue]
-            *args, inputs_embeds=inputs_embeds, **kwargs
+            input_ids, next_sequence_length, inputs_embeds=inputs_embeds, **kwargs
         )
         for name in ("position_ids", "tokenizer", "assistant_tokenizer"):
             inputs.pop(name, None)
+        seen = self.model.block_size
+        if inputs_embeds is None and input_ids.shape[1] > seen:
+            if inputs.get(CACHE) is not None:
+                inputs[CACHE].reset()
+            inputs["input_ids"] = input_ids[:, -seen:]
+            if inputs.get("attention_mask") is not None:
+                inputs["attention_mask"] = inputs["attention_mask"][:, -seen:]
+        if CACHE in inputs:  # PEFT looks for it by the older name, whatever the version
+            inputs["past_key_values"] = inputs.pop(CACHE)
         return inputs
 
     @property

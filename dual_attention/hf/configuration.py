@@ -185,7 +185,7 @@ class DualAttnConfig(
         "AutoModelForCausalLM": "DualAttnForCausalLM",
         "AutoModelForSequenceClassification": "DualAttnLMForSequenceClassification",
     }
-    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache", "past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
         **_SIZES,
         "max_position_embeddings": "max_block_size",

@@ -16,7 +16,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, SequenceClass
 from transformers.utils import logging
 
 from .._models.weights import init_weights
-from .cache import DualAttnCache, cache_in
+from .cache import CACHE, DualAttnCache, NamesCache, cache_in, given_cache
 from .configuration import DualAttnConfig
 from .modeling import OwnsModel, one_input, output_of, padding_mask_from, relations_of, traced_fields
 from .packing import MoreInputs, packed_segments, segments_from
@@ -30,7 +30,7 @@ logger = logging.get_logger(__name__)
 
 
 @dataclass
-class DualAttnModelOutput(BaseModelOutputWithPast):
+class DualAttnModelOutput(NamesCache, BaseModelOutputWithPast):
     """Output of a language model before its output layer.
 
     Attributes:
@@ -71,16 +71,15 @@ class OwnsLanguageModel(OwnsModel):
         *,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        past: Cache | None = None,
         use_cache: bool | None = None,
     ) -> _Pass:
         """Pass tokens through the blocks; arguments as :meth:`DualAttnModel.forward`, outputs: maps and states."""
         tokens = one_input(input_ids, inputs_embeds)
         maps, states, traced = self._traced(*outputs)
         segments = segments_from(more, tokens)
-        if segments is None and position_ids is not None and attention_mask is None and past_key_values is None:
+        if segments is None and position_ids is not None and attention_mask is None and past is None:
             segments = packed_segments(position_ids)
-        past = past_key_values
         if past is None and segments is None:
             past = self._cache_if_useful(use_cache, inputs_embeds)
         earlier = 0 if past is None else cache_in(past, self.model.new_cache).length
@@ -111,7 +110,7 @@ class OwnsLanguageModel(OwnsModel):
         return self.new_cache() if use_cache and not differentiable else None
 
     def new_cache(self, max_length: int | None = None) -> DualAttnCache:
-        """An empty cache, to be given as ``past_key_values``; memory for ``max_length`` tokens is reserved at once."""
+        """An empty cache, to be given as ``cache``; memory for ``max_length`` tokens is reserved at once."""
         return DualAttnCache(self.model.new_cache(max_length))
 
     def get_input_embeddings(self) -> nn.Module:
@@ -147,18 +146,20 @@ class DualAttnModel(OwnsLanguageModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        *,
+        cache: Cache | None = None,
         **more: Unpack[MoreInputs],
     ) -> DualAttnModelOutput | tuple[Any, ...]:
         """Represent each token in the light of those before it.
 
         Args:
-            input_ids: integers ``(B, N)``; with ``past_key_values`` only the new tokens.
+            input_ids: integers ``(B, N)``; with a cache only the new tokens.
             attention_mask: ``(B, t + N)``; 1 = a real token, 0 = padding, on either side.
             position_ids: integers ``(B or 1, N)``, if they are not to be counted from the real tokens of each row.
                 Where they begin anew within a row, without mask and cache, sequences are packed into it, which do not
                 see each other.
-            past_key_values: cache of earlier tokens, to which these are appended. From :meth:`new_cache`, or a
-                :class:`transformers.DynamicCache` that was empty when it first came.
+            cache, past_key_values: two names for the cache of earlier tokens, to which these are appended. From
+                :meth:`new_cache`, or a :class:`transformers.DynamicCache` that was empty when it first came.
             inputs_embeds: vectors ``(B, N, d)`` instead of ``input_ids``.
             use_cache: by default as the config says, where it can be of use: in evaluation mode and without gradients.
                 There is no cache of packed sequences, nor while gradients are wanted, about which True warns once.
@@ -173,9 +174,9 @@ class DualAttnModel(OwnsLanguageModel):
         """
         given: dict[str, Any] = {"attention_mask": attention_mask, "position_ids": position_ids}
         outputs = output_attentions, output_hidden_states
-        cached: dict[str, Any] = {"past_key_values": past_key_values, "use_cache": use_cache}
+        cached: dict[str, Any] = {"past": given_cache(cache, past_key_values), "use_cache": use_cache}
         found = self._run(input_ids, inputs_embeds, outputs, more, **given, **cached)
-        output = DualAttnModelOutput(last_hidden_state=found.hidden, past_key_values=found.past, **found.traced)
+        output = DualAttnModelOutput(last_hidden_state=found.hidden, **{CACHE: found.past}, **found.traced)
         return output_of(output, return_dict, self.config)
 
 

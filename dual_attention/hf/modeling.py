@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,9 +17,11 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from .._checkpoints.files import folder_of
 from .._checkpoints.weights import read_index, read_weights, shared_names
 from .._files import read_json_object
+from .._models.weights import ignored_weights
 from ..dual_attention import DualAttentionOutput
 from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
+from ..transformer_blocks import EncoderSteps
 from .configuration import ModelConfig
 from .remote import WritesLoader
 
@@ -45,9 +48,16 @@ class OwnsModel(WritesLoader, PreTrainedModel):
 
     def __init__(self, config: ModelConfig, model: nn.Module | None = None) -> None:
         super().__init__(config)
-        self._no_split_modules = {"EncoderBlock", "DualAttnEncoderBlock"}
-        self._skip_keys_device_placement = {"past_key_values"}
+        self._skip_keys_device_placement = {"cache", "past_key_values"}
         self.model: Any = self._build() if model is None else model
+        # FSDP of accelerate and PEFT demands that every class it is told of occurs.
+        self._no_split_modules = {
+            type(part).__name__ for part in self.model.modules() if isinstance(part, EncoderSteps)
+        }
+        self._keys_to_ignore_on_load_unexpected = {
+            *(self._keys_to_ignore_on_load_unexpected or ()),
+            *(re.escape(f"model.{start}") for start in ignored_weights(self.model)),
+        }
         self._add_head()
         self._drawn = not any(parameter.is_meta for parameter in self.model.parameters())
         # Of a tensor with several names safetensors keeps one; loading ties the others to it. An embedding comes first,

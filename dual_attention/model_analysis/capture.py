@@ -102,8 +102,8 @@ def uncompiled() -> Iterator[None]:
     stance is one for the process, and leaving it restores what was before, so it is taken once and left once.
     """
     global _eager_contexts
-    # Unless dynamo is imported nothing is compiled, and importing it takes long; stances came with torch 2.6.
-    if "torch._dynamo" not in sys.modules or not hasattr(torch.compiler, "set_stance"):
+    # Unless dynamo is imported nothing is compiled, and importing it takes long.
+    if "torch._dynamo" not in sys.modules:
         yield
         return
     with _EAGER_LOCK:

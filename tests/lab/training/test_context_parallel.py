@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -85,6 +86,7 @@ def results(call: Any, model: LanguageModel, packed: bool) -> tuple[Tensor, Tens
 
 def shared(workers: Workers, names: list[str], packed: bool, recompute: bool) -> list[tuple[Tensor, Tensor, Any]]:
     found = []
+    warnings.simplefilter("error", FutureWarning)  # of collectives that PyTorch renames
     for name in names:
         model = build(name)
         model.gradient_checkpointing = recompute

@@ -10,6 +10,7 @@ from transformers import DynamicCache
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 from dual_attention.hf import DualAttnCache, DualAttnConfig, DualAttnForCausalLM
+from dual_attention.hf.cache import CACHE
 from dual_attention.language_presets import LANGUAGE_PRESETS
 from tests.library.hf.models import GREEDY, KINDS, causal, classifier, config, masked, tokens, vision
 from tests.support.language import CONTEXT, LAYERS, VOCAB, WIDTH
@@ -152,6 +153,24 @@ def test_cached(kind: str):
     torch.testing.assert_close(torch.cat(parts, dim=1), whole.logits)
 
 
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_both_names_of_a_cache(name: str):
+    """transformers calls it ``past_key_values`` until 5.23, and ``cache`` since."""
+    model = causal()
+    x = tokens(2, 6)
+    with torch.no_grad():
+        for part in (model, model.backbone):
+            first = part(x[:, :4])
+            past = getattr(first, name)
+            assert past is first[CACHE] and past.get_seq_length() == 4
+            again = part(x[:, 4:], **{name: past})
+            assert getattr(again, name) is past
+            torch.testing.assert_close(again[0], part(x)[0][:, 4:])
+    past = model.new_cache()
+    generated = model.generate(x, max_new_tokens=3, **{name: past}, **GREEDY)
+    assert past.get_seq_length() == 8 and torch.equal(generated, model.generate(x, max_new_tokens=3, **GREEDY))
+
+
 def test_the_cache_as_transformers_handles_it():
     model = causal()
     x = tokens(2, 6)
@@ -247,17 +266,22 @@ def test_when_there_is_a_cache():
         ({"attention_mask": torch.ones(1, 1, 3, 3)}, r"attention_mask: expected shape \(batch, length\) = \(1, 3\)"),
         ({"attention_mask": torch.tensor([[1, 1, 0, 1]])}, r"expected shape \(batch, length\) = \(1, 3\)"),
         ({"labels": torch.zeros(1, 2).long()}, "targets: expected the shape of x"),
-        ({"past_key_values": object()}, "past_key_values: expected a DualAttnCache"),
-        ({"past_key_values": DynamicCache(offloading=True)}, "got DynamicCache that offloads layers"),
-        (
-            {"past_key_values": DynamicCache([(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4))])},
-            "got DynamicCache with tokens of another model",
-        ),
+        ({"cache": object()}, f"{CACHE}: expected a DualAttnCache"),
+        ({"cache": DynamicCache(), "past_key_values": DynamicCache()}, "cache, past_key_values: expected one of them"),
     ],
 )
 def test_bad_input(more: dict, message: str):
     with pytest.raises((TypeError, ValueError), match=message):
         causal()(**{"input_ids": torch.zeros(1, 3).long(), **more})
+
+
+def test_bad_caches():
+    of_another = DynamicCache([(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4))])
+    offloading = DynamicCache()
+    offloading.offloading = True  # the argument of that name needs a GPU where torch was built for them
+    for past, message in ((of_another, "with tokens of another model"), (offloading, "that offloads layers")):
+        with pytest.raises(TypeError, match=f"got DynamicCache {message}"):
+            causal()(tokens(1, 3), cache=past)
 
 
 # ---- configurations

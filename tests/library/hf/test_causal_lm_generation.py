@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, StaticCache
 
+from dual_attention.hf.cache import CACHE
 from tests.library.hf.models import GREEDY, KINDS, causal, tokens
-from tests.support.language import CONTEXT, WIDTH
+from tests.support.language import CONTEXT, WIDTH, with_attention
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,6 +60,26 @@ def test_left_padding(kind: str, options: dict):
         assert torch.equal(row[-6:], alone[0, -6:])
 
 
+WINDOWS = with_attention("symbolic_attention", window=5)
+
+
+@pytest.mark.parametrize("kind", ["symbolic_attention", "position_relative", "transformer"])
+@pytest.mark.parametrize("options", [{"pos_enc_type": "pos_emb"}, {"pos_enc_type": "RoPE"}, WINDOWS])
+def test_past_the_context_as_by_this_library(kind: str, options: dict):
+    """The model sees the last ``max_block_size`` tokens, also of padded rows, and of prompts that are longer."""
+    model = causal("symbolic_attention" if options is WINDOWS else kind, **options).double()
+    for length, new in ((4, CONTEXT), (CONTEXT + 3, 3)):
+        x = tokens(2, length)
+        mask = torch.ones_like(x)
+        mask[0, :2] = 0
+        for use_cache in (True, False):
+            ours = model.model.generate(x, new, temperature=0, padding_mask=mask.bool(), use_cache=use_cache)
+            theirs = model.generate(x, attention_mask=mask, max_new_tokens=new, use_cache=use_cache, **GREEDY)
+            assert torch.equal(theirs, ours)
+    beams = model.model.beam_search(x, 6, num_beams=2, length_penalty=1.0, padding_mask=mask.bool()).tokens[:, 0]
+    assert torch.equal(model.generate(x, attention_mask=mask, max_new_tokens=6, num_beams=2, **GREEDY), beams)
+
+
 def test_samples():
     model = causal()
     x = tokens(2, 4)
@@ -92,7 +113,7 @@ def test_scores_and_maps_of_generation():
     )
     assert [step[0].shape for step in output.attentions] == [(2, 4, 4, 4), (2, 4, 1, 5), (2, 4, 1, 6)]
     assert [step[0].shape for step in output.hidden_states] == [(2, 4, WIDTH), (2, 1, WIDTH), (2, 1, WIDTH)]
-    assert output.past_key_values.get_seq_length() == 6
+    assert output[CACHE].get_seq_length() == 6
 
 
 @pytest.mark.parametrize("window", [None, 3])
@@ -102,7 +123,7 @@ def test_continued_and_assisted_generation(window: int | None):
     x = tokens(1, 4)
     whole = model.generate(x, max_new_tokens=8, **GREEDY)
     first = model.generate(x, max_new_tokens=3, return_dict_in_generate=True, **GREEDY)
-    rest = model.generate(first.sequences, past_key_values=first.past_key_values, max_new_tokens=5, **GREEDY)
+    rest = model.generate(first.sequences, **{CACHE: first[CACHE]}, max_new_tokens=5, **GREEDY)
     assert torch.equal(rest, whole)
     assisted = model.generate(x, max_new_tokens=8, assistant_model=causal("transformer"), **GREEDY)
     assert torch.equal(assisted, whole)
@@ -115,16 +136,24 @@ def test_continued_and_assisted_generation(window: int | None):
 def test_bad_generation():
     model = causal()
     x = tokens(1, 3)
-    with pytest.raises(ValueError, match="longer than the context"):
-        model.generate(x, max_new_tokens=CONTEXT, **GREEDY)
+    for more in ({"prompt_lookup_num_tokens": 2}, {"inputs_embeds": model.get_input_embeddings()(x)}):
+        with pytest.raises(ValueError, match=f"max_new_tokens: expected a text of at most {CONTEXT + 1} tokens"):
+            model.generate(**{"input_ids": x, **more}, max_new_tokens=CONTEXT + 2, **GREEDY)
     with pytest.raises(ValueError, match="cache_implementation: this model has a cache of its own"):
         model.generate(x, generation_config=GenerationConfig(max_new_tokens=2, cache_implementation="static"))
     with pytest.raises(ValueError, match="assistant_early_exit: expected None, since this model predicts nothing"):
         model.generate(x, assistant_early_exit=1, max_new_tokens=2, **GREEDY)
     with pytest.raises(ValueError, match="generate_batch: expected a model whose cache is pages"):
         model.generate_batch([[1, 2, 3]], generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=-1))
-    with pytest.raises(TypeError, match="past_key_values: expected a DualAttnCache"):
-        model.generate(x, past_key_values=StaticCache(config=model.config, max_cache_len=8), max_new_tokens=2)
+    with pytest.raises(TypeError, match=f"{CACHE}: expected a DualAttnCache"):
+        model.generate(x, **{CACHE: StaticCache(config=model.config, max_cache_len=8)}, max_new_tokens=2)
+    for longer in (3, 5):
+        with torch.no_grad():
+            past = model(tokens(1, longer))[CACHE]
+        with pytest.raises(
+            ValueError, match=f"{CACHE}: expected fewer tokens in it than the prompt's 3.*, got {longer}"
+        ):
+            model.generate(x, **{CACHE: past}, max_new_tokens=2, **GREEDY)
 
 
 def compiled(model) -> list[int]:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import FullyShardedDataParallelPlugin
+from peft.utils.other import fsdp_auto_wrap_policy
 from torch import Tensor
 from transformers import Trainer, TrainingArguments
 
 from dual_attention.hf import DualAttnForCausalLM, DualAttnForImageClassification, DualAttnForMaskedLM
-from tests.library.hf.models import config, encoder_config, vision_config
+from dual_attention.transformer_blocks import EncoderSteps
+from tests.library.hf.models import MODELS, config, encoder_config, vision_config
 from tests.support.language import VOCAB
 
 STEPS, BATCH, LENGTH = 20, 4, 12
@@ -156,3 +159,18 @@ def test_evaluation_and_saved_runs(tmp_path: Path):
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     for ours, theirs in zip(first.model.parameters(), second.model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kind", ["dat", "transformer"])
+def test_fsdp_wraps_the_blocks(name: str, kind: str):
+    """accelerate, which is also the Trainer's, and PEFT refuse a class that the model does not have."""
+    model = MODELS[name][0](kind if name == "vision" or kind == "transformer" else "symbolic_attention")
+    blocks = {type(part) for part in model.modules() if isinstance(part, EncoderSteps)}
+    assert model._no_split_modules == {block.__name__ for block in blocks} and len(blocks) == 1
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap")
+    plugin.set_auto_wrap_policy(model)
+    for policy in (plugin.auto_wrap_policy, fsdp_auto_wrap_policy(model)):
+        (block,) = blocks
+        wrapped = [part for part in model.modules() if policy(part, recurse=False, nonwrapped_numel=1)]
+        assert [part for part in wrapped if type(part) is block] == [p for p in model.modules() if type(p) is block]
