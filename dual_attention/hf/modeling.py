@@ -119,6 +119,27 @@ class OwnsModel(WritesLoader, PreTrainedModel):
                 read_weights(path, meta=True)  # which names it
             raise ValueError(f"{pretrained_model_name_or_path}: damaged or incomplete weights ({error})") from error
 
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        """Whether the layers call the attention functions of transformers, which are of queries, keys and values."""
+        return False
+
+    def set_attn_implementation(
+        self, attn_implementation: str | Mapping[str, Any] | None, allow_all_kernels: bool = False
+    ) -> None:
+        """Set ``"eager"`` or ``"sdpa"``; others are a ``ValueError``. The second argument, of kernels, has no effect."""
+        if isinstance(attn_implementation, Mapping):
+            attn_implementation = attn_implementation.get("", self.config._attn_implementation)
+        self.config._attn_implementation_internal = self._check_and_adjust_attn_implementation(attn_implementation)
+
+    def _check_and_adjust_attn_implementation(self, attn_implementation: Any, *_: Any, **__: Any) -> str:
+        if attn_implementation not in (None, "eager", "sdpa"):
+            raise ValueError(
+                "attn_implementation: expected 'eager' or 'sdpa', since these layers compute attention themselves, "
+                f"got {attn_implementation!r}"
+            )
+        return attn_implementation or "sdpa"
+
     @property
     def eager(self) -> bool:
         """Whether attention weights and relations are built."""
