@@ -127,7 +127,7 @@ class OwnsModel(WritesLoader, PreTrainedModel):
     def set_attn_implementation(
         self, attn_implementation: str | Mapping[str, Any] | None, allow_all_kernels: bool = False
     ) -> None:
-        """Set ``"eager"`` or ``"sdpa"``; others are a ``ValueError``. The second argument, of kernels, has no effect."""
+        """Set ``"eager"`` or ``"sdpa"``; others are a ``ValueError``. The second argument has no effect."""
         if isinstance(attn_implementation, Mapping):
             attn_implementation = attn_implementation.get("", self.config._attn_implementation)
         self.config._attn_implementation_internal = self._check_and_adjust_attn_implementation(attn_implementation)
