@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -72,6 +73,31 @@ class OwnsModel(WritesLoader, PreTrainedModel):
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Name of a tied parameter -> the one it is tied to; not only embeddings, and whatever the config says."""
         return dict(self._tied_weights_keys or {})
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        """As the method of torch, which whoever adds or merges adapters calls: before, what they adapt is untied."""
+        if "model" in self._modules:
+            self._untie_adapted(self.get_input_embeddings(), self.get_output_embeddings())
+        return super().named_modules(*args, **kwargs)
+
+    def _untie_adapted(self, *layers: Any) -> None:
+        """Give embedding and output layer a matrix each, if they share one and an adapter of PEFT is around either.
+
+        Merged into a matrix of both, an adapter would change both.
+        """
+        embedding, out = (getattr(layer, "base_layer", layer) for layer in layers)
+        shared = getattr(embedding, "weight", None)
+        if (embedding, out) == layers or shared is None or getattr(out, "weight", None) is not shared:
+            return
+        out.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)
+        self.config.tie_weights = self.model.tie_weights = False
+        self._tied_weights_keys = {n: kept for n, kept in self._tied_weights_keys.items() if "token_emb" not in kept}
+        self.all_tied_weights_keys = self.get_expanded_tied_weights_keys()
+        warnings.warn(
+            "an adapter is around the token embedding or the output layer, which were one matrix: they are two now, so "
+            "that merging it changes only what it adapts",
+            stacklevel=3,
+        )
 
     def mark_tied_weights_as_initialized(self, loading_info: Any) -> None:
         """Called while a checkpoint is loaded: a tensor that it has under none of its names is missing, and is drawn.
