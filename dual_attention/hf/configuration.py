@@ -347,6 +347,7 @@ class DualAttnVisionConfig(
     }
     auto_classes: ClassVar[Mapping[str, str]] = {
         "AutoConfig": "DualAttnVisionConfig",
+        "AutoModel": "DualAttnVisionModel",
         "AutoModelForImageClassification": "DualAttnForImageClassification",
     }
     attribute_map: ClassVar[dict[str, str]] = dict(_SIZES)

@@ -23,7 +23,7 @@ from ..symbol_retrieval import PositionalSymbolRetriever
 from .configuration import ModelConfig
 from .remote import WritesLoader
 
-__all__ = ["OwnsModel", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
+__all__ = ["OwnsModel", "backbone_of", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
 
 class OwnsModel(WritesLoader, PreTrainedModel):
@@ -197,6 +197,16 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return output(loss=loss, logits=logits, **traced)
+
+
+def backbone_of(owner: Any, kind: type[Any]) -> Any:
+    """A model of this kind that shares the ``model`` and the configuration of another, in the same mode."""
+    found = owner.__dict__.get("_backbone")
+    if found is None or found.model is not owner.model or found.config is not owner.config:
+        found = kind(owner.config, owner.model)
+        owner.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
+    found.training = owner.training
+    return found
 
 
 def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

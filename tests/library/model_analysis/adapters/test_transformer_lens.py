@@ -13,11 +13,11 @@ import torch
 
 pytest.importorskip("transformer_lens")
 
-from transformer_lens import patching
-
 from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
 from dual_attention.language_presets import language_preset
 from dual_attention.model_analysis.adapters.transformer_lens import transformer_lens_bridge
+
+patching = pytest.importorskip("transformer_lens.patching")
 
 CLOSE = {"atol": 1e-9, "rtol": 1e-9}
 DAT, PLAIN = (replace(language_preset(name), vocab_size=64) for name in ("DAT-tiny", "T-tiny"))
