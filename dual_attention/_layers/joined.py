@@ -29,8 +29,9 @@ def join_weights(output: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Seq
         output: computed from the weights.
         weights: ``(B, H_k, N, M)`` of each kind.
     """
-    alike = len({(w.dtype, w.requires_grad, w.shape[0], *w.shape[2:]) for w in weights}) == 1
-    if not alike or not weights[0].requires_grad or is_traced() or needs_plain(output, *weights):
+    if is_traced() or not weights[0].requires_grad or needs_plain(output, *weights):
+        return output, weights  # before sizes are compared: traced ones may be symbols, which no set holds
+    if len({(w.dtype, w.requires_grad, w.shape[0], *w.shape[2:]) for w in weights}) != 1:
         return output, weights
     parts = torch.cat(list(weights), dim=1).split([w.shape[1] for w in weights], dim=1)
     return _Through.apply(output, *parts, *weights), parts

@@ -118,13 +118,17 @@ class VisionModel(StackModel):
             ValueError: if the number of channels is wrong, the patches do not tile the image, or the positions of the
                 model do not allow its size.
         """
-        return self._classify(self.norm(self._pass(*self._enter(x))))
+        return self.final_out(self.pooled(self.hidden(x)))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Tokens ``(B, T, d)`` that are pooled, the class token first; ``x`` as :meth:`forward`."""
+        return self.norm(self._pass(*self._enter(x)))
 
     def trace(self, x: Tensor) -> VisionTrace:
         """Scores, all hidden states, and the maps of all blocks, which are built for this; ``x`` as :meth:`forward`."""
         states, maps = self._record(*self._enter(x))
         hidden = self.norm(states[-1])
-        return VisionTrace(self._classify(hidden), hidden, states, maps)
+        return VisionTrace(self.final_out(self.pooled(hidden)), hidden, states, maps)
 
     def _enter(self, x: Tensor) -> tuple[Tensor, BlockInputs]:
         """Images as tokens with positions, and the inputs of every block."""
@@ -138,8 +142,9 @@ class VisionModel(StackModel):
         arguments = {"attn_mask": MaskPattern(x.shape[1], x.shape[1])}
         return self.dropout(self._add_positions(x, grid_size)), BlockInputs(arguments, grid_size=grid_size)
 
-    def _classify(self, hidden: Tensor) -> Tensor:
-        return self.final_out(hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1))
+    def pooled(self, hidden: Tensor) -> Tensor:
+        """Tokens as one vector: ``(B, T, d) -> (B, d)``."""
+        return hidden[:, 0] if self.pool == "cls" else hidden.mean(dim=1)
 
     def _add_positions(self, x: Tensor, grid_size: tuple[int, int]) -> Tensor:
         if self.pos_embedding is None:

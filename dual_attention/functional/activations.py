@@ -23,10 +23,12 @@ ACTIVATIONS: dict[str, Activation] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "gelu": partial(F.gelu, approximate="tanh"),
+    "gelu_erf": F.gelu,
     "silu": F.silu,
     "softmax": partial(torch.softmax, dim=-1),
 }
-"""Activations by name. ``gelu`` is the tanh form, as in the published models; ``softmax`` is over the last axis."""
+"""Activations by name. ``gelu`` is the tanh form, as in the published models, and ``gelu_erf`` the exact one;
+``softmax`` is over the last axis."""
 
 
 def activation_function(name: str | Activation, argument: str = "activation") -> Activation:

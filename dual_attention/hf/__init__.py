@@ -12,7 +12,8 @@ All come with the extra ``hf``; what is missing is told when a name that needs i
 :class:`DualAttnForMaskedLM`,                 encoders for transformers
 :class:`DualAttnForSequenceClassification`,
 :class:`DualAttnEncoderModel`
-:class:`DualAttnForImageClassification`       a vision model for transformers
+:class:`DualAttnForImageClassification`,      vision models for transformers
+:class:`DualAttnVisionModel`
 :class:`DualAttnConfig`,                      their configurations
 :class:`DualAttnEncoderConfig`,
 :class:`DualAttnVisionConfig`
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
     from .language import DualAttnLMForSequenceClassification, DualAttnModel, DualAttnModelOutput
     from .loading import load_model
-    from .vision import DualAttnForImageClassification
+    from .vision import DualAttnForImageClassification, DualAttnVisionModel
 
 # What modules need, beside what those before them do: a folder is read with only safetensors.
 _NEEDS = {
@@ -70,6 +71,7 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
     "DualAttnForSequenceClassification",
     "DualAttnEncoderModel",
     "DualAttnForImageClassification",
+    "DualAttnVisionModel",
     "DualAttnConfig",
     "DualAttnEncoderConfig",
     "DualAttnVisionConfig",

@@ -17,7 +17,7 @@ from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVision
 from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
 from .exporters import register_with_exporters
 from .language import DualAttnLMForSequenceClassification, DualAttnModel
-from .vision import DualAttnForImageClassification
+from .vision import DualAttnForImageClassification, DualAttnVisionModel
 
 __all__ = ["register_auto_classes"]
 
@@ -29,6 +29,7 @@ def register_auto_classes() -> None:
     for auto, config, model in (
         (AutoModel, DualAttnConfig, DualAttnModel),
         (AutoModel, DualAttnEncoderConfig, DualAttnEncoderModel),
+        (AutoModel, DualAttnVisionConfig, DualAttnVisionModel),
         (AutoModelForCausalLM, DualAttnConfig, DualAttnForCausalLM),
         (AutoModelForMaskedLM, DualAttnEncoderConfig, DualAttnForMaskedLM),
         (AutoModelForSequenceClassification, DualAttnConfig, DualAttnLMForSequenceClassification),

@@ -7,6 +7,7 @@ They hold the arguments of the models' classes, under their names, so that ``con
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
@@ -23,6 +24,7 @@ from ..encoder_models import DualAttnTransformerEncoder, TransformerEncoder
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, language_preset
 from ..vision_models import VisionDualAttnTransformer, VisionTransformer
+from .names import names_elsewhere, set_field, take_over
 from .remote import WritesLoader, auto_map
 
 __all__ = ["DualAttnConfig", "DualAttnEncoderConfig", "DualAttnVisionConfig", "ModelConfig"]
@@ -58,11 +60,17 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
         if self.model not in ("dat", "transformer"):
             raise ValueError(f"model: expected 'dat' or 'transformer', got {self.model!r}")
         heads = kwargs.pop("num_attention_heads", None)  # to_dict tells it
+        names = names_elsewhere(type(self))
+        theirs = {name: kwargs.pop(name) for name in list(kwargs) if name in names}
+        for name, ours in self.attribute_map.items():
+            if name in kwargs:
+                set_field(self, name, ours, kwargs.pop(name))
         warn_of_misspelt(kwargs, {name for kind in self.classes for name in self._names(kind)})
         super().__post_init__(**kwargs)
         self.auto_map = {**auto_map(self.auto_classes), **(getattr(self, "auto_map", None) or {})}
         if self.model == "dat" and self.classes:
             self._fill_in()
+        take_over(self, theirs)
         if heads is not None and self.classes and heads != self.num_attention_heads:
             raise ValueError(
                 f"num_attention_heads: follows from n_heads, or n_heads_sa and n_heads_ra, expected "
@@ -123,6 +131,23 @@ class ModelConfig(WritesLoader, PreTrainedConfig):
         if folder is not None and (folder / CONFIG).is_file():
             read_json_object(folder / CONFIG)
         return super().get_config_dict(pretrained_model_name_or_path, **kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """As the method of transformers; what a file has by names of other models, and never used, stays without use,
+        which a warning says.
+        """
+        names = names_elsewhere(cls)
+        overruled = {ours for name, ours in cls.attribute_map.items() if name in config_dict}
+        known = {name: value for name, value in config_dict.items() if name not in names | overruled}
+        saved = {name: value for name, value in config_dict.items() if name in names}
+        asked = {name: kwargs.pop(name) for name in list(kwargs) if name in names}
+        made = super().from_dict(known, **kwargs)
+        config = made[0] if isinstance(made, tuple) else made
+        for name, value in saved.items():
+            warnings.warn(f"{name}: not used, since it is no argument of this model, got {value!r}", stacklevel=2)
+        take_over(config, asked)
+        return made
 
     @classmethod
     def _names(cls, kind: str) -> list[str]:
@@ -322,6 +347,7 @@ class DualAttnVisionConfig(
     }
     auto_classes: ClassVar[Mapping[str, str]] = {
         "AutoConfig": "DualAttnVisionConfig",
+        "AutoModel": "DualAttnVisionModel",
         "AutoModelForImageClassification": "DualAttnForImageClassification",
     }
     attribute_map: ClassVar[dict[str, str]] = dict(_SIZES)

@@ -18,7 +18,7 @@ from transformers.utils import logging
 from .._models.weights import init_weights
 from .cache import CACHE, DualAttnCache, NamesCache, cache_in, given_cache
 from .configuration import DualAttnConfig
-from .modeling import OwnsModel, one_input, output_of, padding_mask_from, relations_of, traced_fields
+from .modeling import OwnsModel, backbone_of, one_input, output_of, padding_mask_from, relations_of, traced_fields
 from .packing import MoreInputs, packed_segments, segments_from
 
 if TYPE_CHECKING:
@@ -186,12 +186,7 @@ class HasBackbone(OwnsLanguageModel):
     @property
     def backbone(self) -> DualAttnModel:
         """The same model without its head, of the same parameters; transformers' ``base_model``."""
-        found = self.__dict__.get("_backbone")
-        if found is None or found.model is not self.model or found.config is not self.config:
-            found = DualAttnModel(self.config, self.model)
-            self.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
-        found.training = self.training
-        return found
+        return backbone_of(self, DualAttnModel)
 
 
 class DualAttnLMForSequenceClassification(HasBackbone):

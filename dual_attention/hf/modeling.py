@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +26,7 @@ from ..transformer_blocks import EncoderSteps
 from .configuration import ModelConfig
 from .remote import WritesLoader
 
-__all__ = ["OwnsModel", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
+__all__ = ["OwnsModel", "backbone_of", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
 
 class OwnsModel(WritesLoader, PreTrainedModel):
@@ -83,6 +84,31 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         """Name of a tied parameter -> the one it is tied to; not only embeddings, and whatever the config says."""
         return dict(self._tied_weights_keys or {})
 
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        """As the method of torch, which whoever adds or merges adapters calls: before, what they adapt is untied."""
+        if "model" in self._modules:
+            self._untie_adapted(self.get_input_embeddings(), self.get_output_embeddings())
+        return super().named_modules(*args, **kwargs)
+
+    def _untie_adapted(self, *layers: Any) -> None:
+        """Give embedding and output layer a matrix each, if they share one and an adapter of PEFT is around either.
+
+        Merged into a matrix of both, an adapter would change both.
+        """
+        embedding, out = (getattr(layer, "base_layer", layer) for layer in layers)
+        shared = getattr(embedding, "weight", None)
+        if (embedding, out) == layers or shared is None or getattr(out, "weight", None) is not shared:
+            return
+        out.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)
+        self.config.tie_weights = self.model.tie_weights = False
+        self._tied_weights_keys = {n: kept for n, kept in self._tied_weights_keys.items() if "token_emb" not in kept}
+        self.all_tied_weights_keys = self.get_expanded_tied_weights_keys()
+        warnings.warn(
+            "an adapter is around the token embedding or the output layer, which were one matrix: they are two now, so "
+            "that merging it changes only what it adapts",
+            stacklevel=3,
+        )
+
     def mark_tied_weights_as_initialized(self, loading_info: Any) -> None:
         """Called while a checkpoint is loaded: a tensor that it has under none of its names is missing, and is drawn.
 
@@ -129,6 +155,27 @@ class OwnsModel(WritesLoader, PreTrainedModel):
                 read_weights(path, meta=True)  # which names it
             raise ValueError(f"{pretrained_model_name_or_path}: damaged or incomplete weights ({error})") from error
 
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        """Whether the layers call the attention functions of transformers, which are of queries, keys and values."""
+        return False
+
+    def set_attn_implementation(
+        self, attn_implementation: str | Mapping[str, Any] | None, allow_all_kernels: bool = False
+    ) -> None:
+        """Set ``"eager"`` or ``"sdpa"``; others are a ``ValueError``. The second argument has no effect."""
+        if isinstance(attn_implementation, Mapping):
+            attn_implementation = attn_implementation.get("", self.config._attn_implementation)
+        self.config._attn_implementation_internal = self._check_and_adjust_attn_implementation(attn_implementation)
+
+    def _check_and_adjust_attn_implementation(self, attn_implementation: Any, *_: Any, **__: Any) -> str:
+        if attn_implementation not in (None, "eager", "sdpa"):
+            raise ValueError(
+                "attn_implementation: expected 'eager' or 'sdpa', since these layers compute attention themselves, "
+                f"got {attn_implementation!r}"
+            )
+        return attn_implementation or "sdpa"
+
     @property
     def eager(self) -> bool:
         """Whether attention weights and relations are built."""
@@ -160,6 +207,16 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return output(loss=loss, logits=logits, **traced)
+
+
+def backbone_of(owner: Any, kind: type[Any]) -> Any:
+    """A model of this kind that shares the ``model`` and the configuration of another, in the same mode."""
+    found = owner.__dict__.get("_backbone")
+    if found is None or found.model is not owner.model or found.config is not owner.config:
+        found = kind(owner.config, owner.model)
+        owner.__dict__["_backbone"] = found  # no submodule: everything in it is in this model already
+    found.training = owner.training
+    return found
 
 
 def one_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

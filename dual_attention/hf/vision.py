@@ -1,33 +1,33 @@
-"""Image classifiers for transformers. Shapes: B batch, K classes."""
+"""Vision models for transformers: image classifiers, and the same without a classifier.
+
+Shapes: B batch, T tokens (a class token and the patches), d width of the model, K classes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import ImageClassifierOutput
+from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClassifierOutput
 
 from .._models.vision import PROJECTION
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
-from .modeling import OwnsModel, fetched, output_of, traced_fields
+from .modeling import OwnsModel, backbone_of, fetched, output_of, traced_fields
 
-__all__ = ["DualAttnForImageClassification"]
+__all__ = ["DualAttnForImageClassification", "DualAttnVisionModel"]
 
 
-class DualAttnForImageClassification(OwnsModel):
+class _Vision(OwnsModel):
     """A Vision Dual Attention Transformer (ViDAT), or a Vision Transformer.
 
-    ``model`` is the one of :mod:`dual_attention.vision_models` itself. The loss is the one of transformers for
-    ``config.problem_type``, which by default follows from the labels.
+    ``model`` is the one of :mod:`dual_attention.vision_models` itself.
     """
 
     config: DualAttnVisionConfig  # pyright: ignore[reportIncompatibleVariableOverride]
     config_class = DualAttnVisionConfig
     main_input_name = "pixel_values"
     input_modalities = "image"
-    accepts_loss_kwargs = False
-    default_auto_class = "AutoModelForImageClassification"
 
     def _draw(self) -> None:
         for module in self.model.modules():
@@ -38,6 +38,64 @@ class DualAttnForImageClassification(OwnsModel):
         nn.init.normal_(self.model.cls_token)
         if self.model.pos_embedding is not None:
             nn.init.normal_(self.model.pos_embedding)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The projection of patches, through which images enter the residual stream."""
+        return self.model.to_patch_embedding[PROJECTION]
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the projection of patches."""
+        self.model.to_patch_embedding[PROJECTION] = value
+
+
+class DualAttnVisionModel(_Vision):
+    """A vision model without its classifier: the base of the other, and what ``AutoModel`` loads.
+
+    Of a model with a classifier it is the attribute ``backbone``, which shares its ``model``.
+    """
+
+    default_auto_class = "AutoModel"
+    _keys_to_ignore_on_load_unexpected: Any = (r"\.final_out\.",)
+
+    def _build(self) -> nn.Module:
+        model: Any = self.config.build()
+        model.final_out = nn.Identity()
+        return model
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
+        """Represent patches in the light of each other; arguments and errors as those of the classifier.
+
+        Returns:
+            The tokens ``(B, T, d)``, the class token first, and what they are pooled to, ``(B, d)``.
+        """
+        maps, states, traced = self._traced(output_attentions, output_hidden_states)
+        with fetched(self.model):
+            trace = self.model.trace(pixel_values) if traced else None
+            hidden = self.model.hidden(pixel_values) if trace is None else trace.hidden
+        more = traced_fields(trace, maps, states)
+        output = BaseModelOutputWithPooling(last_hidden_state=hidden, pooler_output=self.model.pooled(hidden), **more)
+        return output_of(output, return_dict, self.config)
+
+
+class DualAttnForImageClassification(_Vision):
+    """A vision model that classifies images.
+
+    The loss is the one of transformers for ``config.problem_type``, which by default follows from the labels.
+    """
+
+    accepts_loss_kwargs = False
+    default_auto_class = "AutoModelForImageClassification"
+
+    @property
+    def backbone(self) -> DualAttnVisionModel:
+        """The same model without its classifier, of the same parameters; transformers' ``base_model``."""
+        return backbone_of(self, DualAttnVisionModel)
 
     def forward(
         self,
@@ -72,11 +130,3 @@ class DualAttnForImageClassification(OwnsModel):
         logits = self.model(pixel_values) if trace is None else trace.scores
         output = self._classified(ImageClassifierOutput, logits, labels, traced_fields(trace, maps, states))
         return output_of(output, return_dict, self.config)
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The projection of patches, through which images enter the residual stream."""
-        return self.model.to_patch_embedding[PROJECTION]
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the projection of patches."""
-        self.model.to_patch_embedding[PROJECTION] = value

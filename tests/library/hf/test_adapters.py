@@ -9,7 +9,7 @@ import peft
 import pytest
 import torch
 
-from tests.library.hf.models import IMAGES, causal, tokens, vision
+from tests.library.hf.models import IMAGES, causal, masked, tokens, vision
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
@@ -56,6 +56,40 @@ def test_adapters_of_shared_weights(more: dict[str, Any], config: dict[str, Any]
     x = tokens(2, 7)
     adapted = model.eval()(input_ids=x).logits
     torch.testing.assert_close(model.merge_and_unload()(x).logits, adapted)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("made", [causal, masked])
+@pytest.mark.parametrize("adapted", ["output", "embedding", "both"])
+@pytest.mark.parametrize("how", ["merge_and_unload", "merge_adapter", "loaded"])
+def test_adapters_of_a_tied_matrix(made: Any, adapted: str, how: str, tmp_path: Path):
+    """The embedding and the output layer, which are one matrix, become two, which a warning says; merging is exact."""
+    names = {"embedding": ["token_embedder"], "output": ["decoder" if made is masked else "final_out"]}
+    names["both"] = names["embedding"] + names["output"]
+    base, x = made(), tokens(2, 7)
+    assert base.get_output_embeddings().weight is base.get_input_embeddings().weight
+    base.save_pretrained(tmp_path / "base")
+    with pytest.warns(UserWarning, match="which were one matrix: they are two now"):
+        model: Any = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=names[adapted]))
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter)
+    expected = model.eval()(input_ids=x).logits
+    if how == "merge_adapter":
+        model.merge_adapter()
+        torch.testing.assert_close(model(input_ids=x).logits, expected)
+        return
+    if how == "loaded":
+        model.save_pretrained(tmp_path / "adapter")
+        fresh = type(base).from_pretrained(tmp_path / "base")
+        with pytest.warns(UserWarning, match="which were one matrix"):
+            model = peft.PeftModel.from_pretrained(fresh, tmp_path / "adapter")
+    merged = model.merge_and_unload()
+    torch.testing.assert_close(merged(x).logits, expected)
+    merged.save_pretrained(tmp_path / "merged")
+    again = type(base).from_pretrained(tmp_path / "merged")
+    assert not again.config.tie_weights
+    torch.testing.assert_close(again(x).logits, expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForSequenceClassification,
+)
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils import logging
 
@@ -16,9 +21,10 @@ from dual_attention.hf import (
     DualAttnForCausalLM,
     DualAttnLMForSequenceClassification,
     DualAttnModel,
+    DualAttnVisionModel,
     language,
 )
-from tests.library.hf.models import KINDS, causal, classifier, config, masked, matters, tokens
+from tests.library.hf.models import IMAGES, KINDS, causal, classifier, config, masked, matters, tokens, vision
 from tests.support.language import LAYERS, WIDTH
 
 PADDED = torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])
@@ -60,6 +66,29 @@ def test_the_base_is_the_model_itself():
     assert model.model.layers.token_embedder.weight.grad is not None
     model.resize_token_embeddings(20)
     assert base(model).get_input_embeddings() is model.get_input_embeddings()
+
+
+@pytest.mark.parametrize("kind", ["dat", "transformer"])
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+def test_the_base_of_an_image_classifier(kind: str, pool: str, tmp_path: Path):
+    """Also as AutoModel loads it, without a word."""
+    model, x = vision(kind, pool=pool), torch.randn(*IMAGES)
+    found = base(model)(x, output_hidden_states=True, output_attentions=True)
+    torch.testing.assert_close(model.model.final_out(found.pooler_output), model(x).logits)
+    torch.testing.assert_close(base(model)(x).last_hidden_state, found.last_hidden_state)
+    assert found.last_hidden_state.shape == (2, 7, WIDTH) and found.pooler_output.shape == (2, WIDTH)
+    assert len(found.attentions) == len(found.hidden_states) - 1 == 2
+    assert base(model) is model.base_model and base(model).model is model.model
+    model.save_pretrained(tmp_path / "head")
+    loaded, info = AutoModel.from_pretrained(tmp_path / "head", output_loading_info=True)
+    assert type(loaded) is DualAttnVisionModel and not any(info.values())
+    torch.testing.assert_close(loaded(x).to_tuple(), base(model)(x).to_tuple())
+    loaded.save_pretrained(tmp_path / "base")
+    again, info = AutoModelForImageClassification.from_pretrained(tmp_path / "base", output_loading_info=True)
+    assert info["missing_keys"] == {"model.final_out.weight", "model.final_out.bias"}
+    torch.testing.assert_close(base(again)(x).last_hidden_state, found.last_hidden_state)
+    fresh = AutoModel.from_config(model.config)
+    assert fresh.num_parameters() == model.num_parameters() - sum(p.numel() for p in model.model.final_out.parameters())
 
 
 @pytest.mark.parametrize("kind", ["symbolic_attention", "transformer"])

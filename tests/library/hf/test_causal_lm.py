@@ -107,15 +107,6 @@ def test_maps_with_a_cache():
         torch.testing.assert_close(part, all_[:, :, 4:])
 
 
-def test_implementations_can_be_switched():
-    model = causal()
-    assert not model.eager
-    model.set_attn_implementation("eager")
-    assert model.eager
-    with pytest.raises(ValueError, match="does not support Flash Attention 2"):
-        model.set_attn_implementation("flash_attention_2")
-
-
 def test_packed_sequences():
     """Position ids that begin anew keep sequences apart, as with DataCollatorWithFlattening."""
     model = causal()

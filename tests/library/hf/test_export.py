@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.library.hf.models import KINDS, causal, classifier, masked, tokens, vision
+from tests.library.hf.models import IMAGES, KINDS, causal, classifier, masked, tokens, vision
 
 SIZES = [(2, 7), (3, 5), (1, 9)]
 """Batches and lengths; programs are made from the first."""
@@ -76,6 +76,62 @@ def test_export_with_a_mask_and_open_sizes(name: str):
     assert_same(program.module(), model)
 
 
+class Maps(nn.Module):
+    """Logits, attention weights and relations, as a function of one tensor."""
+
+    def __init__(self, model: nn.Module, **how: Any) -> None:
+        super().__init__()
+        self.model, self.how = model, how
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out = self.model(x, output_attentions=True, **self.how)
+        return out.logits, *out.attentions, *(getattr(out, "relations", None) or ())
+
+
+MAPPED = {
+    **{
+        kind: (lambda kind=kind: (Maps(causal(kind, n_layers=1, pos_enc_type="RoPE"), use_cache=False), tokens))
+        for kind in KINDS
+    },
+    "masked": lambda: (Maps(masked("position_relative", n_layers=1)), tokens),
+    "vision": lambda: (Maps(vision(n_layers=1)), lambda batch, _length: torch.randn(batch, *IMAGES[1:])),
+}
+
+
+def mapped(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor], dict[str, Any]]:
+    """A module that gives maps, its inputs by sizes, those of the program, and which of their sizes are open."""
+    module, inputs = MAPPED[name]()
+    sizes = open_sizes()["input_ids"]
+    return module.eval(), inputs, (inputs(*SIZES[0]),), {"x": {0: sizes[0]} if name == "vision" else sizes}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in (*QUICK, "vision"))) for name in MAPPED]
+)
+@pytest.mark.parametrize(("attention", "graph"), [("sdpa", False), ("eager", True)])
+def test_export_of_maps_with_open_sizes(name: str, attention: str, graph: bool):
+    """Also where gradients are recorded, of which maps in eager code are a part."""
+    module, inputs, example, sizes = mapped(name)
+    module.model.set_attn_implementation(attention)
+    with torch.set_grad_enabled(graph):
+        program = torch.export.export(module, example, dynamic_shapes=sizes).module()
+        for batch, length in SIZES:
+            x = inputs(batch, length)
+            torch.testing.assert_close(program(x), module(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["symbolic_attention", "vision"])
+@torch.no_grad()
+def test_onnx_of_maps_with_open_sizes(name: str):
+    module, inputs, example, sizes = mapped(name)
+    program = onnx_program(module, example, outputs=slice(None), dynamic_shapes=sizes)
+    for batch, length in SIZES:
+        x = inputs(batch, length)
+        found = tuple(torch.as_tensor(part) for part in program(x))
+        torch.testing.assert_close(found, module(x), atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["symbolic_attention", "position_relative", "transformer", "masked"])
 @torch.no_grad()
@@ -118,12 +174,12 @@ class Classes(nn.Module):
         return self.model(pixel_values=pixel_values).logits
 
 
-def onnx_program(model: nn.Module, inputs: tuple[torch.Tensor, ...], **more: Any):
-    """The model in ONNX, called with tensors."""
+def onnx_program(model: nn.Module, inputs: tuple[torch.Tensor, ...], outputs: int | slice = 0, **more: Any):
+    """The model in ONNX, called with tensors; the outputs of these numbers."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     program = torch.onnx.export(model, inputs, dynamo=True, verbose=False, **more)
-    return lambda *given: program(*given)[0]
+    return lambda *given: program(*given)[outputs]
 
 
 @pytest.mark.parametrize(

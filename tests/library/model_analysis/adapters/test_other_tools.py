@@ -78,8 +78,8 @@ def test_transformer_lens(name):
             for quantity, hook in turned.items():
                 if getattr(record, quantity) is not None:
                     torch.testing.assert_close(cache[f"{place}.{hook}"].transpose(1, 2), record.get(quantity), **CLOSE)
-            if record.kind == "sensory":
-                torch.testing.assert_close(cache[f"blocks.{layer}.attn.hook_pattern"], record.weights, **CLOSE)
+        whole = torch.cat([record.weights for record in maps[layer].kinds], dim=1)
+        torch.testing.assert_close(cache[f"blocks.{layer}.attn.hook_pattern"], whole, **CLOSE)
     if ablated is not None:
         hook = "blocks.0.attn.relational.hook_relations"
         with torch.no_grad():

@@ -1,0 +1,39 @@
+"""What models for transformers have in common: the implementation of attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AttentionInterface
+
+from tests.library.hf.models import causal, classifier, masked, vision
+
+KINDS = pytest.mark.parametrize("made", [causal, masked, classifier, vision])
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["flash_attention_2", "flex_attention", "paged|eager", "paged|sdpa", "mine", "nobody"])
+def test_attention_functions_of_others_are_refused(made: Any, name: str, tmp_path: Path, monkeypatch):
+    """They would never be called. What asks whether they would be, as vLLM does, is told so."""
+    monkeypatch.setitem(AttentionInterface._global_mapping, "mine", lambda *_, **__: None)
+    model = made()
+    model.save_pretrained(tmp_path)
+    for make in (
+        lambda: model.set_attn_implementation(name),
+        lambda: model.set_attn_implementation({"": name}),
+        lambda: made(attn_implementation=name),
+        lambda: type(model).from_pretrained(tmp_path, attn_implementation=name),
+    ):
+        with pytest.raises(ValueError, match=r"attn_implementation: expected 'eager' or 'sdpa'"):
+            make()
+    assert not model.eager and not model._can_set_attn_implementation()
+
+
+@KINDS
+def test_implementations_can_be_switched(made: Any):
+    model = made()
+    for given, eager in (("eager", True), ({}, True), ("sdpa", False), ({"": "eager"}, True), (None, False)):
+        model.set_attn_implementation(given)
+        assert model.eager is eager

@@ -1,0 +1,166 @@
+"""TransformerLens' own tools on the bridge: patching, decompositions of the residual stream, compatibility mode.
+
+They need the package itself: pip install "relational-attention[lens]".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformer_lens")
+
+from dual_attention.hf import DualAttnConfig, DualAttnForCausalLM
+from dual_attention.language_presets import language_preset
+from dual_attention.model_analysis.adapters.transformer_lens import transformer_lens_bridge
+
+patching = pytest.importorskip("transformer_lens.patching")
+
+CLOSE = {"atol": 1e-9, "rtol": 1e-9}
+DAT, PLAIN = (replace(language_preset(name), vocab_size=64) for name in ("DAT-tiny", "T-tiny"))
+CONFIGS = {
+    "dat": DAT,
+    "relations only": replace(DAT, n_heads_sa=0, n_heads_ra=4, ra_kwargs={"n_relations": 4}),
+    "post-norm": replace(DAT, norm_first=False),
+    "rmsnorm": replace(DAT, norm_type="rmsnorm"),
+    "no norm": replace(DAT, norm_type="none", pos_enc_type="none"),
+    "learned positions": replace(DAT, pos_enc_type="pos_emb"),
+    "transformer": PLAIN,
+    "post-norm transformer": replace(PLAIN, norm_first=False),
+}
+CLEAN, CORRUPTED = torch.randint(64, (2, 2, 5), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(params=CONFIGS)
+def bridge(request) -> Any:
+    return bridge_of(request.param)
+
+
+def bridge_of(name: str) -> Any:
+    torch.manual_seed(0)
+    model = DualAttnForCausalLM(DualAttnConfig.from_language_config(CONFIGS[name])).eval().double()
+    for parameter in model.parameters():  # far from where training begins, so that every part matters
+        parameter.data.add_(0.2 * torch.randn_like(parameter))
+    return transformer_lens_bridge(model)
+
+
+def put(cache: Any, *names: str) -> list[Any]:
+    """Hooks that put what the clean run had there."""
+    return [(name, lambda _x, hook: cache[hook.name]) for name in names]
+
+
+@torch.no_grad()
+def test_the_residual_stream_is_whole(bridge: Any):
+    """What comes after a place follows from what the residual stream holds there."""
+    clean, cache = bridge.run_with_cache(CLEAN)
+    for layer in range(2):
+        block = f"blocks.{layer}.hook_"
+        for names in (["resid_mid"], ["resid_pre", "attn_out"], ["resid_mid", "mlp_out"], ["resid_post"]):
+            hooks = put(cache, *(block + name for name in names))
+            torch.testing.assert_close(bridge.run_with_hooks(CORRUPTED, fwd_hooks=hooks), clean, **CLOSE)
+    torch.testing.assert_close(bridge(CLEAN), clean, **CLOSE)
+    assert not torch.allclose(bridge(CORRUPTED), clean)
+
+
+@torch.no_grad()
+def test_hooks_of_all_heads(bridge: Any):
+    """They are as many as the configuration says, and all that attention brings."""
+    _, cache = bridge.run_with_cache(CLEAN)
+    for layer in range(2):
+        attn = f"blocks.{layer}.attn"
+        assert cache[f"{attn}.hook_z"].shape == (2, 5, bridge.cfg.n_heads, bridge.cfg.d_head)
+        assert cache[f"{attn}.hook_pattern"].shape == (2, bridge.cfg.n_heads, 5, 5)
+        expected = bridge.run_with_hooks(CORRUPTED, fwd_hooks=put(cache, f"blocks.{layer}.hook_attn_out"))
+        found = bridge.run_with_hooks(CORRUPTED, fwd_hooks=put(cache, f"{attn}.hook_z"))
+        torch.testing.assert_close(found, expected, **CLOSE)
+        written = torch.einsum("bnhd,hdm->bnm", cache[f"{attn}.hook_z"], bridge.blocks[layer].attn.W_O)
+        torch.testing.assert_close(written, cache[f"blocks.{layer}.hook_attn_out"], **CLOSE)
+
+
+@pytest.mark.parametrize("hook", ["hook_z", "hook_pattern"])
+def test_hooks_of_all_heads_are_those_of_each_kind(hook: str):
+    bridge, kinds = bridge_of("dat"), ("blocks.0.attn.sensory", "blocks.0.attn.relational")
+    axis = 2 if hook == "hook_z" else 1
+    with torch.no_grad():
+        _, cache = bridge.run_with_cache(CLEAN)
+        torch.testing.assert_close(
+            cache[f"blocks.0.attn.{hook}"], torch.cat([cache[f"{kind}.{hook}"] for kind in kinds], axis), **CLOSE
+        )
+        every = bridge.run_with_hooks(CORRUPTED, fwd_hooks=put(cache, f"blocks.0.attn.{hook}"))
+        each = bridge.run_with_hooks(CORRUPTED, fwd_hooks=put(cache, *(f"{kind}.{hook}" for kind in kinds)))
+        torch.testing.assert_close(every, each, **CLOSE)
+    kept: dict[str, torch.Tensor] = {}
+
+    def keep(grad: torch.Tensor, hook: Any) -> None:
+        kept[hook.name] = grad.clone()
+
+    names = [f"blocks.0.attn.{hook}", *(f"{kind}.{hook}" for kind in kinds)]
+    for part in (names[:1], names[1:]):
+        with bridge.hooks(bwd_hooks=[(name, keep) for name in part]):
+            bridge(CLEAN)[:, -1].sum().backward()
+    torch.testing.assert_close(kept[names[0]], torch.cat([kept[name] for name in names[1:]], axis), **CLOSE)
+
+
+@torch.no_grad()
+def test_patching(bridge: Any, monkeypatch):
+    monkeypatch.setattr(patching, "tqdm", lambda rows: rows)
+    _, cache = bridge.run_with_cache(CLEAN)
+    heads, given = bridge.cfg.n_heads, (bridge, CORRUPTED, cache, lambda logits: logits[:, -1, 3].sum())
+    shapes = {
+        "resid_mid": (2, 5),
+        "attn_out": (2, 5),
+        "mlp_out": (2, 5),
+        "block_every": (3, 2, 5),
+        "attn_head_out_by_pos": (2, 5, heads),
+        "attn_head_out_all_pos": (2, heads),
+        "attn_head_pattern_all_pos": (2, heads),
+        "attn_head_pattern_by_pos": (2, heads, 5),
+    }
+    found = {name: getattr(patching, f"get_act_patch_{name}")(*given) for name in shapes}
+    assert {name: tuple(patched.shape) for name, patched in found.items()} == shapes
+    torch.testing.assert_close(found["block_every"][1:], torch.stack([found["attn_out"], found["mlp_out"]]))
+    without = given[3](bridge(CORRUPTED)).float()
+    for name, patched in found.items():  # the last layer's other positions have no effect, every head has one
+        assert (patched.unique().numel() > 2) and not torch.isclose(patched, without).all(), name
+    assert not torch.isclose(found["attn_head_out_all_pos"], without).any()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [name for name in CONFIGS if "post-norm" not in name])
+def test_decompositions(name: str):
+    """With pre-norm, what is added up is the residual stream, and its shares of a logit are the logit."""
+    bridge = bridge_of(name)
+    logits, cache = bridge.run_with_cache(CLEAN)
+    parts, labels = cache.decompose_resid(return_labels=True)
+    assert ("pos_embed" in labels) == (name == "learned positions")
+    last = cache["resid_post", 1]
+    torch.testing.assert_close(parts.sum(dim=0), last, **CLOSE)
+    torch.testing.assert_close(cache.stack_head_results(incl_remainder=True).sum(dim=0), last, **CLOSE)
+    steps, labels = cache.accumulated_resid(incl_mid=True, return_labels=True)
+    assert labels == ["0_pre", "0_mid", "1_pre", "1_mid", "final_post"]
+    for number, resid in enumerate(steps[1:4]):
+        torch.testing.assert_close(resid - steps[number], cache[("attn_out", "mlp_out")[number % 2], number // 2])
+    shares = cache.logit_attrs(parts, 3).sum(dim=0) - cache.logit_attrs(parts, 7).sum(dim=0)
+    norm = bridge.ln_final.original_component  # whose weight and bias logit_attrs leaves out
+    direct = (last - last.mean(-1, keepdim=True) * (bridge.cfg.normalization_type == "LN")) @ (
+        bridge.W_U[:, 3] - bridge.W_U[:, 7]
+    )
+    scale = cache["ln_final.hook_scale"][..., 0] if bridge.cfg.normalization_type else 1.0
+    torch.testing.assert_close(shares, direct / scale, **CLOSE)
+    torch.testing.assert_close(logits, bridge.unembed(norm(last)), **CLOSE)
+
+
+@torch.no_grad()
+def test_compatibility_mode(bridge: Any):
+    """Weights are not changed, which is said; names of older versions are there without that."""
+    expected = bridge(CLEAN)
+    with pytest.raises(ValueError, match="enable_compatibility_mode: expected no_processing=True"):
+        bridge.enable_compatibility_mode()
+    torch.testing.assert_close(bridge(CLEAN), expected, **CLOSE)
+    bridge.enable_compatibility_mode(no_processing=True)
+    logits, cache = bridge.run_with_cache(CLEAN)
+    torch.testing.assert_close(logits, expected, **CLOSE)
+    assert "blocks.0.hook_resid_mid" in cache and "blocks.1.attn.hook_pattern" in cache
