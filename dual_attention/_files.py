@@ -37,7 +37,7 @@ def cache_folder() -> Path:
         else:
             base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:
-        raise FileNotFoundError(f"{CACHE}: expected a folder, since there is no home folder to keep files in") from error
+        raise FileNotFoundError(f"{CACHE}: expected a folder, since there is no home to keep files in") from error
     return base / "relational-attention"
 
 
