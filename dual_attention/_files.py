@@ -23,16 +23,29 @@ def cache_folder() -> Path:
 
     That is ``relational-attention`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS in ``~/Library/Caches``, on
     Windows in ``%LOCALAPPDATA%``.
+
+    Raises:
+        FileNotFoundError: if it would be in the home of a user who has none.
     """
-    if own := os.environ.get(CACHE):
-        return Path(own).expanduser()
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        if own := os.environ.get(CACHE):
+            return Path(own).expanduser()
+        if sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        elif sys.platform == "win32":
+            base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        else:
+            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError as error:
+        raise FileNotFoundError(f"{CACHE}: expected a folder, since there is no home to keep files in") from error
     return base / "relational-attention"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those missing above it, which only this user can open, unless it is there."""
+    for part in reversed((folder, *folder.parents)):
+        if not part.is_dir():
+            part.mkdir(mode=0o700, exist_ok=True)
 
 
 class DigestWriter:

@@ -2,7 +2,9 @@
 
 With a cache from ``new_cache()``, ``x`` holds only new tokens, and their symbols are those of one pass over all.
 Positions count the real tokens of each example; they are needed where examples are padded on the left, see
-:func:`~dual_attention.functional.positions_from_padding`. All mechanisms of sequences take both, used or not.
+:func:`~dual_attention.functional.positions_from_padding`. Segments, ``(B or 1, L)`` as those of the layers, tell
+sequences that are packed into one apart: each gets the symbols that it gets alone. All mechanisms of sequences take
+these arguments, used or not.
 
 Shapes: B batch, L length (of the new tokens, with a cache), t earlier tokens, d width of the model and of the symbols.
 """
@@ -24,12 +26,13 @@ from ._layers.inputs import (
     check_boolean,
     check_dropout,
     check_not_negative,
+    check_places,
     check_positive,
     check_sequence,
     check_tokens,
 )
 from ._layers.taps import Taps, observer_of
-from .functional import OffsetSymbols, RelativeSymbols, attention
+from .functional import OffsetSymbols, RelativeSymbols, attention, positions_from_segments
 from .functional.checks import check_finite, is_readable
 from .functional.relational.whole import attention_weights
 from .positional_encoding import RelativePositionalEncoding, check_positions, rows_at, sinusoidal_table, table_of
@@ -56,6 +59,18 @@ class _CountsTokens(TypedModule):
         past = continue_from(cache, {})
         past.append(*x.shape[:2])
         return past.senders
+
+
+def _within_sequences(
+    positions: Tensor | None, segments: Tensor | None, x: Tensor, cache: Cache | None
+) -> Tensor | None:
+    """Positions as they are given, else those within the sequences that are packed into ``x``, if there are any."""
+    if segments is None:
+        return positions
+    if cache is not None:
+        raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
+    check_places("segments", segments, *x.shape[:2])
+    return positions_from_segments(segments) if positions is None else positions
 
 
 class SymbolicAttention(_CountsTokens):
@@ -102,8 +117,15 @@ class SymbolicAttention(_CountsTokens):
         nn.init.normal_(self.template_features)
         nn.init.normal_(self.symbol_library)
 
-    def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``; positions do not matter."""
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``; positions and segments do not matter."""
         check_sequence("x", x, self.d_model, layer=self.q_proj)
         rate = self.dropout if self.training else 0.0
         # alpha^h_ik = softmax_k(scale <(W x_i + b)^h, template_k^h>)
@@ -172,17 +194,28 @@ class PositionalSymbolRetriever(_CountsTokens):
         """The symbols of all positions, ``(max_length, symbol_dim)``."""
         return self.get_buffer("sinusoids") if self.sinusoidal else self.symbol_library.weight
 
-    def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
         """``(B, L, ...) -> (B, L, symbol_dim)``, one symbol for each position.
 
         Args:
             cache: from :meth:`new_cache`.
             positions: integers ``(B or 1, L)``; by default L in a row after the tokens seen, in every example.
+            segments: integers ``(B or 1, L)``: by default positions begin again in each of these sequences.
 
         Raises:
-            ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
+            ValueError: if a position is ``max_length`` or more, positions or segments have the wrong shape, or there
+                are segments and a cache.
         """
         with transaction(cache):
+            check_tokens("x", x)
+            positions = _within_sequences(positions, segments, x, cache)
             seen = self._count(cache, x)
             table = self.get_buffer("sinusoids") if self.sinusoidal else table_of(self.symbol_library, x)
             symbols = rows_at(table, x, positions, limit="max_length", offset=seen)
@@ -205,13 +238,20 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         self.rel_pos_enc = RelativePositionalEncoding(symbol_dim, max_rel_pos)
 
     def forward(
-        self, x: Tensor, y: Tensor | None = None, *, cache: Cache | None = None, positions: Tensor | None = None
+        self,
+        x: Tensor,
+        y: Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
     ) -> OffsetSymbols:
         """Symbols for receivers ``x`` ``(B, N, ...)`` and senders ``y`` ``(B, M, ...)``, by default ``x``.
 
         Args:
             cache: from :meth:`new_cache`; senders are then the tokens seen and ``x``, and ``y`` must not be given.
-            positions: do not matter, since left padding moves receiver and sender alike.
+            positions, segments: do not matter, since left padding, and what is packed before a sequence, moves
+                receiver and sender alike.
 
         Returns:
             :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``, or ``(N, t + N, symbol_dim)`` after t tokens in a
@@ -365,23 +405,32 @@ class RelationalSymbolicAttention(TypedModule):
         """
         return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
 
-    def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
         """``(B, L, d) -> (B, L, d)``.
 
         Args:
             cache: from :meth:`new_cache`.
             positions: integers ``(B or 1, L)``: real tokens before each, so that neighbourhoods do not reach into left
                 padding. By default all tokens are real.
+            segments: integers ``(B or 1, L)``: sequences, beyond whose ends no neighbourhood reaches.
 
         Raises:
-            ValueError: for a cache or positions with neighbourhoods that are not causal, or positions that are negative
-                or exceed the number of earlier tokens.
+            ValueError: for a cache or positions, without segments, with neighbourhoods that are not causal; for
+                positions that are negative or exceed the number of earlier tokens; or for segments and a cache.
         """
         with transaction(cache):
             check_sequence("x", x, self.d_model, layer=self.q_proj)
             batch, length, _ = x.shape
             past = Past() if cache is None else continue_from(cache, self._kept(), window=self.nbhd_delta + 1)
-            neighbours = self._neighbours(batch, length, past, positions, x.device)
+            positions = _within_sequences(positions, segments, x, cache)
+            neighbours = self._neighbours(x, past, positions, segments)
             q = self.q_proj(x).unflatten(-1, (self.rel_n_heads, -1))
             if self.normalize_rels:
                 q = self.rel_scale * q
@@ -395,18 +444,20 @@ class RelationalSymbolicAttention(TypedModule):
             # The projection reads neighbours outermost, relations within.
             return self.symbolic_attention(self.model_dim_proj(relations.transpose(2, 3).flatten(2)))
 
-    def _neighbours(
-        self, batch: int, length: int, past: Past, positions: Tensor | None, device: torch.device
-    ) -> Tensor:
+    def _neighbours(self, x: Tensor, past: Past, positions: Tensor | None, segments: Tensor | None) -> Tensor:
         """Places of the neighbours among the held and the new tokens: ``(B or 1, L, neighbours)``."""
-        places = torch.arange(length, device=device)
-        steps = torch.tensor(self.offsets(), device=device)
+        batch, length, _ = x.shape
+        places = torch.arange(length, device=x.device)
+        steps = torch.tensor(self.offsets(), device=x.device)
         if positions is None:
             # What was dropped is never reached, so place 0 is the first token whenever it matters.
             return (past.held + places[:, None] + steps).clamp(0, past.held + length - 1)[None]
-        if not self.causal_nbhd:
+        if not self.causal_nbhd and segments is None:
             raise ValueError("positions: needs causal_nbhd=True, since they do not tell where an example ends")
         check_positions(positions, batch, length, past.senders + length - 1, f"{past.senders} tokens came before x")
         if is_readable(positions) and (positions > past.senders + places).any():
             raise ValueError("positions: expected no more than the tokens before each, padding included")
-        return past.held + places[:, None] + torch.maximum(steps, -positions[..., None])
+        steps = torch.maximum(steps, -positions[..., None])
+        if segments is not None:  # as many as follow in the sequence, counted from its end
+            steps = torch.minimum(steps, positions_from_segments(segments.flip(-1)).flip(-1)[..., None])
+        return past.held + places[:, None] + steps

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from dual_attention._extras import require
-from dual_attention._files import cache_folder, remove_leftovers, sync_folder, temporary_path
+from dual_attention._files import cache_folder, make_private, remove_leftovers, sync_folder, temporary_path
 
 from ..experiments.language.config import LanguageConfig, LanguageDataConfig, LanguageOptimConfig
 from ..experiments.language.experiment import LanguageModelling
@@ -54,7 +54,7 @@ def example_model(folder: Path | None = None, *, steps: int = STEPS, progress: b
         return kept
     require("tiktoken", extra="language")
     require("tokenizers", extra="language")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     remove_leftovers(folder, NAME)
     place = temporary_path(kept)
     place.mkdir()

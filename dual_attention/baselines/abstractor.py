@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of
+from .._models.inputs import count_positions
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Attention
-from ..functional import MaskPattern, mask_pattern, positions_from_padding
+from ..functional import MaskPattern, mask_pattern
 from ..functional.activations import Activation
 from ..functional.masks import Segments
 from ..relational_cross_attention import RelationalCrossAttention
@@ -224,19 +225,20 @@ class Abstractor(nn.Module):
             need_weights: also return the :class:`AbstractorMaps` of each layer.
             attn_mask, padding_mask, segments: of all attention steps, as :meth:`Attention.forward
                 <dual_attention.attention.Attention.forward>`; True = may be attended.
-            positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects are counted.
+            positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects of each segment are
+                counted.
 
         Raises:
-            ValueError, TypeError: if shapes disagree or a mask is not boolean; or if there is padding, and
-                ``"rel_sym_attn"`` looks at later neighbours, which might be padding.
+            ValueError, TypeError: if shapes disagree or a mask is not boolean; or if there is padding or
+                are segments, and ``"rel_sym_attn"`` looks at later neighbours, which might be of others.
         """
         first: Any = self.blocks[0]
         check_sequence("x", x, self.d_model, layer=first.rel_attn.wq)
         batch, n, _ = x.shape
         heads = first.rel_attn.n_heads
         pattern = mask_pattern(attn_mask, padding_mask, segments=segments, batch=batch, heads=heads, n=n, m=n)
-        if positions is None and pattern.padding is not None:
-            positions = positions_from_padding(pattern.padding)
+        if positions is None:
+            positions = count_positions(pattern.padding, pattern.receiver_segments)
         symbols = retrieve_symbols(self.symbol_retriever, x, positions)
         assert isinstance(symbols, Tensor)  # as symbols of objects are
         a = symbols.expand(batch, -1, -1)

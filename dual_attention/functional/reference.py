@@ -33,6 +33,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from .activations import Activation, activation_function
+from .checks import without_autocast
 from .symbols import RelativeSymbols
 
 
@@ -99,6 +100,14 @@ def inner_products(q: Tensor, k: Tensor, scale: float) -> Tensor:
     return products if scale == 1.0 else scale * products
 
 
+def scores_for_softmax(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """As :func:`inner_products`, but of float16 in float32: a softmax of scores beyond float16 would be NaN."""
+    if q.dtype != torch.float16:
+        return inner_products(q, k, scale)
+    with without_autocast(q):
+        return inner_products(q.float(), k.float(), scale)
+
+
 def without_hidden(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     """The mask, less the pairs that a bias of minus infinity hides."""
     if bias is None:
@@ -148,8 +157,8 @@ def attention_weights(
     Returns:
         ``(B, H, N, M)``.
     """
-    scores = add_bias(inner_products(q, repeat_heads(k, q.shape[1]), scale), bias)
-    return softmax_over_senders(scores, without_hidden(mask, bias))
+    scores = add_bias(scores_for_softmax(q, repeat_heads(k, q.shape[1]), scale), bias)
+    return softmax_over_senders(scores, without_hidden(mask, bias)).to(q.dtype)
 
 
 def attention(
@@ -198,11 +207,12 @@ def relations(
     Returns:
         ``(B, N, M, R)``.
     """
-    scores = inner_products(u.transpose(1, 2), w.transpose(1, 2), scale)
+    u, w = u.transpose(1, 2), w.transpose(1, 2)
     if activation == "softmax":
-        values = softmax_over_senders(scores, seen_by_a_head(without_hidden(mask, bias)))
+        seen = seen_by_a_head(without_hidden(mask, bias))
+        values = softmax_over_senders(scores_for_softmax(u, w, scale), seen).to(u.dtype)
     else:
-        values = activation_function(activation)(scores)
+        values = activation_function(activation)(inner_products(u, w, scale))
     return values.permute(0, 2, 3, 1)
 
 
@@ -354,7 +364,6 @@ def relations_of_heads(
     bias: Tensor | None = None,
 ) -> Tensor:
     """Relations of disentangled RCA, ``(B, H, N, M)``; mask and bias as in :func:`relations`, but for each head."""
-    scores = inner_products(q, repeat_heads(k, q.shape[1]), scale)
-    if activation != "softmax":
-        return activation_function(activation)(scores)
-    return softmax_over_senders(scores, without_hidden(mask, bias))
+    if activation == "softmax":
+        return attention_weights(q, k, scale=scale, mask=without_hidden(mask, bias))
+    return activation_function(activation)(inner_products(q, repeat_heads(k, q.shape[1]), scale))

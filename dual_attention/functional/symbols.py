@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .checks import check_axes, check_floating, check_same_device, check_tensor, is_readable
@@ -31,11 +32,14 @@ class RelativeSymbols:
         check_tensor("index", self.index)
         if self.library.dim() < 2:
             raise ValueError(f"library: expected shape (rows, symbol width), got {tuple(self.library.shape)}")
-        if self.index.dim() != 2 or self.index.is_floating_point() or self.index.dtype == torch.bool:
+        kind = self.index.dtype
+        if self.index.dim() != 2 or kind.is_floating_point or kind.is_complex or kind == torch.bool:
             raise ValueError(
                 f"index: expected integers of shape (receivers, senders), got shape {tuple(self.index.shape)} "
-                f"of dtype {self.index.dtype}"
+                f"of dtype {kind}"
             )
+        if kind not in (torch.int64, torch.int32):  # others are no rows to PyTorch's lookups, and uint8 is a mask
+            object.__setattr__(self, "index", self.index.long())
 
     @property
     def shape(self) -> torch.Size:
@@ -52,7 +56,7 @@ class RelativeSymbols:
 
     def dense(self) -> Tensor:
         """The symbols of all pairs, shape ``(N, M, d)``."""
-        return self.library[self.index]
+        return rows_of(self.library, self.index)
 
     def last_senders(self, m: int) -> RelativeSymbols:
         """The symbols of only the last ``m`` senders."""
@@ -70,6 +74,14 @@ class RelativeSymbols:
             )
         n, m, _ = symbols.shape
         return cls(symbols.flatten(0, 1), torch.arange(n * m, device=symbols.device).view(n, m))
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Rows of a table ``(K, ...)`` at integers of any shape, which fails outside 0 to K - 1, compiled or not.
+
+    ``table[index]`` would count negative ones from the end.
+    """
+    return F.embedding(index, table.flatten(1)).unflatten(-1, table.shape[1:])
 
 
 def symbols_as(symbols: Tensor | RelativeSymbols, dtype: torch.dtype) -> Tensor | RelativeSymbols:

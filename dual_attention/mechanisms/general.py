@@ -112,7 +112,8 @@ class GeneralAttention(nn.Module):
         """Attend from each query to the keys.
 
         Args:
-            query: ``(..., L, d_q)``; None where queries are made from the keys, or the score takes none.
+            query: ``(..., L, d_q)``, with all leading axes of the key (or 1); None where queries are made from the
+                keys, or the score takes none.
             key: ``(..., S, d_k)``; None means the query: self-attention.
             value: for the message; shared values are ``(..., S, d_v)``, and None means the key.
             attn_mask: boolean ``(L, S)``, or as the scores ``(..., L, S)`` with axes full or 1; True = may be attended.
@@ -148,6 +149,11 @@ class GeneralAttention(nn.Module):
                 received = f"shape {tuple(x.shape)} of dtype {x.dtype}"
                 raise ValueError(f"{name}: expected floating-point vectors (..., length, width), got {received}")
             check_like(name, x, self.score)
+        if query is not None and query.dim() < key.dim():
+            raise ValueError(
+                f"query: expected as many axes as the key of shape {tuple(key.shape)}, got shape {tuple(query.shape)}; "
+                "q[:, None] is one query for each example, q[None] the same queries for all"
+            )
         if self.score.n_queries is not None:
             return None, key
         if self.query is not None:

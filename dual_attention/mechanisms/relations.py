@@ -19,7 +19,14 @@ from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
 from ..functional.alignments.common import require_rate
-from ..functional.reference import UNOBSERVED, Observe, inner_products, seen_by_a_head, softmax_over_senders
+from ..functional.reference import (
+    UNOBSERVED,
+    Observe,
+    inner_products,
+    scores_for_softmax,
+    seen_by_a_head,
+    softmax_over_senders,
+)
 from ..functional.relational.inputs import messages
 from ..functional.relational.whole import attend
 from .messages import Message, Messages, repeat_symbols, rows_of
@@ -196,7 +203,8 @@ class RelationalMessages(Messages):
         u = self.u[:, rows]
         if self.scale is None:
             return self.relation.relate(u, self.w, mask).to(self.u.dtype)
-        scores = inner_products(u.transpose(1, 2), self.w.transpose(1, 2), self.scale)
+        compare = scores_for_softmax if self.relation.activation == "softmax" else inner_products
+        scores = compare(u.transpose(1, 2), self.w.transpose(1, 2), self.scale)
         return self.relation.activate(scores, mask).to(self.u.dtype)
 
     def dense(self, rows: slice = slice(None), mask: Tensor | None = None) -> Tensor:

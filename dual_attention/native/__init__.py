@@ -37,7 +37,10 @@ def enable() -> None:
 
 
 def enable_when_used() -> None:
-    """As :func:`enable`, but the kernels are compiled, and errors raised, when they first run."""
+    """As :func:`enable`, but the kernels are compiled when they first run.
+
+    Where they cannot be, the logger ``dual_attention.native`` says why, once, and calls are left to PyTorch.
+    """
     from ..functional.relational.table import register_implementation
     from .implementation import NATIVE
 

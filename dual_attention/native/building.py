@@ -7,12 +7,17 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from .._files import cache_folder, write_atomically
+from .._files import cache_folder, make_private
 
 SWITCH = "DUAL_ATTENTION_NATIVE"
 """Environment variable; 0 means that nothing is built or loaded."""
@@ -28,6 +33,12 @@ PROCESSOR_FLAGS = ("-march=native", "-mcpu=native")
 SECONDS = 120
 """Until a compiler is given up."""
 
+OLD = 3600
+"""Seconds after which a build is over, whatever has become of it."""
+
+_GIVEN_UP: set[str] = set()
+"""Compilers that took too long in this process."""
+
 
 class UnavailableError(Exception):
     """Why a library cannot be had here, as a clause."""
@@ -37,7 +48,8 @@ def built(source: Path) -> ctypes.CDLL:
     """The library of a C file, which may include headers beside it; built now unless it is kept.
 
     It is kept in the cache folder of the user under a name that tells its sources, the compiler and the processor, so
-    that machines which share the folder do not take each other's.
+    that machines which share the folder do not take each other's. Its code runs with all rights of whoever loads it:
+    it is taken only from folders that nobody but this user and root can write.
 
     Raises:
         UnavailableError: if it is switched off, or there is no compiler, or it fails, or there is nowhere to keep it.
@@ -48,29 +60,44 @@ def built(source: Path) -> ctypes.CDLL:
         raise UnavailableError("nothing is compiled on Windows")
     try:
         compiler = _compiler()
-        kept = cache_folder() / "native" / f"{source.stem}-{_fingerprint(source, compiler)}.so"
-        if not _is_whole(kept):
-            for folder in (kept.parent, _checksum_of(kept).parent):
-                folder.mkdir(parents=True, exist_ok=True)
-            _build(source, compiler, kept)
-            write_atomically(_checksum_of(kept), _digest(kept))
+        name, cache = f"{source.stem}-{_fingerprint(source, compiler)}", cache_folder()
+        kept, checksum = cache / "native" / f"{name}.so", cache / "native-checksums" / f"{name}.sha256"
+        for folder in (cache, kept.parent, checksum.parent):
+            make_private(folder)
+            if not _is_trusted(folder, stat.S_ISDIR):
+                raise UnavailableError(f"{folder} is a link, or others than this user and root can write it")
+        _remove_leftovers(kept.parent)
+        if not _is_whole(kept, checksum):
+            _build(source, compiler, kept, checksum)
         return ctypes.CDLL(str(kept))
     except OSError as error:
         raise UnavailableError(str(error)) from error
 
 
-def _is_whole(kept: Path) -> bool:
+def _is_trusted(path: Path, is_kind: Callable[[int], bool]) -> bool:
+    """Whether there is a file or a folder, as ``is_kind`` of its mode says, to which only this user or root wrote."""
+    if not os.path.lexists(path):
+        return False
+    status = path.lstat()
+    return is_kind(status.st_mode) and status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+
+
+def _is_whole(kept: Path, checksum: Path) -> bool:
     """Whether a library is as it was built; to load one that was cut off would end the process."""
-    checksum = _checksum_of(kept)
-    return kept.exists() and checksum.exists() and checksum.read_text() == _digest(kept)
+    trusted = all(_is_trusted(path, stat.S_ISREG) for path in (kept, checksum))
+    return trusted and checksum.read_bytes() == _digest(kept)
 
 
-def _checksum_of(kept: Path) -> Path:
-    return kept.parent.with_name("native-checksums") / f"{kept.stem}.sha256"
+def _digest(library: Path) -> bytes:
+    return hashlib.sha256(library.read_bytes()).hexdigest().encode()
 
 
-def _digest(kept: Path) -> str:
-    return hashlib.sha256(kept.read_bytes()).hexdigest()
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the folders of builds that were killed."""
+    for path in folder.glob("tmp*"):
+        with suppress(FileNotFoundError):  # of another process that removes it, too
+            if time.time() - path.lstat().st_mtime > OLD:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _compiler() -> str:
@@ -96,23 +123,25 @@ def _fingerprint(source: Path, compiler: str) -> str:
 def _processor() -> str:
     """Text that tells processors with other instructions apart, as far as the system says."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         return platform.processor()
     named = ("model name", "flags", "Features", "CPU part")
     return "\n".join(sorted({line for line in lines if line.startswith(named)}))
 
 
-def _build(source: Path, compiler: str, kept: Path) -> None:
+def _build(source: Path, compiler: str, kept: Path, checksum: Path) -> None:
     """Build the library; it appears whole or not at all."""
     with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-        library = Path(folder) / kept.name
-        commands = ((compiler, *FLAGS, flag, str(source), "-o", str(library), "-lm") for flag in PROCESSOR_FLAGS)
+        library, digest = Path(folder) / kept.name, Path(folder) / checksum.name
         failures: list[str] = []
-        for command in commands:
-            failure = _compile(command)
+        for flag in PROCESSOR_FLAGS:
+            failure = _compile((compiler, *FLAGS, flag, str(source), "-o", str(library), "-lm"))
             if failure is None:
-                os.replace(library, kept)
+                digest.write_bytes(_digest(library))
+                for made, place in ((library, kept), (digest, checksum)):
+                    made.chmod(0o600)  # whatever the umask
+                    os.replace(made, place)
                 return
             failures.append(failure)
         raise UnavailableError(f"{compiler} failed: {failures[0]}")
@@ -120,12 +149,22 @@ def _build(source: Path, compiler: str, kept: Path) -> None:
 
 def _compile(command: tuple[str, ...]) -> str | None:
     """None if it works, otherwise what the compiler says, in a line."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return f"it took longer than {SECONDS} seconds"
-    if done.returncode == 0:
+    too_slow = f"it took longer than {SECONDS} seconds"
+    if command[0] in _GIVEN_UP:
+        return too_slow
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, **quiet) as process:
+        try:
+            _, told = process.communicate(timeout=SECONDS)
+        except BaseException as error:  # of an interrupt, too: processes of another session do not get it
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            _GIVEN_UP.add(command[0])
+            return too_slow
+    if process.returncode == 0:
         return None
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    told = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
-    return f"exit status {done.returncode}, {told}"
+    lines = [line.strip() for line in told.decode(errors="replace").splitlines() if line.strip()]
+    shown = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+    return f"exit status {process.returncode}, {shown}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 
 import torch
@@ -14,6 +15,8 @@ from ..functional.relational.table import UNSUITED, Implementation, Verdict
 from ..functional.relational.tiles import multiplies_bfloat16
 from ..functional.symbols import RelativeSymbols, symbol_table
 from . import kernels, step
+
+_LOG = logging.getLogger("dual_attention.native")
 
 CAN_TELL_EXPORTS = hasattr(torch.compiler, "is_exporting")
 """Whether an export can be told from code that is compiled: since torch 2.7."""
@@ -42,11 +45,12 @@ def _suits(x: RelationalInputs) -> Verdict:
     if not x.q.is_cpu or is_exporting() or (torch.compiler.is_compiling() and not CAN_TELL_EXPORTS):
         return UNSUITED
     if step.can_step(x):
-        return Verdict(True, "a C kernel reads the senders of one receiver once")
+        missing = _what_is_missing()
+        return Verdict(missing is None, missing or "a C kernel reads the senders of one receiver once")
     in_float32 = kernels.suits(x.q.dtype)
     if reason_for_dense(x, in_bfloat16=multiplies_bfloat16(x.u) and not in_float32) is not None:
         return UNSUITED
-    against = _obstacle(x) or _reservation(x)
+    against = _obstacle(x) or _reservation(x) or _what_is_missing()
     if against is not None:
         return Verdict(False, against)
     form = "" if x.q.dtype == torch.float32 else ", in float32"
@@ -63,6 +67,23 @@ def _reservation(x: RelationalInputs) -> str | None:
         return "someone sees every operation, to count or imitate it"
     room = kernels.threads_with_room(x.q, x.k, x.u, symbol_table(x.symbols), isinstance(x.symbols, RelativeSymbols))
     return None if 2 * room >= _usual_threads() else "its threads would need too much memory for sums"
+
+
+@torch.compiler.assume_constant_result
+def _what_is_missing() -> str | None:
+    """Why the libraries cannot be had, which matters where they are built when they are first used; or None."""
+    for library in (step.LIBRARY, kernels.LIBRARY):
+        found = library.find()
+        if isinstance(found, str):
+            return _told(f"the C kernels cannot be had: {found}")
+    return None
+
+
+@cache
+def _told(reason: str) -> str:
+    """The reason itself, which is logged once."""
+    _LOG.warning("relational attention is left to PyTorch: %s", reason)
+    return reason
 
 
 @cache

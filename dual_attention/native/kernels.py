@@ -85,7 +85,10 @@ class _Call(ctypes.Structure):
 
 
 LIBRARY = Library(
-    SOURCE, {"size_of_call": _Call}, sizes=["scratch_size"], procedures=["forward", "backward", "dropout_factors"]
+    SOURCE,
+    {"size_of_call": _Call},
+    sizes=["scratch_size", "lanes_of_vector"],
+    procedures=["forward", "backward", "dropout_factors"],
 )
 
 

@@ -70,12 +70,12 @@ class Library:
     def _load(self) -> ctypes.CDLL | str:
         try:
             library = built(self._source)
-        except UnavailableError as error:
+            for name in (*self._arguments, *self._sizes):
+                getattr(library, name).restype = ctypes.c_int64
+            for name in self._procedures:
+                getattr(library, name).restype = None
+        except (UnavailableError, AttributeError) as error:  # the latter if a function is missing
             return str(error)
-        for name in (*self._arguments, *self._sizes):
-            getattr(library, name).restype = ctypes.c_int64
-        for name in self._procedures:
-            getattr(library, name).restype = None
         if any(getattr(library, name)() != ctypes.sizeof(of) for name, of in self._arguments.items()):
             return "it was built for arguments of another size"
         return library

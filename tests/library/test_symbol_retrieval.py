@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from dual_attention import RelationalAttention
+from dual_attention.functional import segments_from_lengths
 from dual_attention.positional_encoding import sinusoidal_table
 from dual_attention.symbol_retrieval import (
     PositionalSymbolRetriever,
@@ -137,6 +139,47 @@ def test_causal_neighbourhoods_do_not_look_ahead():
     changed = x.clone()
     changed[:, 4:] += 1.0
     torch.testing.assert_close(layer(x)[:, :4], layer(changed)[:, :4])
+
+
+RETRIEVERS = {
+    "features": lambda: SymbolicAttention(8, 2, 5),
+    "positions": lambda: PositionalSymbolRetriever(8, 6),
+    "sinusoids": lambda: PositionalSymbolRetriever(8, 6, sinusoidal=True),
+    "offsets": lambda: PositionRelativeSymbolRetriever(8, 2),
+    "roles": lambda: RelationalSymbolicAttention(8, 2, 2, 5, 2),
+    "roles on both sides": lambda: RelationalSymbolicAttention(8, 2, 2, 5, 3, causal_nbhd=False, include_self=True),
+}
+
+
+@pytest.mark.parametrize("name", RETRIEVERS)
+@pytest.mark.parametrize("lengths", [[4, 1, 6, 2], [5]])
+def test_packed_is_one_by_one(name, lengths):
+    retriever = float64(RETRIEVERS[name]())
+    layer = float64(RelationalAttention(8, 2, use_relative_positional_symbols=name == "offsets"))
+    x = normal(2, sum(lengths), 8)
+    segments = segments_from_lengths(torch.tensor([0, *lengths]).cumsum(0))
+    packed = layer(x, retriever(x, segments=segments), segments=segments).output
+    alone = [layer(part, retriever(part)).output for part in x.split(lengths, dim=1)]
+    torch.testing.assert_close(packed, torch.cat(alone, dim=1))
+    torch.testing.assert_close(layer(x, retriever(x, segments=9 - segments), segments=segments).output, packed)
+
+
+def test_each_example_may_have_segments_of_its_own():
+    segments = torch.tensor([[0, 0, 0, 1, 1], [3, 7, 7, 7, 7]])
+    for build in (RETRIEVERS["positions"], RETRIEVERS["roles on both sides"]):
+        retriever, x = float64(build()), normal(2, 5, 8)
+        symbols = retriever(x, segments=segments)
+        torch.testing.assert_close(symbols[:1, 3:], retriever(x[:1, 3:]))
+        torch.testing.assert_close(symbols[1:, 1:], retriever(x[1:, 1:]))
+
+
+@pytest.mark.parametrize("name", ["positions", "roles"])
+def test_segments_are_checked(name):
+    retriever, x = RETRIEVERS[name](), torch.randn(2, 4, 8)
+    with pytest.raises(ValueError, match="segments: expected integers of shape"):
+        retriever(x, segments=torch.zeros(2, 3, dtype=torch.long))
+    with torch.no_grad(), pytest.raises(ValueError, match="segments: packed sequences cannot be continued"):
+        retriever(x, segments=torch.zeros(2, 4, dtype=torch.long), cache=retriever.new_cache())
 
 
 @pytest.mark.parametrize(

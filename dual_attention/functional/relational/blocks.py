@@ -98,7 +98,10 @@ class Blocks:
     def weights(self, rows: slice, columns: slice) -> Tensor:
         """Attention weights before dropout, ``(H, B, C, J)``; zero in rows that have nothing to attend."""
         scores = self.memory("scores", rows, columns)
-        multiply_heads(self.q[:, :, rows], self.k[:, :, columns].transpose(-2, -1), scores, self.scale)
+        q, k = self.q[:, :, rows], self.k[:, :, columns].transpose(-2, -1)
+        if q.dtype == torch.float16:  # beyond which a score may lie
+            q, k, scores = q.float(), k.float(), torch.empty_like(scores, dtype=self.wide)
+        multiply_heads(q, k, scores, self.scale)
         scores = scores.to(self.wide)
         by_example = scores.transpose(0, 1)
         if self.bias is not None:

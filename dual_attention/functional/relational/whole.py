@@ -73,8 +73,9 @@ def attention_weights(
     q: Tensor, k: Tensor, *, scale: float, mask: Tensor | None = None, bias: Tensor | None = None
 ) -> Tensor:
     """As :func:`.reference.attention_weights`, without a key for every head."""
-    scores = rows_of_heads(reference.inner_products(rows_of_groups(q, k.shape[1]), k, scale), q.shape[1])
-    return reference.softmax_over_senders(reference.add_bias(scores, bias), reference.without_hidden(mask, bias))
+    scores = rows_of_heads(reference.scores_for_softmax(rows_of_groups(q, k.shape[1]), k, scale), q.shape[1])
+    visible = reference.without_hidden(mask, bias)
+    return reference.softmax_over_senders(reference.add_bias(scores, bias), visible).to(q.dtype)
 
 
 def attend_to_relations(alpha: Tensor, u: Tensor, w: Tensor, rel_scale: float) -> Tensor:

@@ -92,6 +92,58 @@ def test_relational_cross_attention(activation, need_weights):
     assert_finite(disentangled_relational_cross_attention(*inputs, rel_activation=activation, **how), inputs)
 
 
+def scored_beyond_float16():
+    """Queries and keys whose scores, some 110,000 under a scale of 0.35, lie apart by many units."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.full((B, 2, N, 8), 200.0), 200 - torch.randint(4, (B, 2, M, 8), generator=generator)
+    return q.half(), k.half()
+
+
+ATTENDING = {
+    **{
+        f"{impl} {activation}": lambda q, k, u, w, s, w_r, impl=impl, activation=activation: (
+            relational_attention(
+                q, k, u, w, s, w_r, scale=0.35, rel_scale=0.5, impl=impl, rel_activation=activation
+            ).output
+        )
+        for impl, activation in itertools.product(
+            ["reference", "dense", "linear", "blockwise", "auto"], ["identity", "softmax"]
+        )
+    },
+    "sdpa": lambda q, k, u, w, s, w_r: (
+        relational_attention(q, k, u, w, s, w_r, scale=0.35, rel_scale=0.5, impl="sdpa").output
+    ),
+    "attention": lambda q, k, u, w, s, w_r: attention(q, k, s, scale=0.35)[0],
+    "weights": lambda q, k, u, w, s, w_r: attention(q, k, s, scale=0.35, need_weights=True)[1],
+    "relations": lambda q, k, u, w, s, w_r: reference.relations(
+        q.transpose(1, 2), k.transpose(1, 2), scale=0.35, activation="softmax"
+    ),
+    "rca": lambda q, k, u, w, s, w_r: relational_cross_attention(q, k, s, scale=0.35, need_weights=True)[0],
+    "disrca": lambda q, k, u, w, s, w_r: disentangled_relational_cross_attention(
+        q, k, q, k, s, scale=0.35, rel_activation="softmax"
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_scores_beyond_float16(name):
+    """As in float32, output and gradients."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = (B, N, 3, 2), (B, M, 3, 2), (B, 2, M, 4), (2, 4, 3)
+    low = [*scored_beyond_float16(), *(torch.randn(shape, generator=generator).half() for shape in shapes)]
+    ours, wide = ([x.to(dtype).requires_grad_() for x in low] for dtype in (torch.float16, torch.float32))
+    for a, b in zip(*(differentiated(ATTENDING[name], leaves) for leaves in (ours, wide)), strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=2e-2, atol=2e-2 * max(1.0, float(b.abs().max())))
+
+
+def differentiated(call, leaves):
+    """Output, and gradients of what it depends on."""
+    out = call(*leaves)
+    g = torch.randn(out.shape, generator=torch.Generator().manual_seed(2)).to(out.dtype)
+    grads = torch.autograd.grad(out, leaves, g, allow_unused=True)
+    return [out.detach(), *(grad for grad in grads if grad is not None)]
+
+
 def test_scores_of_mechanisms_baselines_and_symbols():
     with torch.no_grad():
         assert dot_score(large(N, WIDTH), large(M, WIDTH)).isfinite().all()

@@ -301,3 +301,14 @@ def test_bad_parts():
         with pytest.raises(ValueError, match="expected"):
             bad()
     assert LONGEST > S
+
+
+def test_a_query_with_fewer_axes_than_the_key_is_refused():
+    """Its first axis would be taken for queries, each for all examples, whatever it was meant to be."""
+    attention, q, k = GeneralAttention(Dot()), torch.randn(3, 16), torch.randn(3, 7, 16)
+    for key in (k, k[:, None]):
+        with pytest.raises(ValueError, match=r"^query: expected as many axes .*q\[:, None\] is one query for each"):
+            attention(q, key)
+    one_each, shared = attention(q[:, None], k).context, attention(q[None], k).context
+    assert one_each.shape == (3, 1, 16) and shared.shape == (3, 3, 16)
+    torch.testing.assert_close(one_each[:, 0], torch.stack([shared[i, i] for i in range(3)]))

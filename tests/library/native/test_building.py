@@ -3,6 +3,8 @@
 import ctypes
 import os
 import sys
+import time
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -38,15 +40,103 @@ def test_a_library_is_built_once(source):
     assert [kept] == list(kept.parent.iterdir())
 
 
-@needs_compiler
-@pytest.mark.parametrize("length", [0, 3000])
-def test_a_library_that_was_cut_off_is_built_anew(source, length):
-    # Never loaded before it is cut off, which would change the library under this process.
+def kept_files(source):
+    """Build, without loading, which would change a library under this process when the file is changed."""
     with mock.patch.object(building.ctypes, "CDLL"):
         built(source)
-    (kept,) = (source.parent / "cache" / "native").iterdir()
-    kept.write_bytes(kept.read_bytes()[:length])
-    assert built(source).seven() == 7
+    cache = source.parent / "cache"
+    (library,), (checksum,) = (cache / "native").iterdir(), (cache / "native-checksums").iterdir()
+    return {"library": library, "checksum": checksum}
+
+
+def link_to_a_copy(path):
+    copy = path.with_name("elsewhere")
+    path.rename(copy)
+    path.symlink_to(copy)
+
+
+def replace_by_fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+HARM = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:3000] + b"\n"),
+    "no text": lambda path: path.write_bytes(b"\xff" + path.read_bytes()),
+    "missing": lambda path: path.unlink(),
+    "for others to write": lambda path: path.chmod(0o666),
+    "for a group to write": lambda path: path.chmod(0o660),
+    "a link": link_to_a_copy,
+    "a fifo": replace_by_fifo,
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("which", ["library", "checksum"])
+def test_a_library_that_is_not_as_it_was_built_is_built_anew(source, which, harm):
+    path = kept_files(source)[which]
+    HARM[harm](path)
+    with mock.patch.object(building, "_compile", wraps=building._compile) as compiles:
+        assert built(source).seven() == 7
+    compiles.assert_called_once()
+    assert path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+
+
+def give_away(folder, monkeypatch):
+    """Let the folder belong to another user, or where only root could do so, this process to another."""
+    mine = os.geteuid()
+    if mine == 0:
+        os.chown(folder, 65534, -1)
+    else:
+        monkeypatch.setattr(building.os, "geteuid", lambda: mine + 1)
+
+
+DANGERS = {
+    "others write": lambda folder, _: folder.chmod(0o777),
+    "a group writes": lambda folder, _: folder.chmod(0o770),
+    "a link": lambda folder, _: link_to_a_copy(folder),
+    "of another user": give_away,
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("danger", DANGERS)
+@pytest.mark.parametrize("folder", ["", "native", "native-checksums"])
+def test_nothing_is_loaded_from_a_folder_that_others_can_write(source, folder, danger, monkeypatch):
+    kept_files(source)
+    DANGERS[danger](source.parent / "cache" / folder, monkeypatch)
+    with (
+        mock.patch.object(building.ctypes, "CDLL", side_effect=AssertionError("code of others runs")),
+        pytest.raises(UnavailableError, match=rf"cache/?{folder} is a link, or others than this user and root can"),
+    ):
+        built(source)
+
+
+@needs_compiler
+def test_nobody_else_can_write_what_is_made_here(source, monkeypatch):
+    monkeypatch.setenv("DUAL_ATTENTION_CACHE", str(source.parent / "not" / "there" / "cache"))
+    before = os.umask(0)
+    try:
+        built(source)
+    finally:
+        os.umask(before)
+    made = list((source.parent / "not").rglob("*"))
+    assert len(made) == 6 and not any(path.stat().st_mode & 0o077 for path in made)
+
+
+@needs_compiler
+def test_what_killed_builds_left_is_removed(source):
+    folder = source.parent / "cache" / "native"
+    building.make_private(folder)
+    young, old = folder / "tmpyoung", folder / "tmpold"
+    for leftover in (young, old):
+        leftover.mkdir()
+        (leftover / "seven.so").write_bytes(b"half")
+    os.utime(old, times=(0, time.time() - 2 * building.OLD))
+    built(source)
+    assert young.exists() and not old.exists()
 
 
 @needs_compiler
@@ -95,10 +185,30 @@ def test_a_compiler_that_does_not_know_one_way_to_ask_for_the_processor_is_asked
     assert built(source).seven() == 7
 
 
-def test_a_compiler_that_never_ends_is_given_up(source, compiler, monkeypatch):
-    compiler("sleep 60")
-    monkeypatch.setattr(building, "SECONDS", 0.1)
-    with pytest.raises(UnavailableError, match="took longer than"):
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_compiler_that_never_ends_is_asked_once_and_ended_with_its_processes(source, compiler, monkeypatch):
+    calls, other = source.parent / "calls", source.with_name("eight.c")
+    compiler(f"echo called >> {calls}\nsleep 60 &\necho $! > {calls}.child\nwait")
+    other.write_text(source.read_text())
+    monkeypatch.setattr(building, "SECONDS", 1)
+    for file in (source, other, source):
+        with pytest.raises(UnavailableError, match="took longer than 1 seconds"):
+            built(file)
+    assert calls.read_text() == "called\n"
+    child = Path("/proc", Path(f"{calls}.child").read_text().strip(), "stat")
+    deadline = time.monotonic() + 20
+    while child.exists() and child.read_text().split()[2] not in "ZX" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert time.monotonic() < deadline, "the compiler's own process is left"
+
+
+@needs_compiler
+def test_a_compiler_may_say_anything(source, compiler):
+    own = next(filter(None, map(building.shutil.which, building.COMPILERS)))
+    compiler(f"printf '\\351' >&2; exec {own} \"$@\"")
+    assert built(source).seven() == 7
+    compiler("printf 'error: \\351' >&2; exit 2")
+    with pytest.raises(UnavailableError, match="failed: exit status 2, error: \N{REPLACEMENT CHARACTER}"):
         built(source)
 
 
@@ -123,6 +233,18 @@ def test_no_compiler(source, monkeypatch):
 def test_a_cache_that_cannot_be_written(source, monkeypatch):
     monkeypatch.setenv("DUAL_ATTENTION_CACHE", str(source))
     with pytest.raises(UnavailableError, match=str(source)):
+        built(source)
+
+
+@pytest.mark.parametrize("cache", [None, "~nosuchuser/cache"])
+def test_no_home(source, cache, compiler, monkeypatch):
+    compiler("exit 0")
+    monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError("getpwuid(): uid not found")))
+    for variable in ("HOME", "XDG_CACHE_HOME", "DUAL_ATTENTION_CACHE"):
+        monkeypatch.delenv(variable, raising=False)
+    if cache is not None:
+        monkeypatch.setenv("DUAL_ATTENTION_CACHE", cache)
+    with pytest.raises(UnavailableError, match="DUAL_ATTENTION_CACHE: expected a folder, since there is no home to"):
         built(source)
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from dual_attention import native
 from dual_attention.functional import explain_relational_attention, relational_attention
 from dual_attention.functional.relational.table import IMPLEMENTATIONS, Implementation, Verdict, register_implementation
-from dual_attention.native import building, kernels, step
+from dual_attention.native import building, implementation, kernels, step
 from dual_attention.native.library import Library
 
 SCALES = {"scale": 0.6, "rel_scale": 0.4}
@@ -62,6 +63,31 @@ def test_without_a_compiler_the_reason_is_told_in_a_line(module, tmp_path, monke
     reason = "found no compiler" if sys.platform != "win32" else "nothing is compiled on Windows"
     assert reason in str(error.value) and "\n" not in str(error.value)
     assert not native.is_enabled()
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("n", [1, 300])
+def test_kernels_that_cannot_be_built_when_they_first_run_are_done_without(n, compiled, monkeypatch, caplog):
+    monkeypatch.setenv(building.SWITCH, "0")
+    for module in (kernels, step):
+        monkeypatch.setattr(module, "LIBRARY", Library(module.SOURCE, {}))
+    implementation._told.cache_clear()
+    leaves = drawn(n)
+    expected = relational_attention(*leaves, **SCALES).output
+    native.enable_when_used()
+    try:
+        call = partial(relational_attention, **SCALES)
+        if compiled:
+            torch._dynamo.reset()
+            call = torch.compile(call, backend="eager", fullgraph=True)
+        torch.testing.assert_close(call(*leaves).output, expected)
+        assert "(not native: the C kernels cannot be had: DUAL_ATTENTION_NATIVE=0)" in told(leaves)
+        with pytest.raises(RuntimeError, match="the C kernels cannot be had: DUAL_ATTENTION_NATIVE=0"):
+            relational_attention(*leaves, **SCALES, impl="native")
+    finally:
+        native.disable()
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "dual_attention.native"]
+    assert message.endswith("left to PyTorch: the C kernels cannot be had: DUAL_ATTENTION_NATIVE=0")
 
 
 ENVIRONMENT = """

@@ -347,6 +347,28 @@ def test_an_index_out_of_range_is_refused_forward(wrong, threads, monkeypatch):
         compiled(leaves, index)
 
 
+class OfIndex(torch.nn.Module):
+    """The kernels as a function of an index of relative symbols."""
+
+    def __init__(self):
+        super().__init__()
+        self.leaves = [x.detach() for x in drawn(symbols="index")[0]]
+
+    def forward(self, index):
+        return call_with_index(self.leaves, index)
+
+
+@pytest.mark.parametrize("backend", [None, pytest.param("inductor", marks=pytest.mark.slow)])
+def test_an_index_out_of_range_is_refused_by_a_program(backend):
+    module, good = OfIndex(), torch.zeros(19, 21, dtype=torch.long)
+    call = torch.export.export(module, (good,)).module() if backend is None else torch.compile(module, backend=backend)
+    torch.testing.assert_close(call(good), module(good))
+    bad = good.clone()
+    bad[3, 4] = 7
+    with pytest.raises(IndexError, match="expected 0 to 6, rows of the library, got 7"):
+        call(bad)
+
+
 @OUT_OF_RANGE
 def test_an_index_out_of_range_is_refused_backward(wrong):
     """Nothing is written where it points, although it was in range in the forward pass."""

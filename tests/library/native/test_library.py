@@ -48,6 +48,12 @@ def test_a_library_for_other_arguments_is_not_taken(monkeypatch):
         library.get()
 
 
+def test_a_library_without_its_functions_is_not_taken(monkeypatch):
+    monkeypatch.setattr(BUILT, lambda source: ctypes.CDLL(None))
+    for functions in ({"arguments": {"size_of_pair": Pair}}, {"arguments": {}, "procedures": ["no_such_procedure"]}):
+        assert isinstance(Library(Path("pair.c"), **functions).find(), str)
+
+
 def test_why_there_is_none_is_told_and_not_tried_again(monkeypatch):
     build = mock.Mock(side_effect=UnavailableError("found no compiler"))
     monkeypatch.setattr(BUILT, build)

@@ -81,6 +81,86 @@ def test_indices_outside_the_library_are_refused(operation, index, message):
             disentangled_relational_cross_attention(q, q, q, q, symbols, scale=1.0)
 
 
+class Attends(torch.nn.Module):
+    """Relational attention as a function of an index, for ``torch.export``."""
+
+    def __init__(self, impl, rows, groups):
+        super().__init__()
+        self.impl = impl
+        self.q, self.u = normal(2, 4, 6, 2), normal(2, 6, 1, 1)
+        self.library, self.w_r = torch.nn.Parameter(normal(rows, groups, 3)), normal(4, 3, 1)
+
+    def forward(self, index):
+        k, symbols = self.q[:, : self.library.shape[1]], RelativeSymbols(self.library, index)
+        how = {"scale": 1.0, "rel_scale": 1.0, "impl": self.impl}
+        return relational_attention(self.q, k, self.u, self.u, symbols, self.w_r, **how).output
+
+
+WAYS = {
+    "parameter": lambda module, good: lambda index: module(torch.nn.Parameter(index, requires_grad=False)),
+    "compiled": lambda module, good: torch.compile(module, backend="aot_eager", fullgraph=True),
+    "exported": lambda module, good: torch.export.export(module, (good,)).module(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "impl, rows, groups",
+    [
+        ("reference", 5, 1),
+        ("dense", 5, 1),
+        ("dense", 40, 1),  # as many as pairs, whose symbols are written out
+        ("blockwise", 5, 1),
+        ("linear", 5, 4),
+        ("linear", 1, 1),  # so few that they are written out for all examples
+    ],
+)
+def test_indices_whose_values_are_not_looked_at_fail_in_the_lookup(impl, rows, groups, way):
+    """Nor are negative ones counted from the end."""
+    torch._dynamo.reset()
+    module, good = Attends(impl, rows, groups), torch.zeros(6, 6, dtype=torch.long)
+    call = WAYS[way](module, good)
+    torch.testing.assert_close(call(good), module(good))
+    for wrong in (-1, rows, 10**9):
+        bad = good.clone()
+        bad[4, 3] = wrong
+        with pytest.raises((IndexError, RuntimeError), match=r"index|out of (range|bounds)"):
+            call(bad)
+
+
+@pytest.mark.parametrize("rows, groups", [(5, 4), (1, 1)])
+def test_an_index_out_of_range_is_refused_in_the_backward_pass_of_linear(rows, groups):
+    index = torch.zeros(6, 6, dtype=torch.long)
+    out = Attends("linear", rows, groups)(torch.nn.Parameter(index, requires_grad=False))
+    index.data[4, 3] = -1  # behind the back of autograd
+    with pytest.raises((IndexError, RuntimeError), match=r"index|out of (range|bounds)"):
+        out.sum().backward()
+
+
+@pytest.mark.slow
+@torch.no_grad()
+@pytest.mark.parametrize("impl, rows", [("dense", 5), ("dense", 40), ("linear", 5)])
+def test_compiled_kernels_refuse_an_index_out_of_range(impl, rows):
+    torch._dynamo.reset()
+    module, good = Attends(impl, rows, 4), torch.zeros(6, 6, dtype=torch.long)
+    call = torch.compile(module, backend="inductor")
+    torch.testing.assert_close(call(good), module(good))
+    for wrong in (-1, rows, 10**9):
+        bad = good.clone()
+        bad[4, 3] = wrong
+        with pytest.raises((IndexError, RuntimeError), match=r"index|out of (range|bounds)"):
+            call(bad)
+
+
+@pytest.mark.parametrize("integers", [torch.int8, torch.int16, torch.int32, torch.uint8])
+@pytest.mark.parametrize(
+    "impl, rows, groups", [("reference", 5, 1), ("dense", 5, 1), ("dense", 40, 1), ("linear", 1, 1)]
+)
+def test_an_index_may_be_of_any_integers(impl, rows, groups, integers):
+    module, index = Attends(impl, rows, groups), torch.randint(rows, (6, 6))
+    assert torch.equal(module(index.to(integers)), module(index))
+
+
 @pytest.mark.parametrize("largest", [0, 10_000])
 def test_rca_writes_no_has_symbol_per_pair(largest, monkeypatch):
     """Nothing larger than weights is kept, however wide symbols are."""
