@@ -15,6 +15,7 @@ from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Attention
 from ..functional import MaskPattern, mask_pattern, positions_from_padding
 from ..functional.activations import Activation
+from ..functional.checks import MaybeNone
 from ..functional.masks import Segments
 from ..relational_cross_attention import RelationalCrossAttention
 from ..transformer_blocks import Block, FeedForwardBlock, create_norm
@@ -34,8 +35,8 @@ class AbstractorMaps(NamedTuple):
         symbol_weights: map of the self-attention among symbols, or None.
     """
 
-    relations: Tensor | None
-    symbol_weights: Tensor | None
+    relations: Tensor | MaybeNone
+    symbol_weights: Tensor | MaybeNone
 
 
 class AbstractorBlock(Block):

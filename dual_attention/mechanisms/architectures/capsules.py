@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.inputs import check_one_device, check_positive
+from ...functional.checks import MaybeNone
 from .._parameters import matrix, zeros
 from ..alignments import Align
 from ..general import GeneralAttention
@@ -29,7 +30,7 @@ class CapsuleOutput(NamedTuple):
 
     probabilities: Tensor
     reconstructions: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | MaybeNone = None
 
 
 class CapsuleAttention(nn.Module):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_boolean, check_one_device, check_positive
 from ...functional import masked_mean
+from ...functional.checks import MaybeNone
 from .._parameters import matrix
 from ..alignments import Align, Softmax
 from ..general import GeneralAttention
@@ -35,7 +36,7 @@ class CoAttentionOutput(NamedTuple):
     context2: Tensor
     weights1: Tensor
     weights2: Tensor
-    first_weights: Tensor | None = None
+    first_weights: Tensor | MaybeNone = None
 
     def concatenated(self) -> Tensor:
         """Both summaries, ``(B, d1 + d2)``."""

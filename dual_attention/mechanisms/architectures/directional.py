@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_members, check_one_device, check_positive
 from ...functional import combine, directional_mask, uniform_alignment
-from ...functional.checks import check_rows
+from ...functional.checks import MaybeNone, check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import BoundedAdditive
 from ..selections import Selection, SubsetSampler
@@ -86,7 +86,7 @@ class ReinforcedSelfAttentionOutput(NamedTuple):
 
     output: Tensor
     selection: Selection
-    weights: tuple[Tensor, ...] | None = None
+    weights: tuple[Tensor, ...] | MaybeNone = None
 
 
 class ReinforcedSelfAttention(nn.Module):

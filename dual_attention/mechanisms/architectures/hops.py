@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_boolean, check_members, check_one_device, check_part, check_positive
 from ...functional import masked_mean
+from ...functional.checks import MaybeNone
 from ..general import GeneralAttention
 
 Update = Callable[[Tensor, Tensor], Tensor]
@@ -74,7 +75,7 @@ class MultiHopOutput(NamedTuple):
 
     query: Tensor
     context: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | MaybeNone = None
 
 
 class MultiHop(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..._layers.inputs import check_boolean, check_one_device, check_positive, check_sequence
 from ...functional import location_features
+from ...functional.checks import MaybeNone
 from .._parameters import matrix
 from ..alignments import Align
 from ..scores import Additive
@@ -30,9 +31,9 @@ class LocationAwareOutput(NamedTuple):
 
     context: Tensor
     seen: Tensor
-    weights: Tensor | None = None
-    log_prob: Tensor | None = None
-    entropy: Tensor | None = None
+    weights: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    entropy: Tensor | MaybeNone = None
 
 
 class LocationAwareAttention(nn.Module):
