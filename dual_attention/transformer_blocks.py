@@ -15,7 +15,14 @@ from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
-from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
+from ._layers.options import (
+    AttentionOptions,
+    DecoderBlockOptions,
+    EncoderBlockOptions,
+    NormType,
+    Options,
+    checked_options,
+)
 from .attention import Attention
 from .functional import activation_function
 from .functional.checks import check_finite, check_same_device
@@ -238,7 +245,7 @@ class EncoderBlock(EncoderSteps):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: AttentionOptions | None = None,
+        attn_kwargs: AttentionOptions | Options | None = None,
         *,
         post_norm_dropout: bool = True,
     ) -> None:
@@ -316,8 +323,8 @@ class DecoderBlock(DecoderSteps):
         bias: bool = True,
         causal: bool = False,
         *,
-        attn_kwargs: AttentionOptions | None = None,
-        cross_kwargs: AttentionOptions | None = None,
+        attn_kwargs: AttentionOptions | Options | None = None,
+        cross_kwargs: AttentionOptions | Options | None = None,
         ff_dropout: bool = False,
     ) -> None:
         check_boolean(norm_first=norm_first, bias=bias, causal=causal, ff_dropout=ff_dropout)

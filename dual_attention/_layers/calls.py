@@ -111,6 +111,7 @@ class TypedModule(nn.Module):
 class _BlockInputs(TypedDict, total=False):
     symbols: Tensor | RelativeSymbols
     context: Tensor
+    positions: Tensor | None
     freqs_cos: Tensor | None
     freqs_sin: Tensor | None
     attn_mask: Tensor | MaskPattern | None

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
 from ..functional import Alignment
 from ..functional.checks import MaybeNone, check_tensor, in_transform
@@ -49,7 +50,7 @@ class GeneralAttentionOutput(NamedTuple):
     selection: Selection | MaybeNone = None
 
 
-class GeneralAttention(nn.Module):
+class GeneralAttention(TypedModule):
     """Attention as a composition.
 
     Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
 from ..functional.checks import check_finite
@@ -39,7 +40,7 @@ class Selection(NamedTuple):
     fraction: Tensor | None = None
 
 
-class Select(nn.Module, ABC):
+class Select(TypedModule, ABC):
     """A choice of keys. Subclasses implement ``forward(query, key, padding_mask)``."""
 
     @abstractmethod
@@ -154,7 +155,7 @@ class PredictiveWindow(Select):
         return f"half_width={self.half_width}, {gaussian}"
 
 
-class SubsetSampler(nn.Module):
+class SubsetSampler(TypedModule):
     """Sampler that draws positions of a sequence in parallel: RSS of Shen et al. 2018 (arXiv 1801.10296).
 
     Math: u_i = [x_i; mean(x); x_i * mean(x)],  z_i ~ Bernoulli(sigmoid(<w, act(W u_i + b)> + b'))

@@ -32,7 +32,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -210,7 +210,9 @@ def _passing(point: Any, *, by_place: bool) -> Any:
     return passing
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Adapter":  # of the entry point
-        return _classes().Adapter
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name == "Adapter":  # of the entry point
+            return _classes().Adapter
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
