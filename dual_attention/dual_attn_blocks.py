@@ -195,7 +195,7 @@ class DualAttnDecoderBlock(DecoderSteps):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor | None]:
+    ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor]:
         """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
 
         Arguments as :meth:`DecoderBlock.forward <dual_attention.transformer_blocks.DecoderBlock.forward>`. With

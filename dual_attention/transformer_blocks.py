@@ -25,7 +25,7 @@ from ._layers.options import (
 )
 from .attention import Attention
 from .functional import activation_function
-from .functional.checks import check_finite, check_same_device
+from .functional.checks import MaybeNone, check_finite, check_same_device
 from .functional.masks import MaskPattern, Segments
 
 __all__ = [
@@ -199,7 +199,7 @@ class DecoderSteps(Block):
         context_padding_mask: Tensor | None,
         need_weights: bool,
         cache: Cache | None,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | MaybeNone]:
         """Add what attention brought, attend to the context, then feed forward; also the weights on the context."""
         x = self.residual_step(x, attended, self.norm1)
         attended, weights = self.cross_attn(
@@ -272,7 +272,7 @@ class EncoderBlock(EncoderSteps):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor | None]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
         The other arguments are those of :meth:`Attention.forward <dual_attention.attention.Attention.forward>`. With a
@@ -356,7 +356,7 @@ class DecoderBlock(DecoderSteps):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
         """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
 
         Args:

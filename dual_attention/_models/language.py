@@ -52,8 +52,8 @@ class Layers(nn.ModuleDict):
     token_embedder: nn.Embedding
     positional_embedder: nn.Embedding
     dropout: nn.Dropout
-    symbol_retrievers: nn.ModuleList
-    blocks: nn.ModuleList
+    symbol_retrievers: Any  # as the blocks an nn.ModuleList, of which a type checker knows no item
+    blocks: Any
     norm: nn.Module
     final_out: nn.Linear
 

@@ -13,6 +13,7 @@ from transformers import Cache, GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .._models.inputs import IGNORED, check_targets
+from ..functional.checks import MaybeNone
 from .cache import cache_in
 from .language import HasBackbone
 from .modeling import output_of
@@ -40,7 +41,11 @@ class DualAttnCausalLMOutput(CausalLMOutputWithPast):
         relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
     """
 
-    relations: tuple[Tensor, ...] | None = None
+    loss: Tensor | MaybeNone = None
+    logits: Tensor | MaybeNone = None
+    hidden_states: tuple[Tensor, ...] | MaybeNone = None
+    attentions: tuple[Tensor, ...] | MaybeNone = None
+    relations: tuple[Tensor, ...] | MaybeNone = None
 
 
 class DualAttnForCausalLM(HasBackbone, GenerationMixin):
@@ -52,6 +57,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
 
     accepts_loss_kwargs = True
     default_auto_class = "AutoModelForCausalLM"
+    if TYPE_CHECKING:
+        generate: Any  # a checker cannot bind transformers' own, to any model
 
     def forward(
         self,
@@ -68,7 +75,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
         **more: Unpack[CausalInputs],
-    ) -> DualAttnCausalLMOutput | tuple[Any, ...]:
+    ) -> DualAttnCausalLMOutput:
         """Predict the next token at every position.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from transformers.modeling_outputs import ImageClassifierOutput
@@ -11,6 +11,9 @@ from .._models.vision import PROJECTION
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
 from .modeling import OwnsModel, fetched, output_of, traced_fields
+
+if TYPE_CHECKING:
+    from .modeling import TypedOutput
 
 __all__ = ["DualAttnForImageClassification"]
 
@@ -46,7 +49,7 @@ class DualAttnForImageClassification(OwnsModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> ImageClassifierOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Classify images.
 
         Args:

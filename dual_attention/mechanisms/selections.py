@@ -16,7 +16,7 @@ from .. import functional
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
-from ..functional.checks import check_finite
+from ..functional.checks import MaybeNone, check_finite
 from ._parameters import matrix
 
 
@@ -35,9 +35,9 @@ class Selection(NamedTuple):
     mask: Tensor
     gain: Tensor | None = None
     bias: Tensor | None = None
-    position: Tensor | None = None
-    log_prob: Tensor | None = None
-    fraction: Tensor | None = None
+    position: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    fraction: Tensor | MaybeNone = None
 
 
 class Select(TypedModule, ABC):
