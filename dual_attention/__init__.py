@@ -8,7 +8,29 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import _exports
+    from . import (  # noqa: F401 (those that __getattr__ imports)
+        _exports,
+        attention,
+        baselines,
+        dual_attention,
+        dual_attn_blocks,
+        encoder_models,
+        functional,
+        generation,
+        hf,
+        language_models,
+        language_presets,
+        mechanisms,
+        model_analysis,
+        native,
+        positional_encoding,
+        relational_attention,
+        relational_cross_attention,
+        seq2seq_models,
+        symbol_retrieval,
+        transformer_blocks,
+        vision_models,
+    )
     from ._exports import *  # noqa: F403
 
     __all__ = ["__version__"]
@@ -37,22 +59,23 @@ def _warn_of_namesake() -> None:
 _warn_of_namesake()
 
 
-def __getattr__(name: str) -> Any:
-    """A module or an export, imported when it is first named, so that ``dat --help`` does not wait for torch."""
-    if not name.startswith("__"):
-        try:
-            return importlib.import_module(f".{name}", __name__)
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
-    if name == "__all__" or not name.startswith("__"):
-        exports = importlib.import_module("._exports", __name__)
-        found = {export: getattr(exports, export) for export in exports.__all__}
-        globals().update(found, __all__=["__version__", *found])
-        if name in globals():
-            return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker would take every name for one of ours
 
+    def __getattr__(name: str) -> Any:
+        """A module or an export, imported when it is first named, so that ``dat --help`` does not wait for torch."""
+        if not name.startswith("__"):
+            try:
+                return importlib.import_module(f".{name}", __name__)
+            except ModuleNotFoundError as error:
+                if error.name != f"{__name__}.{name}":
+                    raise
+        if name == "__all__" or not name.startswith("__"):
+            exports = importlib.import_module("._exports", __name__)
+            found = {export: getattr(exports, export) for export in exports.__all__}
+            globals().update(found, __all__=["__version__", *found])
+            if name in globals():
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})

@@ -16,7 +16,7 @@ from ._layers.heads import Heads, merge_heads, split_heads
 from ._layers.inputs import check_boolean, check_sequence
 from .functional import attention
 from .functional.activations import Activation, activation_function
-from .functional.checks import check_same_device
+from .functional.checks import MaybeNone, check_same_device
 from .functional.masks import MaskPattern, Segments
 from .positional_encoding import RelativePositionalEncoding
 
@@ -32,7 +32,7 @@ class AttentionOutput(NamedTuple):
     """
 
     output: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | MaybeNone = None
 
 
 class Attention(Heads):

@@ -30,9 +30,10 @@ from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
 from ._layers.inputs import check_boolean, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
-from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
+from ._layers.options import AttentionOptions, Options, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
 from .attention import Attention
+from .functional.checks import MaybeNone
 from .functional.masks import MaskPattern, Segments
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
 
@@ -55,11 +56,11 @@ class DualAttentionOutput(NamedTuple):
     """
 
     output: Tensor
-    sa_weights: Tensor | None = None
-    ra_maps: tuple[Tensor, ...] | None = None
+    sa_weights: Tensor | MaybeNone = None
+    ra_maps: tuple[Tensor, ...] | MaybeNone = None
 
     @property
-    def weights(self) -> Tensor | None:
+    def weights(self) -> Tensor | MaybeNone:
         """Weights of all heads, ``(B, H_sa + H_ra, N, N)``, sensory ones first; None if not asked for.
 
         While gradients are recorded the output depends on this tensor, so that it gets one; not where the layer is
@@ -98,8 +99,8 @@ class DualAttention(TypedModule):
         n_heads_sa: int,
         n_heads_ra: int,
         dropout: float = 0.0,
-        sa_kwargs: AttentionOptions | None = None,
-        ra_kwargs: RelationalOptions | None = None,
+        sa_kwargs: AttentionOptions | Options | None = None,
+        ra_kwargs: RelationalOptions | Options | None = None,
         share_attn_params: bool = False,
         ra_type: RelationalHeadType = "relational_attention",
     ) -> None:

@@ -15,6 +15,7 @@ from ._layers.options import (
     DualAttnDecoderBlockOptions,
     DualAttnEncoderBlockOptions,
     NormType,
+    Options,
     RelationalHeadType,
     RelationalOptions,
     checked_options,
@@ -50,8 +51,8 @@ class DualAttnEncoderBlock(EncoderSteps):
         dropout_rate: float = 0.0,
         norm_first: bool = True,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | None = None,
-        ra_kwargs: RelationalOptions | None = None,
+        sa_kwargs: AttentionOptions | Options | None = None,
+        ra_kwargs: RelationalOptions | Options | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         bias: bool = True,
@@ -145,9 +146,9 @@ class DualAttnDecoderBlock(DecoderSteps):
         dropout_rate: float = 0.0,
         norm_first: bool = True,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | None = None,
-        ra_kwargs: RelationalOptions | None = None,
-        cross_kwargs: AttentionOptions | None = None,
+        sa_kwargs: AttentionOptions | Options | None = None,
+        ra_kwargs: RelationalOptions | Options | None = None,
+        cross_kwargs: AttentionOptions | Options | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         bias: bool = True,
@@ -194,7 +195,7 @@ class DualAttnDecoderBlock(DecoderSteps):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor | None]:
+    ) -> Tensor | tuple[Tensor, DualAttentionOutput, Tensor]:
         """``(B, N, d)``, a context ``(B, M, d)`` and symbols to ``(B, N, d)``.
 
         Arguments as :meth:`DecoderBlock.forward <dual_attention.transformer_blocks.DecoderBlock.forward>`. With

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval
 from ._layers.inputs import check_boolean
-from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
@@ -67,7 +67,7 @@ class TransformerEncoder(EncoderModel):
         bias: bool = True,
         pos_enc_type: TokenPositions = "pos_emb",
         *,
-        attn_kwargs: AttentionOptions | None = None,
+        attn_kwargs: AttentionOptions | Options | None = None,
         n_token_types: int = 0,
         embedding_norm: bool = True,
         final_norm: bool | None = None,
@@ -123,15 +123,15 @@ class DualAttnTransformerEncoder(EncoderModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: SymbolOptions,
+        symbol_retrieval_kwargs: SymbolOptions | Options,
         dff: int | None,
         dropout_rate: float,
         activation: str,
         norm_first: bool,
         max_block_size: int,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | None = None,
-        ra_kwargs: RelationalOptions | None = None,
+        sa_kwargs: AttentionOptions | Options | None = None,
+        ra_kwargs: RelationalOptions | Options | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",

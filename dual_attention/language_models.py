@@ -17,6 +17,7 @@ from ._layers.options import (
     AttentionOptions,
     BlockOptions,
     NormType,
+    Options,
     RelationalHeadType,
     RelationalOptions,
     RetrieverOptions,
@@ -87,7 +88,7 @@ class TransformerLM(LanguageModel):
         bias: bool = True,
         pos_enc_type: TokenPositions = "pos_emb",
         use_flash_attention: bool = True,
-        block_kwargs: BlockOptions | None = None,
+        block_kwargs: BlockOptions | Options | None = None,
         *,
         tie_weights: bool = True,
         final_norm: bool = True,
@@ -163,24 +164,24 @@ class DualAttnTransformerLM(LanguageModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: SymbolOptions,
+        symbol_retrieval_kwargs: SymbolOptions | Options,
         dff: int | None,
         dropout_rate: float,
         activation: str,
         norm_first: bool,
         max_block_size: int,
         norm_type: NormType = "layernorm",
-        sa_kwargs: AttentionOptions | None = None,
-        ra_kwargs: RelationalOptions | None = None,
+        sa_kwargs: AttentionOptions | Options | None = None,
+        ra_kwargs: RelationalOptions | Options | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         share_attn_params: bool = False,
         symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention",
-        symbol_retriever_config: RetrieverOptions | None = None,
+        symbol_retriever_config: RetrieverOptions | Options | None = None,
         pos_enc_type: TokenPositions = "pos_emb",
         bias: bool = True,
         *,
         ff_bias: bool | None = True,
-        block_kwargs: BlockOptions | None = None,
+        block_kwargs: BlockOptions | Options | None = None,
         update_symbols_each_layer: bool = True,
         tie_weights: bool = True,
         final_norm: bool = True,
@@ -288,7 +289,7 @@ def configure_optimizers(
     return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=device_type == "cuda")
 
 
-def _sharing(given: RetrieverOptions | None, update_symbols_each_layer: bool) -> dict[str, bool]:
+def _sharing(given: RetrieverOptions | Options | None, update_symbols_each_layer: bool) -> dict[str, bool]:
     """The options of a retriever; ``ValueError`` if symbols are retrieved once, but each layer has a retriever."""
     options = retriever_options(given)
     if update_symbols_each_layer or options["shared_symbol_retriever"]:

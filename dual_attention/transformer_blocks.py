@@ -15,10 +15,17 @@ from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transaction
 from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
-from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
+from ._layers.options import (
+    AttentionOptions,
+    DecoderBlockOptions,
+    EncoderBlockOptions,
+    NormType,
+    Options,
+    checked_options,
+)
 from .attention import Attention
 from .functional import activation_function
-from .functional.checks import check_finite, check_same_device
+from .functional.checks import MaybeNone, check_finite, check_same_device
 from .functional.masks import MaskPattern, Segments
 
 __all__ = [
@@ -192,7 +199,7 @@ class DecoderSteps(Block):
         context_padding_mask: Tensor | None,
         need_weights: bool,
         cache: Cache | None,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | MaybeNone]:
         """Add what attention brought, attend to the context, then feed forward; also the weights on the context."""
         x = self.residual_step(x, attended, self.norm1)
         attended, weights = self.cross_attn(
@@ -238,7 +245,7 @@ class EncoderBlock(EncoderSteps):
         norm_type: NormType = "layernorm",
         bias: bool = True,
         causal: bool = False,
-        attn_kwargs: AttentionOptions | None = None,
+        attn_kwargs: AttentionOptions | Options | None = None,
         *,
         post_norm_dropout: bool = True,
     ) -> None:
@@ -265,7 +272,7 @@ class EncoderBlock(EncoderSteps):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor | None]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """``(B, N, d) -> (B, N, d)``; with ``need_weights`` the pair of that and the weights ``(B, H, N, N)``.
 
         The other arguments are those of :meth:`Attention.forward <dual_attention.attention.Attention.forward>`. With a
@@ -316,8 +323,8 @@ class DecoderBlock(DecoderSteps):
         bias: bool = True,
         causal: bool = False,
         *,
-        attn_kwargs: AttentionOptions | None = None,
-        cross_kwargs: AttentionOptions | None = None,
+        attn_kwargs: AttentionOptions | Options | None = None,
+        cross_kwargs: AttentionOptions | Options | None = None,
         ff_dropout: bool = False,
     ) -> None:
         check_boolean(norm_first=norm_first, bias=bias, causal=causal, ff_dropout=ff_dropout)
@@ -349,7 +356,7 @@ class DecoderBlock(DecoderSteps):
         segments: Segments | None = None,
         attn_bias: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
         """``(B, N, d)`` and a context ``(B, M, d)`` to ``(B, N, d)``.
 
         Args:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SymbolRetrieval, arguments_for
-from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
+from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import PatchPositions, Pool, VisionConfig
 from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols
@@ -112,10 +112,10 @@ class VisionDualAttnTransformer(VisionModel):
         activation: str,
         norm_first: bool,
         symbol_retrieval: SymbolRetrieval,
-        symbol_retrieval_kwargs: SymbolOptions,
+        symbol_retrieval_kwargs: SymbolOptions | Options,
         ra_type: RelationalHeadType = "relational_attention",
-        ra_kwargs: RelationalOptions | None = None,
-        sa_kwargs: AttentionOptions | None = None,
+        ra_kwargs: RelationalOptions | Options | None = None,
+        sa_kwargs: AttentionOptions | Options | None = None,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pool: Pool = "cls",

@@ -105,13 +105,13 @@ class TypedModule(nn.Module):
 
     if TYPE_CHECKING:
 
-        @property
-        def __call__(self: _Forwards[P, T]) -> Callable[P, T]: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def __call__(self: _Forwards[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 class _BlockInputs(TypedDict, total=False):
     symbols: Tensor | RelativeSymbols
     context: Tensor
+    positions: Tensor | None
     freqs_cos: Tensor | None
     freqs_sin: Tensor | None
     attn_mask: Tensor | MaskPattern | None
@@ -123,15 +123,6 @@ class _BlockInputs(TypedDict, total=False):
     cache: Cache | None
 
 
-class _BlockCall(Protocol[P, T]):
-    @overload
-    def __call__(self, *inputs: Any, need_weights: Literal[True], **named: Unpack[_BlockInputs]) -> T: ...
-    @overload
-    def __call__(self, *inputs: Any, need_weights: bool, **named: Unpack[_BlockInputs]) -> Tensor | T: ...
-    @overload
-    def __call__(self, *inputs: P.args, **named: P.kwargs) -> Tensor: ...
-
-
 class TypedBlock(nn.Module):
     """A module whose calls return a tensor, or with ``need_weights=True`` the tuple that its ``forward`` declares.
 
@@ -140,5 +131,14 @@ class TypedBlock(nn.Module):
 
     if TYPE_CHECKING:
 
-        @property
-        def __call__(self: _Forwards[P, Tensor | T]) -> _BlockCall[P, T]: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        @overload
+        def __call__(
+            self: _Forwards[..., Tensor | T], *inputs: Any, need_weights: Literal[True], **named: Unpack[_BlockInputs]
+        ) -> T: ...
+        @overload
+        def __call__(
+            self: _Forwards[..., Tensor | T], *inputs: Any, need_weights: bool, **named: Unpack[_BlockInputs]
+        ) -> Tensor | T: ...
+        @overload
+        def __call__(self: _Forwards[P, Any], *inputs: P.args, **named: P.kwargs) -> Tensor: ...
+        def __call__(self, *inputs: Any, **named: Any) -> Any: ...

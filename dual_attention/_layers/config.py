@@ -13,7 +13,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from .inputs import check_boolean
-from .options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions, parameters_of
+from .options import (
+    AttentionOptions,
+    NormType,
+    Options,
+    RelationalHeadType,
+    RelationalOptions,
+    SymbolOptions,
+    parameters_of,
+)
 
 SequenceSymbolRetrieval = Literal["symbolic_attention", "rel_sym_attn", "positional_symbols", "position_relative"]
 SymbolRetrieval = Literal[SequenceSymbolRetrieval, "position_relative_2d"]
@@ -70,9 +78,9 @@ class HeadOptionsConfig(FieldsConfig):
 
     n_heads: int | None = None
     """Attention heads in each layer of a Transformer."""
-    sa_kwargs: AttentionOptions | None = None
+    sa_kwargs: AttentionOptions | Options | None = None
     """Further arguments of the sensory heads."""
-    ra_kwargs: RelationalOptions | None = None
+    ra_kwargs: RelationalOptions | Options | None = None
     """Further arguments of the relational heads."""
     share_attn_params: bool = False
     """One set of attention queries and keys for both kinds of head."""
@@ -85,7 +93,7 @@ class SymbolsConfig(FieldsConfig):
     symbol_retrieval: SymbolRetrieval = "symbolic_attention"
     """Symbol mechanism: a library read by attention, or by how a token compares with its neighbours, one symbol a
     position, or one a relative position."""
-    symbol_retrieval_kwargs: SymbolOptions | None = None
+    symbol_retrieval_kwargs: SymbolOptions | Options | None = None
     """Arguments of the symbol mechanism."""
     update_symbols_each_layer: bool = True
     """Retrieve symbols anew for each layer instead of once for the first."""
@@ -120,7 +128,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, choice) for choice in get_args(hint))
     if origin is Literal:
         return isinstance(value, str) and value in get_args(hint)
-    if is_typeddict(hint):  # its keys are checked where they are used
+    if is_typeddict(hint) or origin is Mapping:  # the keys are checked where they are used
         return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if hint is float:
         return isinstance(value, float | int) and not isinstance(value, bool)
@@ -131,9 +139,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _described(hint: Any) -> str:
     if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(_described(choice) for choice in get_args(hint))
+        return " or ".join(dict.fromkeys(_described(choice) for choice in get_args(hint)))
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(repr, get_args(hint)))}"
-    if is_typeddict(hint):
+    if is_typeddict(hint) or get_origin(hint) is Mapping:
         return "a mapping of strings"
     return "None" if hint is type(None) else hint.__name__

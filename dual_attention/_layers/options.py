@@ -1,7 +1,7 @@
 """Further arguments of layers and blocks, as the published constructors take them: in dicts.
 
-They are TypedDicts, so that a type checker and an editor complete and check the keys; :func:`checked_options` does at
-run time. None of the keys is required.
+They are TypedDicts, so that an editor completes and explains the keys; :func:`checked_options` checks them at run time.
+None of the keys is required.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from ..functional.activations import Activation
 
 NormType = Literal["layernorm", "rmsnorm", "none"]
 RelationScore = Literal["dot", "squared_distance"]
 RelationalHeadType = Literal["relational_attention", "rca", "disrca"]
+
+Options: TypeAlias = Mapping[str, Any]
+"""Beside a TypedDict: a dict of which a type checker knows no more, ``dict(n_relations=4)`` or one from elsewhere."""
 
 
 class _HeadOptions(TypedDict, total=False):
@@ -91,7 +94,7 @@ class RetrieverOptions(TypedDict, total=False):
 class BlockOptions(TypedDict, total=False):
     """Further arguments of a language model's blocks, ``block_kwargs``; those of dual attention take no attn_kwargs."""
 
-    attn_kwargs: AttentionOptions | None
+    attn_kwargs: AttentionOptions | Options | None
     post_norm_dropout: bool
 
 
@@ -116,16 +119,16 @@ class DecoderBlockOptions(_ResidualOptions, total=False):
 
     n_heads: int
     n_heads_cross: int
-    attn_kwargs: AttentionOptions | None
-    cross_kwargs: AttentionOptions | None
+    attn_kwargs: AttentionOptions | Options | None
+    cross_kwargs: AttentionOptions | Options | None
     ff_dropout: bool
 
 
 class _DualOptions(_ResidualOptions, total=False):
     n_heads_sa: int
     n_heads_ra: int
-    sa_kwargs: AttentionOptions | None
-    ra_kwargs: RelationalOptions | None
+    sa_kwargs: AttentionOptions | Options | None
+    ra_kwargs: RelationalOptions | Options | None
     ra_type: RelationalHeadType
     share_attn_params: bool
 
@@ -140,7 +143,7 @@ class DualAttnDecoderBlockOptions(_DualOptions, total=False):
     """Arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` without ``d_model``."""
 
     n_heads_cross: int
-    cross_kwargs: AttentionOptions | None
+    cross_kwargs: AttentionOptions | Options | None
     ff_dropout: bool
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .._layers.config import BlockConfig, FieldsConfig, HeadOptionsConfig, SequenceSymbolRetrieval, SymbolsConfig
-from .._layers.options import AttentionOptions, BlockOptions, RetrieverOptions, SymbolOptions
+from .._layers.options import AttentionOptions, BlockOptions, Options, RetrieverOptions, SymbolOptions
 
 TokenPositions = Literal["pos_emb", "RoPE", "none"]
 PairPositions = Literal["sinusoidal", "learned", "none"]
@@ -72,11 +72,11 @@ class DecoderLanguageConfig(TokensConfig, OutputLayerConfig, HeadOptionsConfig, 
     """A decoder-only language model, see :mod:`dual_attention.language_models`."""
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
-    symbol_retriever_config: RetrieverOptions | None = None
+    symbol_retriever_config: RetrieverOptions | Options | None = None
     """Whether layers share one symbol retriever, or else one symbol library."""
     use_flash_attention: bool = True
     """Fused attention in a Transformer; otherwise attention weights are built."""
-    block_kwargs: BlockOptions | None = None
+    block_kwargs: BlockOptions | Options | None = None
     """Further arguments of the blocks."""
     ff_bias: bool | None = True
     """Biases in the feed-forward blocks of a Dual Attention Transformer; null takes bias."""
@@ -87,7 +87,7 @@ class EncoderConfig(TokensConfig, HeadOptionsConfig, SymbolsConfig):
     """A bidirectional encoder, see :mod:`dual_attention.encoder_models`."""
 
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
-    attn_kwargs: AttentionOptions | None = None
+    attn_kwargs: AttentionOptions | Options | None = None
     """Further arguments of the attention of a Transformer."""
     shared_symbol_retriever: bool = True
     """One symbol retriever for all layers, or one for each."""
@@ -162,5 +162,5 @@ class Seq2SeqConfig(SymbolsConfig):
     symbol_retrieval: SequenceSymbolRetrieval = "symbolic_attention"
     decoder_symbol_retrieval: SequenceSymbolRetrieval | None = None
     """Symbol mechanism of the decoder; null takes that of the encoder for both."""
-    decoder_symbol_retrieval_kwargs: SymbolOptions | None = None
+    decoder_symbol_retrieval_kwargs: SymbolOptions | Options | None = None
     """Arguments of the symbol mechanism of the decoder."""

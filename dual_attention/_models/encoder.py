@@ -45,7 +45,7 @@ class EncoderModel(CountsParameters, TokenModel):
             self.token_type_embedder = nn.Embedding(config.n_token_types, width)
         self.embedding_norm = create_norm(width, config.norm_type if config.embedding_norm else "none")
         self.dropout = nn.Dropout(config.dropout_rate)
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks: Any = nn.ModuleList(blocks)
         final_norm = config.norm_first if config.final_norm is None else config.final_norm
         self.norm = create_norm(width, config.norm_type if final_norm else "none")
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive
 from ..functional import activation_function, cross_entropy
+from ..functional.checks import MaybeNone
 from ..functional.losses import mean_squared_error
 from .config import Pool
 from .encoder import EncoderModel
@@ -31,8 +32,8 @@ class EncoderHeadOutput(NamedTuple):
         loss: a scalar, float32 or wider; None without targets.
     """
 
-    logits: Tensor | None
-    loss: Tensor | None = None
+    logits: Tensor | MaybeNone
+    loss: Tensor | MaybeNone = None
 
 
 class EncoderForMaskedLM(CountsParameters, TiesWeights):

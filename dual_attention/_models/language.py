@@ -20,6 +20,7 @@ from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
 from ..functional import cross_entropy, linear_cross_entropy
+from ..functional.checks import MaybeNone
 from ..generation import Generates
 from ..positional_encoding import RotaryPositionalEncoding
 from ..transformer_blocks import create_norm
@@ -41,8 +42,8 @@ class LanguageModelOutput(NamedTuple):
         loss: mean cross-entropy of the targets in nats, a scalar; None without targets.
     """
 
-    logits: Tensor | None
-    loss: Tensor | None = None
+    logits: Tensor | MaybeNone
+    loss: Tensor | MaybeNone = None
 
 
 class Layers(nn.ModuleDict):
@@ -51,8 +52,8 @@ class Layers(nn.ModuleDict):
     token_embedder: nn.Embedding
     positional_embedder: nn.Embedding
     dropout: nn.Dropout
-    symbol_retrievers: nn.ModuleList
-    blocks: nn.ModuleList
+    symbol_retrievers: Any  # as the blocks an nn.ModuleList, of which a type checker knows no item
+    blocks: Any
     norm: nn.Module
     final_out: nn.Linear
 

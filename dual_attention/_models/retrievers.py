@@ -11,6 +11,7 @@ from .._layers.cache import Cache
 from .._layers.config import SequenceSymbolRetrieval
 from .._layers.inputs import check_not_negative, check_positive
 from .._layers.options import (
+    Options,
     RelationalOptions,
     RetrieverOptions,
     SymbolOptions,
@@ -38,7 +39,7 @@ _CLASSES = {
 
 def create_symbol_retriever(
     symbol_retrieval: str,
-    kwargs: SymbolOptions | None,
+    kwargs: SymbolOptions | Options | None,
     choices: Any = SequenceSymbolRetrieval,
     *,
     name: str = "symbol_retrieval_kwargs",
@@ -53,7 +54,7 @@ def create_symbol_retriever(
 
 
 def check_symbols_fit(
-    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: RelationalOptions | None, name: str = "ra_kwargs"
+    symbol_retrieval: str, n_heads_ra: int, ra_kwargs: RelationalOptions | Options | None, name: str = "ra_kwargs"
 ) -> None:
     """Raise ``ValueError`` unless relational heads, if any, expect the kind of symbols that will be retrieved."""
     check_not_negative(n_heads_ra=n_heads_ra)
@@ -64,7 +65,7 @@ def check_symbols_fit(
         )
 
 
-def retriever_options(options: RetrieverOptions | None) -> dict[str, bool]:
+def retriever_options(options: RetrieverOptions | Options | None) -> dict[str, bool]:
     """``symbol_retriever_config`` with its defaults, as a new dict; ``ValueError`` for an unknown key."""
     defaults = {"shared_symbol_retriever": True, "weight_tie_symbol_library": False}
     given = options_dict("symbol_retriever_config", options)

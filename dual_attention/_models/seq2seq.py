@@ -18,7 +18,7 @@ from .._layers.inputs import check_depth, check_dropout, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
-from ..functional.checks import check_same_device
+from ..functional.checks import MaybeNone, check_same_device
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
@@ -146,7 +146,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         source_padding_mask: Tensor | None = None,
         target_padding_mask: Tensor | None = None,
         loss_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | MaybeNone]:
         """Predict each position of the target from the source and, with a causal decoder, the target up to it.
 
         Padding may be on the left or on the right. Neither its content nor its length matters.

@@ -7,7 +7,7 @@ of the model.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -98,7 +98,7 @@ class VisionModel(StackModel):
             self.pos_embedding = nn.Parameter(torch.randn(1, self.grid_size[0] * self.grid_size[1] + 1, width))
         self.cls_token = nn.Parameter(torch.randn(1, 1, width))
         self.dropout = nn.Dropout(check_dropout("dropout_rate", config.dropout_rate))
-        self.encoder_blocks = nn.ModuleList()
+        self.encoder_blocks: Any = nn.ModuleList()
         self.norm = create_norm(width, config.norm_type if config.final_norm else "none")
         self.final_out = nn.Linear(width, config.num_classes)
 

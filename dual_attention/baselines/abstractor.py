@@ -9,13 +9,15 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from torch import Tensor, nn
 
+from .._layers.calls import TypedBlock
 from .._layers.inputs import check_boolean, check_depth, check_positive, check_sequence
-from .._layers.options import NormType, SymbolOptions, arguments_of
+from .._layers.options import NormType, Options, SymbolOptions, arguments_of
 from .._models.inputs import count_positions
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Attention
 from ..functional import MaskPattern, mask_pattern
 from ..functional.activations import Activation
+from ..functional.checks import MaybeNone
 from ..functional.masks import Segments
 from ..relational_cross_attention import RelationalCrossAttention
 from ..transformer_blocks import Block, FeedForwardBlock, create_norm
@@ -35,8 +37,8 @@ class AbstractorMaps(NamedTuple):
         symbol_weights: map of the self-attention among symbols, or None.
     """
 
-    relations: Tensor | None
-    symbol_weights: Tensor | None
+    relations: Tensor | MaybeNone
+    symbol_weights: Tensor | MaybeNone
 
 
 class AbstractorBlock(Block):
@@ -157,13 +159,13 @@ class AbstractorOptions(TypedDict, total=False):
     norm_type: NormType
     bias: bool
     symbol_retrieval: AbstractorSymbols
-    symbol_retrieval_kwargs: SymbolOptions
+    symbol_retrieval_kwargs: SymbolOptions | Options
     symbol_self_attn: bool
     rel_activation: str | Activation
     residual: ResidualStream
 
 
-class Abstractor(nn.Module):
+class Abstractor(TypedBlock):
     """Abstractor: from objects to symbols that know the relations of their objects, and nothing else about them.
 
     Math: A^(0) = S, symbols for X;  A^(l) = layer l of (X, A^(l-1)), see :class:`AbstractorBlock`
@@ -188,7 +190,7 @@ class Abstractor(nn.Module):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: SymbolOptions,
+        symbol_retrieval_kwargs: SymbolOptions | Options,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         *,

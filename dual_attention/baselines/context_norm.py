@@ -8,13 +8,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_positive
 from ..functional import masked_mean
 from ..functional.checks import check_same_device
 from ._objects import check_objects
 
 
-class ContextNorm(nn.Module):
+class ContextNorm(TypedModule):
     """Temporal context normalisation (Webb et al. 2020, arXiv 2007.05059): each feature over the objects of an example.
 
     Math: z'_t = gamma (z_t - mu) / sqrt(var + eps) + beta,  mu = (1/N) sum_t z_t,  var = (1/N) sum_t (z_t - mu)^2

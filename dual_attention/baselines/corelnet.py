@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_positive
 from .._layers.taps import Taps, observer_of
 from ..functional import reference
@@ -17,7 +18,7 @@ from ._objects import check_objects
 from .context_norm import ContextNorm
 
 
-class CoRelNet(nn.Module):
+class CoRelNet(TypedModule):
     """The matrix of similarities between objects, and nothing else of them.
 
     Math: z_i = MLP(x_i),  R_ij = softmax_j(<z_i, z_j>)

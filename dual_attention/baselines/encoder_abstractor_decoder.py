@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
+from .._layers.calls import TypedModule
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import check_depth, check_positive, check_sequence
-from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
+from .._layers.options import NormType, Options, SymbolOptions, arguments_of, checked_options
 from .._models.inputs import check_padding
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
@@ -72,7 +73,7 @@ class DecoderLayer(nn.ModuleList):
             return x
 
 
-class EncoderAbstractorDecoder(nn.Module):
+class EncoderAbstractorDecoder(TypedModule):
     """Sequence to sequence by way of abstract symbols, in the four arrangements of the paper.
 
     ======================  ======================  ===============================================================
@@ -110,13 +111,13 @@ class EncoderAbstractorDecoder(nn.Module):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: SymbolOptions,
+        symbol_retrieval_kwargs: SymbolOptions | Options,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         *,
         abstractor_reads: Literal["source", "encoder"] = "encoder",
         decoder_reads: Literal["abstractor", "both"] = "both",
-        abstractor_kwargs: AbstractorOptions | None = None,
+        abstractor_kwargs: AbstractorOptions | Options | None = None,
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import TypedBlock
 from .._layers.inputs import check_boolean, check_positive
 from .._layers.taps import Taps, observer_of
 from ..functional.reference import inner_products, softmax_over_senders, visible_pairs
@@ -32,7 +33,7 @@ class ESBNOutput(NamedTuple):
     keys: Tensor
 
 
-class ESBN(nn.Module):
+class ESBN(TypedBlock):
     """Recurrent controller that never sees the objects, only the keys that it bound to earlier ones like them.
 
     Math, where M_k and M_v hold what was written before step t, and k^r_0 = 0:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._layers.calls import TypedBlock
 from .._layers.inputs import check_not_negative, check_positive
 from .._layers.taps import Taps, observer_of
 from ..functional import attention
@@ -29,7 +30,7 @@ class PrediNetOutput(NamedTuple):
     weights: Tensor
 
 
-class PrediNet(nn.Module):
+class PrediNet(TypedBlock):
     """Heads that each attend to two objects and output the difference and the positions of these.
 
     Math, where a row of L holds the features and the position of one object:

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_depth
-from .._layers.options import DecoderBlockOptions, EncoderBlockOptions, SymbolOptions, check_complete, checked_options
+from .._layers.options import (
+    DecoderBlockOptions,
+    EncoderBlockOptions,
+    Options,
+    SymbolOptions,
+    check_complete,
+    checked_options,
+)
 from .._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .._models.retrievers import check_symbol_width
 from .._models.seq2seq import Seq2SeqModel, Side
@@ -62,15 +69,15 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         input_spec: Mapping[str, Any],
         output_spec: Mapping[str, Any],
         symbol_retrieval: AbstractorSymbols,
-        symbol_retrieval_kwargs: SymbolOptions,
+        symbol_retrieval_kwargs: SymbolOptions | Options,
         d_model: int,
         out_dim: int,
         n_layers_enc: int,
         n_layers_abs: int,
         n_layers_dec: int,
-        encoder_kwargs: EncoderBlockOptions,
-        abstractor_kwargs: AbstractorOptions,
-        decoder_kwargs: DecoderBlockOptions,
+        encoder_kwargs: EncoderBlockOptions | Options,
+        abstractor_kwargs: AbstractorOptions | Options,
+        decoder_kwargs: DecoderBlockOptions | Options,
         in_block_size: int,
         out_block_size: int,
         tie_weights: bool = True,

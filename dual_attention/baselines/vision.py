@@ -13,8 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_like, check_not_negative, check_positive
-from .._layers.options import SymbolOptions, arguments_of
+from .._layers.options import Options, SymbolOptions, arguments_of
 from .._models.vision import checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
 from ..functional.checks import check_tensor
@@ -24,7 +25,7 @@ from .esbn import ESBN
 from .predinet import PrediNet
 
 
-class ObjectClassifier(nn.Module, ABC):
+class ObjectClassifier(TypedModule, ABC):
     """Base of the classifiers: patches are objects, which a relational module summarises for ``classifier``."""
 
     classifier: nn.Module
@@ -92,7 +93,7 @@ class VisionAbstractor(ObjectClassifier):
         activation: str,
         norm_first: bool,
         symbol_retrieval: AbstractorSymbols = "positional_symbols",
-        symbol_retrieval_kwargs: SymbolOptions | None = None,
+        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
         **abstractor_kwargs: Any,
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
@@ -147,7 +148,7 @@ class VisionPrediNet(ObjectClassifier):
         return self.predinet(objects, positions=torch.cartesian_prod(*sides))
 
 
-class _PooledReadout(nn.Module):
+class _PooledReadout(TypedModule):
     """A network on the relations of each object and its position, and the mean of its outputs over objects."""
 
     def __init__(self, *, n_objects: int, features: int, d_model: int, num_classes: int) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+
+MaybeNone: TypeAlias = Any
+"""Beside a type: or None, of which only the caller can know. A type checker lets both uses pass, as in typeshed."""
 
 
 def is_readable(x: Tensor) -> bool:

@@ -89,15 +89,17 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
 ]
 
 
-def __getattr__(name: str) -> Any:
-    for package, modules in _NEEDS.items() if name in __all__ else ():
-        require(package, extra="hf")
-        for module in modules:
-            home = importlib.import_module(module, __name__)
-            if name in home.__all__:
-                value = globals()[name] = getattr(home, name)
-                return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        for package, modules in _NEEDS.items() if name in __all__ else ():
+            require(package, extra="hf")
+            for module in modules:
+                home = importlib.import_module(module, __name__)
+                if name in home.__all__:
+                    value = globals()[name] = getattr(home, name)
+                    return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from transformers.generation import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .._models.inputs import IGNORED, check_targets
+from ..functional.checks import MaybeNone
 from .cache import CACHE, OTHER, NamesCache, cache_in, given_cache
 from .language import HasBackbone
 from .modeling import output_of
@@ -42,7 +43,11 @@ class DualAttnCausalLMOutput(NamesCache, CausalLMOutputWithPast):
         relations: of each block ``(B, N, t + N, R)``, with ``output_attentions``, if heads have relations.
     """
 
-    relations: tuple[Tensor, ...] | None = None
+    loss: Tensor | MaybeNone = None
+    logits: Tensor | MaybeNone = None
+    hidden_states: tuple[Tensor, ...] | MaybeNone = None
+    attentions: tuple[Tensor, ...] | MaybeNone = None
+    relations: tuple[Tensor, ...] | MaybeNone = None
 
 
 class DualAttnForCausalLM(HasBackbone, GenerationMixin):
@@ -54,6 +59,8 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
 
     accepts_loss_kwargs = True
     default_auto_class = "AutoModelForCausalLM"
+    if TYPE_CHECKING:
+        generate: Any  # a checker cannot bind transformers' own, to any model
 
     def forward(
         self,
@@ -72,7 +79,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         *,
         cache: Cache | None = None,
         **more: Unpack[CausalInputs],
-    ) -> DualAttnCausalLMOutput | tuple[Any, ...]:
+    ) -> DualAttnCausalLMOutput:
         """Predict the next token at every position.
 
         Args:

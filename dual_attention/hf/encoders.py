@@ -5,7 +5,7 @@ Shapes: B batch, L length, V size of the vocabulary, C classes.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
@@ -16,6 +16,9 @@ from .._models.weights import init_weights
 from ..encoder_models import EncoderForMaskedLM, EncoderForSequenceClassification
 from .configuration import DualAttnEncoderConfig
 from .modeling import OwnsModel, one_input, output_of, padding_mask_from, traced_fields
+
+if TYPE_CHECKING:
+    from .modeling import TypedOutput
 
 __all__ = ["DualAttnEncoderModel", "DualAttnForMaskedLM", "DualAttnForSequenceClassification"]
 
@@ -101,7 +104,7 @@ class DualAttnEncoderModel(_Encoder):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> BaseModelOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Represent each token in the light of all tokens of its sequence.
 
         Args:
@@ -148,7 +151,7 @@ class DualAttnForMaskedLM(_Encoder):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-    ) -> MaskedLMOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Predict the token at each place.
 
         Args:
@@ -206,7 +209,7 @@ class DualAttnForSequenceClassification(_Encoder):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Classify sequences.
 
         Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin
@@ -21,6 +21,9 @@ from .._checkpoints.weights import checkpoint_weights, filled
 from .._layers.options import parameters_of
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, as_json
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["DualAttnTransformerLM_HFHub", "HubLanguageModel", "TransformerLM_HFHub"]
 
@@ -38,7 +41,7 @@ class HubLanguageModel(
 
     _kind: Literal["dat", "transformer"]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         model = super().__new__(cls, *args, **kwargs)
         try:
             given = inspect.signature(cls.__init__).bind(model, *args, **kwargs).arguments

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, SequenceClass
 from transformers.utils import logging
 
 from .._models.weights import init_weights
+from ..functional.checks import MaybeNone
 from .cache import CACHE, DualAttnCache, NamesCache, cache_in, given_cache
 from .configuration import DualAttnConfig
 from .modeling import OwnsModel, backbone_of, one_input, output_of, padding_mask_from, relations_of, traced_fields
@@ -23,6 +24,8 @@ from .packing import MoreInputs, packed_segments, segments_from
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from .modeling import TypedOutput
 
 __all__ = ["DualAttnLMForSequenceClassification", "DualAttnModel", "DualAttnModelOutput", "OwnsLanguageModel"]
 
@@ -38,7 +41,10 @@ class DualAttnModelOutput(NamesCache, BaseModelOutputWithPast):
         others: as those of :class:`~dual_attention.hf.causal_lm.DualAttnCausalLMOutput`.
     """
 
-    relations: tuple[Tensor, ...] | None = None
+    last_hidden_state: Tensor | MaybeNone = None
+    hidden_states: tuple[Tensor, ...] | MaybeNone = None
+    attentions: tuple[Tensor, ...] | MaybeNone = None
+    relations: tuple[Tensor, ...] | MaybeNone = None
 
 
 class _Pass(NamedTuple):
@@ -149,7 +155,7 @@ class DualAttnModel(OwnsLanguageModel):
         *,
         cache: Cache | None = None,
         **more: Unpack[MoreInputs],
-    ) -> DualAttnModelOutput | tuple[Any, ...]:
+    ) -> DualAttnModelOutput:
         """Represent each token in the light of those before it.
 
         Args:
@@ -223,7 +229,7 @@ class DualAttnLMForSequenceClassification(HasBackbone):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Classify sequences by their last real token.
 
         Args:

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,18 +18,34 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from .._checkpoints.files import folder_of
 from .._checkpoints.weights import read_index, read_weights, shared_names
 from .._files import read_json_object
+from .._layers.calls import TypedModule
 from .._models.weights import ignored_weights
 from ..dual_attention import DualAttentionOutput
+from ..functional.checks import MaybeNone
 from ..positional_encoding import RotaryPositionalEncoding
 from ..symbol_retrieval import PositionalSymbolRetriever
 from ..transformer_blocks import EncoderSteps
 from .configuration import ModelConfig
 from .remote import WritesLoader
 
+if TYPE_CHECKING:
+    from transformers.utils.generic import ModelOutput
+    from typing_extensions import Self
+
+    class TypedOutput(ModelOutput):
+        """What a type checker is told of transformers' own outputs."""
+
+        loss: Tensor | MaybeNone
+        logits: Tensor | MaybeNone
+        last_hidden_state: Tensor | MaybeNone
+        hidden_states: tuple[Tensor, ...] | MaybeNone
+        attentions: tuple[Tensor, ...] | MaybeNone
+
+
 __all__ = ["OwnsModel", "backbone_of", "fetched", "one_input", "padding_mask_from", "relations_of", "traced_fields"]
 
 
-class OwnsModel(WritesLoader, PreTrainedModel):
+class OwnsModel(WritesLoader, TypedModule, PreTrainedModel):
     """A model of this library for transformers.
 
     ``attn_implementation="sdpa"``, the default, computes attention as this library does: fused, or by the
@@ -140,7 +156,7 @@ class OwnsModel(WritesLoader, PreTrainedModel):
         self.model.init_weights()
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Self:
         """As the method of transformers; a damaged file is named in a ``ValueError``."""
         folder = folder_of(pretrained_model_name_or_path, **kwargs)
         if folder is not None:

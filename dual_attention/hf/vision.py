@@ -5,7 +5,7 @@ Shapes: B batch, T tokens (a class token and the patches), d width of the model,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClassifierOutput
@@ -14,6 +14,9 @@ from .._models.vision import PROJECTION
 from ..relational_attention import RelationalAttention
 from .configuration import DualAttnVisionConfig
 from .modeling import OwnsModel, backbone_of, fetched, output_of, traced_fields
+
+if TYPE_CHECKING:
+    from .modeling import TypedOutput
 
 __all__ = ["DualAttnForImageClassification", "DualAttnVisionModel"]
 
@@ -104,7 +107,7 @@ class DualAttnForImageClassification(_Vision):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-    ) -> ImageClassifierOutput | tuple[Any, ...]:
+    ) -> TypedOutput:
         """Classify images.
 
         Args:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_positive
 
 Factors = tuple[Tensor, Tensor, float]
 """Queries ``(..., L, p)`` and keys ``(..., S, p)``, of one type, and the factor of their inner products."""
 
 
-class Score(nn.Module, ABC):
+class Score(TypedModule, ABC):
     """A function of query and key. Subclasses implement ``forward(query, key)``, which must not mask.
 
     Args:

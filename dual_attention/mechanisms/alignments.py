@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import functional
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_positive
 from ..functional import Alignment
 from ..functional.activations import Activation, activation_function, activation_name
@@ -17,7 +18,7 @@ from ..functional.alignments.hard import Estimator
 from ..functional.checks import is_number
 
 
-class Align(nn.Module, ABC):
+class Align(TypedModule, ABC):
     """Map from scores to weights, zero where masked. Subclasses implement ``forward(scores, mask, *, bias, dim)``.
 
     Args:

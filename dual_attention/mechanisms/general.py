@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
 from ..functional import Alignment
-from ..functional.checks import check_tensor, in_transform
+from ..functional.checks import MaybeNone, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
 from ..functional.reference import Observe, visible_pairs, without_hidden
 from .alignments import Align, Hard, Softmax
@@ -43,13 +44,13 @@ class GeneralAttentionOutput(NamedTuple):
     """
 
     context: Tensor
-    weights: Tensor | None = None
-    log_prob: Tensor | None = None
-    entropy: Tensor | None = None
-    selection: Selection | None = None
+    weights: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    entropy: Tensor | MaybeNone = None
+    selection: Selection | MaybeNone = None
 
 
-class GeneralAttention(nn.Module):
+class GeneralAttention(TypedModule):
     """Attention as a composition.
 
     Math: e_ls = score(q_l, k_s),  a_l = align(e_l; mask),  c_l = sum_s a_ls m_ls

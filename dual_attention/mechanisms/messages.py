@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.heads import split_heads
 from .._layers.inputs import check_boolean, check_positive, check_sequence
 from .._layers.symbols import Symbols, project_symbols
@@ -73,7 +74,7 @@ class RelativeValues(Messages):
         return attend_to_symbols(weights.to(here.library.dtype), here)
 
 
-class Message(nn.Module, ABC):
+class Message(TypedModule, ABC):
     """Module that makes messages. Subclasses implement ``forward(query, key, value)``.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.heads import merge_heads, split_heads
 from .._layers.inputs import check_boolean, check_dropout, check_one_device, check_part, check_positive, check_sequence
 from .._layers.symbols import observe_symbols
@@ -23,7 +24,7 @@ from .messages import FeatureMessage, Message, ValueMessage
 from .relations import RelationalMessage
 
 
-class MultiHead(nn.Module):
+class MultiHead(TypedModule):
     """Heads of a :class:`GeneralAttention`, each with its own projections of queries and keys and its own messages.
 
     Math: c^h = attend(x W_q^h, y W_k^h, messages^h),  output = concat_h(c^h * gate(x W_g^h)) W_o

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_features, check_positive
 from ..functional.checks import check_axes, check_rows
 
 
-class SelfQuery(nn.Module):
+class SelfQuery(TypedModule):
     """One query from each feature vector (survey eq. 35): self-attention.
 
     Args:
@@ -31,7 +32,7 @@ class SelfQuery(nn.Module):
         return self.projection(key)
 
 
-class LearnedQuery(nn.Module):
+class LearnedQuery(TypedModule):
     """Queries that are parameters (survey eqs. 33, 34), drawn from N(0, 1 / d_q).
 
     Args:
@@ -53,7 +54,7 @@ class LearnedQuery(nn.Module):
         return ", ".join(f"{name}={size}" for name, size in zip(("n_queries", "d_q"), self.queries.shape, strict=True))
 
 
-class ConstantQuery(nn.Module):
+class ConstantQuery(TypedModule):
     """Constant queries, which do not learn.
 
     Args:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_one_device, check_part, check_positive, check_sequence
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
@@ -33,7 +34,7 @@ from .messages import Message, Messages, repeat_symbols, rows_of
 from .scores import Dot, Score
 
 
-class Relation(nn.Module):
+class Relation(TypedModule):
     """R relations between receivers and senders: any score, with one head for each relation.
 
     Math: r_ij = (act(score_l(x_i W_q,l^rel, y_j W_k,l^rel)))_l

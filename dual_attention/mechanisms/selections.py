@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
+from .._layers.calls import TypedModule
 from .._layers.inputs import check_boolean, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
-from ..functional.checks import check_finite
+from ..functional.checks import MaybeNone, check_finite
 from ._parameters import matrix
 
 
@@ -34,12 +35,12 @@ class Selection(NamedTuple):
     mask: Tensor
     gain: Tensor | None = None
     bias: Tensor | None = None
-    position: Tensor | None = None
-    log_prob: Tensor | None = None
-    fraction: Tensor | None = None
+    position: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    fraction: Tensor | MaybeNone = None
 
 
-class Select(nn.Module, ABC):
+class Select(TypedModule, ABC):
     """A choice of keys. Subclasses implement ``forward(query, key, padding_mask)``."""
 
     @abstractmethod
@@ -154,7 +155,7 @@ class PredictiveWindow(Select):
         return f"half_width={self.half_width}, {gaussian}"
 
 
-class SubsetSampler(nn.Module):
+class SubsetSampler(TypedModule):
     """Sampler that draws positions of a sequence in parallel: RSS of Shen et al. 2018 (arXiv 1801.10296).
 
     Math: u_i = [x_i; mean(x); x_i * mean(x)],  z_i ~ Bernoulli(sigmoid(<w, act(W u_i + b)> + b'))

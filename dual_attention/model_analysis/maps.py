@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from ..functional.checks import MaybeNone
 from .sites import KINDS, Kind
 
 Quantity = Literal[
@@ -77,16 +78,16 @@ class HeadMaps:
     first_receiver: int = 0
     first_sender: int = 0
     relative_symbols: bool = False
-    visible: Tensor | None = None
-    weights: Tensor | None = None
-    relations: Tensor | None = None
-    symbols: Tensor | None = None
-    symbol_values: Tensor | None = None
-    assignment: Tensor | None = None
-    relational_message: Tensor | None = None
-    symbol_message: Tensor | None = None
-    head_output: Tensor | None = None
-    contribution: Tensor | None = None
+    visible: Tensor | MaybeNone = None
+    weights: Tensor | MaybeNone = None
+    relations: Tensor | MaybeNone = None
+    symbols: Tensor | MaybeNone = None
+    symbol_values: Tensor | MaybeNone = None
+    assignment: Tensor | MaybeNone = None
+    relational_message: Tensor | MaybeNone = None
+    symbol_message: Tensor | MaybeNone = None
+    head_output: Tensor | MaybeNone = None
+    contribution: Tensor | MaybeNone = None
 
     @property
     def kept(self) -> dict[str, Tensor]:
@@ -154,8 +155,8 @@ class LayerMaps:
     """Both kinds of head of a layer; None for a kind that it lacks or that was not chosen."""
 
     layer: str
-    sensory: HeadMaps | None = None
-    relational: HeadMaps | None = None
+    sensory: HeadMaps | MaybeNone = None
+    relational: HeadMaps | MaybeNone = None
 
     @property
     def kinds(self) -> tuple[HeadMaps, ...]:

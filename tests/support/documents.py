@@ -52,6 +52,16 @@ def blocks(markdown: str) -> list[Block]:
     ]
 
 
+def script(markdown: str) -> str:
+    """The Python blocks of a page as one file, each on its own lines."""
+    lines = [""] * markdown.count("\n")
+    for block in blocks(markdown):
+        if block.language == "python":
+            text = block.text.splitlines()
+            lines[block.line - 1 : block.line - 1 + len(text)] = text
+    return "\n".join(lines) + "\n"
+
+
 def commands(markdown: str) -> list[list[str]]:
     """Commands in the shell blocks of a page, split into words, without comments; of a pipe, each part."""
     found = []

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import check_broadcast, check_finite, check_floating, check_same_device, is_readable
+from ..checks import MaybeNone, check_broadcast, check_finite, check_floating, check_same_device, is_readable
 from ..masks import check_mask
 
 
@@ -22,8 +22,8 @@ class Alignment(NamedTuple):
     """
 
     weights: Tensor
-    log_prob: Tensor | None = None
-    entropy: Tensor | None = None
+    log_prob: Tensor | MaybeNone = None
+    entropy: Tensor | MaybeNone = None
 
 
 def prepare(

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import reference
 from ..activations import Activation, activation_function
 from ..checks import (
+    MaybeNone,
     check_axes,
     check_dropout,
     check_finite,
@@ -39,8 +40,8 @@ class RelationalAttentionOutput(NamedTuple):
     """
 
     output: Tensor
-    weights: Tensor | None = None
-    relations: Tensor | None = None
+    weights: Tensor | MaybeNone = None
+    relations: Tensor | MaybeNone = None
 
 
 @dataclass(frozen=True)

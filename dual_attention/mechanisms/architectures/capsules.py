@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_one_device, check_positive
+from ...functional.checks import MaybeNone
 from .._parameters import matrix, zeros
 from ..alignments import Align
 from ..general import GeneralAttention
@@ -29,10 +31,10 @@ class CapsuleOutput(NamedTuple):
 
     probabilities: Tensor
     reconstructions: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | MaybeNone = None
 
 
-class CapsuleAttention(nn.Module):
+class CapsuleAttention(TypedModule):
     """Capsules, one for each class, that attend, predict a probability and reconstruct their contexts.
 
     Math: c_c = attend(q_c, K, V),  p_c = sigmoid(<w_c, c_c> + b_c),  r_c = p_c c_c

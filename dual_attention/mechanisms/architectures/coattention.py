@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_boolean, check_one_device, check_positive
 from ...functional import masked_mean
+from ...functional.checks import MaybeNone
 from .._parameters import matrix
 from ..alignments import Align, Softmax
 from ..general import GeneralAttention
@@ -35,14 +37,14 @@ class CoAttentionOutput(NamedTuple):
     context2: Tensor
     weights1: Tensor
     weights2: Tensor
-    first_weights: Tensor | None = None
+    first_weights: Tensor | MaybeNone = None
 
     def concatenated(self) -> Tensor:
         """Both summaries, ``(B, d1 + d2)``."""
         return torch.cat([self.context1, self.context2], dim=-1)
 
 
-class AlternatingCoAttention(nn.Module):
+class AlternatingCoAttention(TypedModule):
     """Alternating co-attention, one side after the other (Lu et al. 2016, arXiv 1606.00061; survey eqs. 7 to 9).
 
     Math: c_0 = attend(0, X_1),  c_2 = attend(c_0, X_2),  c_1 = attend(c_2, X_1)
@@ -90,7 +92,7 @@ class AlternatingCoAttention(nn.Module):
         return CoAttentionOutput(c1, c2, w1, w2, w0)
 
 
-class InteractiveCoAttention(nn.Module):
+class InteractiveCoAttention(TypedModule):
     """Interactive co-attention: the mean of each side is the query of the other (Ma et al. 2017, arXiv 1709.00893).
 
     Math: c_1 = attend(mean(X_2), X_1),  c_2 = attend(mean(X_1), X_2)
@@ -118,7 +120,7 @@ class InteractiveCoAttention(nn.Module):
         return CoAttentionOutput(c1, c2, w1, w2)
 
 
-class ParallelCoAttention(nn.Module):
+class ParallelCoAttention(TypedModule):
     """Parallel co-attention over the affinities of all pairs (Lu et al. 2016, arXiv 1606.00061; survey eqs. 12 to 16).
 
     Math: C = tanh(X_1 W_b X_2^T), zero where either is padding;  H_1 = tanh(X_1 W_1^T + C X_2 W_2^T),
@@ -208,7 +210,7 @@ class MultiGrainedOutput(NamedTuple):
         return torch.cat([self.context1, self.context2], dim=-1)
 
 
-class MultiGrainedCoAttention(nn.Module):
+class MultiGrainedCoAttention(TypedModule):
     """A coarse and a fine mechanism side by side (after Fan et al., EMNLP 2018; survey 3.1.1).
 
     The query of a coarse mechanism is one summary of an input; those of a fine one are its elements.
@@ -251,7 +253,7 @@ class RotatoryOutput(NamedTuple):
     target_right_weights: Tensor
 
 
-class RotatoryAttention(nn.Module):
+class RotatoryAttention(TypedModule):
     """Attention from a target to its left and right contexts, and from their summaries back to the target.
 
     After Zheng & Xia 2018 (arXiv 1802.00892; survey eqs. 17 to 20); not related to rotary position embeddings.

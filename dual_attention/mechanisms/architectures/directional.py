@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_members, check_one_device, check_positive
 from ...functional import combine, directional_mask, uniform_alignment
-from ...functional.checks import check_rows
+from ...functional.checks import MaybeNone, check_rows
 from ..general import GeneralAttention, GeneralAttentionOutput
 from ..scores import BoundedAdditive
 from ..selections import Selection, SubsetSampler
@@ -19,7 +20,7 @@ from ..selections import Selection, SubsetSampler
 Direction = Literal["forward", "backward", "both"]
 
 
-class FusionGate(nn.Module):
+class FusionGate(TypedModule):
     """Gate between an object and its context.
 
     Math: g = sigmoid(W_1 c + W_2 h + b),  out = g * h + (1 - g) * c
@@ -42,7 +43,7 @@ class FusionGate(nn.Module):
         return gate * h + (1 - gate) * context
 
 
-class DirectionalSelfAttention(nn.Module):
+class DirectionalSelfAttention(TypedModule):
     """Token2token attention in one direction with a fusion gate: DiSA.
 
     An object that sees no other, such as the first of a forward sequence, has a context of zero.
@@ -86,10 +87,10 @@ class ReinforcedSelfAttentionOutput(NamedTuple):
 
     output: Tensor
     selection: Selection
-    weights: tuple[Tensor, ...] | None = None
+    weights: tuple[Tensor, ...] | MaybeNone = None
 
 
-class ReinforcedSelfAttention(nn.Module):
+class ReinforcedSelfAttention(TypedModule):
     """Directional self-attention among drawn objects: ReSA (Shen et al. 2018, arXiv 1801.10296).
 
     Math: z^q, z^k ~ Bernoulli(sampler(h));  i attends to j if z^q_i, z^k_j and the direction allows it.

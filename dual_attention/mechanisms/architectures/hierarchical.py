@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_members, check_one_device, check_part, check_positive
 from ..alignments import Align
 from ..general import GeneralAttention, GeneralAttentionOutput
@@ -28,7 +29,7 @@ class HierarchicalOutput(NamedTuple):
     weights: tuple[Tensor, ...]
 
 
-class HierarchicalAttention(nn.Module):
+class HierarchicalAttention(TypedModule):
     """Attention to words, then to the sentences that they make (Yang et al. 2016, HAN, eqs. 5 to 10).
 
     Math: s_n = attend(words_n),  doc = attend(encoder(s)_1..N), without queries
@@ -105,7 +106,7 @@ class SocialContextualOutput(NamedTuple):
     weights: dict[str, Tensor]
 
 
-class SocialContextualAttention(nn.Module):
+class SocialContextualAttention(TypedModule):
     """Attention of a user within named aspects, then to the aspects (after Wu et al. 2018, arXiv 1806.00723).
 
     Math: s_a = attend(user, X_a),  context = attend(user, (s_a)_a)
@@ -180,7 +181,7 @@ class AttentionViaAttentionOutput(NamedTuple):
     lower_weights: Tensor
 
 
-class AttentionViaAttention(nn.Module):
+class AttentionViaAttention(TypedModule):
     """Attention to one level with a query extended by the context of another (Zhao & Zhang, AAAI 2018; survey 3.1.2).
 
     Math: c_w = attend(q, X_word),  c_c = attend([q; c_w], X_char),  output [c_w; c_c]
@@ -219,7 +220,7 @@ class AttentionViaAttention(nn.Module):
         )
 
 
-class MultiRepresentationAttention(nn.Module):
+class MultiRepresentationAttention(TypedModule):
     """Attention of items to their own representations: dynamic meta-embeddings (Kiela et al. 2018, arXiv 1804.07983).
 
     Math: t_i = W_i x^(i) + b_i,  a = align(score(t_i)),  out = sum_i a_i t_i  (survey eqs. 21, 22)

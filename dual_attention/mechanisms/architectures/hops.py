@@ -11,8 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_boolean, check_members, check_one_device, check_part, check_positive
 from ...functional import masked_mean
+from ...functional.checks import MaybeNone
 from ..general import GeneralAttention
 
 Update = Callable[[Tensor, Tensor], Tensor]
@@ -28,7 +30,7 @@ def replace(query: Tensor, context: Tensor) -> Tensor:
     return context
 
 
-class LinearUpdate(nn.Module):
+class LinearUpdate(TypedModule):
     """q A^T + o, the layer-wise tying of memory networks (Sukhbaatar et al. 2015, section 2.2).
 
     Args:
@@ -46,7 +48,7 @@ class LinearUpdate(nn.Module):
         return self.linear(query) + context
 
 
-class GRUUpdate(nn.Module):
+class GRUUpdate(TypedModule):
     """Gated recurrent unit whose state is the query.
 
     Args:
@@ -74,10 +76,10 @@ class MultiHopOutput(NamedTuple):
 
     query: Tensor
     context: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | MaybeNone = None
 
 
-class MultiHop(nn.Module):
+class MultiHop(TypedModule):
     """Attention in several steps, each with a query updated by the context of the step before.
 
     Math: o^k = attend(q^k, K^k, V^k),  q^(k+1) = update(q^k, o^k)

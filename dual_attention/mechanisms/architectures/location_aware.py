@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..._layers.calls import TypedModule
 from ..._layers.inputs import check_boolean, check_one_device, check_positive, check_sequence
 from ...functional import location_features
+from ...functional.checks import MaybeNone
 from .._parameters import matrix
 from ..alignments import Align
 from ..scores import Additive
@@ -30,12 +32,12 @@ class LocationAwareOutput(NamedTuple):
 
     context: Tensor
     seen: Tensor
-    weights: Tensor | None = None
-    log_prob: Tensor | None = None
-    entropy: Tensor | None = None
+    weights: Tensor | MaybeNone = None
+    log_prob: Tensor | MaybeNone = None
+    entropy: Tensor | MaybeNone = None
 
 
-class LocationAwareAttention(nn.Module):
+class LocationAwareAttention(TypedModule):
     """Attention in which each query sees the weights of the one before, so that it moves on through the keys.
 
     Math: f = F * a_{t-1},  e_ts = score(q_t, [k_s; f_s]),  a_t = align(e_t),  c_t = sum_s a_ts v_s

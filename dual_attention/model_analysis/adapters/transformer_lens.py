@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -351,7 +351,9 @@ def _refuse_processing(*_: Any, **__: Any) -> None:
     )
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Adapter":  # of the entry point
-        return _component(_Adapter)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name == "Adapter":  # of the entry point
+            return _component(_Adapter)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ...functional.checks import MaybeNone
 from ...relational_attention import RelationalAttention
 from ..maps import CallMaps, HeadMaps, Maps
 from ..padding import real_pairs, real_receivers
@@ -36,7 +37,7 @@ class LayerMeasures:
     share: tuple[float, ...]
     rank: float
     scaled_rank: float
-    asymmetry: tuple[float, ...] | None
+    asymmetry: tuple[float, ...] | MaybeNone
 
 
 def measure_layers(maps: Maps | CallMaps) -> list[LayerMeasures]:

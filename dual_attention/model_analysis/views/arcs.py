@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from ..._extras import require
 from .matrices import largest_of
 from .plots import empty_figure, house_style
 from .tokens import drawable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 POSITIVE, NEGATIVE = "#2166ac", "#b2182b"
 _SIZE = 10.0  # points of the text
@@ -26,7 +29,7 @@ def draw_arcs(
     visible: Tensor | None = None,
     most: int = 40,
     title: str = "",
-) -> Any:
+) -> Figure:
     """A figure of values of pairs as arcs, wider for larger ones; blue for positive and red for negative values.
 
     Args:

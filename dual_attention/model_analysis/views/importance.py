@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .matrices import largest_of
 from .plots import house_style, matplotlib_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_importance(
@@ -20,7 +23,7 @@ def draw_importance(
     columns: Sequence[str] | None = None,
     title: str = "",
     unit: str = "",
-) -> Any:
+) -> Figure:
     """A figure of effects, a row for each layer and a column for each head or relation.
 
     Args:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .plots import house_style, matplotlib_figure
 from .tokens import drawable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_LABELS = 48
 """Objects beyond which a matrix labels only every other, or fewer."""
@@ -31,7 +34,7 @@ def draw_matrices(
     names: tuple[str, str] = ("receiver", "sender"),
     columns: int = 4,
     cmap: Any = None,
-) -> Any:
+) -> Figure:
     """A figure with one panel for each of several matrices over the same pairs.
 
     Every panel has a colour scale of its own, since relations differ in scale; its end stands in the panel's title.
@@ -84,7 +87,7 @@ def draw_matrices(
 
 def draw_attention(
     weights: Tensor, receivers: Sequence[str], senders: Sequence[str] | None = None, **options: Any
-) -> Any:
+) -> Figure:
     """A figure of the attention weights of each head, ``(H, N, M)``; ``options`` as :func:`draw_matrices`."""
     if weights.dim() != 3:
         raise ValueError(f"weights: expected shape (H, N, M), got {tuple(weights.shape)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from torch import Tensor
 from ..._extras import require
 from .matrices import largest_of
 from .plots import empty_figure, house_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_patch_relations(
@@ -27,7 +30,7 @@ def draw_patch_relations(
     title: str = "",
     columns: int = 4,
     cmap: Any = "RdBu",
-) -> Any:
+) -> Figure:
     """A figure of an image with one patch outlined, and of each relation from that patch to all others.
 
     The scale of a map ends at the largest value of another patch; that of the patch itself may lie beyond.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._extras import require
 from ..._files import replaced_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 100,
@@ -25,14 +28,14 @@ STYLE: dict[str, Any] = {
 }
 
 
-def empty_figure(figsize: tuple[float, float] | None = None) -> Any:
+def empty_figure(figsize: tuple[float, float] | None = None) -> Figure:
     """A figure off screen, of ``figsize`` inches; pyplot, and so a user's notebook, does not know of it."""
     figure = require("matplotlib.figure", extra="train").Figure(figsize=figsize)
     require("matplotlib.backends.backend_agg", extra="train").FigureCanvasAgg(figure)
     return figure
 
 
-def matplotlib_figure(*shape: int, figsize: tuple[float, float] | None = None, **options: Any) -> tuple[Any, Any]:
+def matplotlib_figure(*shape: int, figsize: tuple[float, float] | None = None, **options: Any) -> tuple[Figure, Any]:
     """An :func:`empty_figure` and its panels, ``figure.subplots(*shape, **options)``."""
     figure = empty_figure(figsize)
     return figure, figure.subplots(*shape, **options)

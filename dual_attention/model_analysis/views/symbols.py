@@ -6,13 +6,16 @@ Shapes: B examples, S heads of the assignment, L tokens, K symbols of the librar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from .matrices import draw_matrices
 from .plots import house_style, matplotlib_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def symbol_usage(assignment: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -42,7 +45,7 @@ def symbol_usage(assignment: Tensor, mask: Tensor | None = None) -> tuple[Tensor
     return usage, torch.exp(-torch.xlogy(usage, usage).sum(-1))
 
 
-def draw_symbol_usage(assignment: Tensor, mask: Tensor | None = None, *, title: str = "use of symbols") -> Any:
+def draw_symbol_usage(assignment: Tensor, mask: Tensor | None = None, *, title: str = "use of symbols") -> Figure:
     """A figure of how much each symbol is used, from the most used on, by head; arguments as :func:`symbol_usage`.
 
     A dashed line is what each would have if all were used alike.
@@ -65,7 +68,7 @@ def draw_symbol_usage(assignment: Tensor, mask: Tensor | None = None, *, title: 
     return figure
 
 
-def draw_symbol_assignment(assignment: Tensor, labels: Sequence[str], *, most: int = 24, title: str = "") -> Any:
+def draw_symbol_assignment(assignment: Tensor, labels: Sequence[str], *, most: int = 24, title: str = "") -> Figure:
     """A figure of the symbols that each token of a text is given, by head.
 
     Args:
