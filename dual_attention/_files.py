@@ -23,16 +23,20 @@ def cache_folder() -> Path:
 
     That is ``relational-attention`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on macOS in ``~/Library/Caches``, on
     Windows in ``%LOCALAPPDATA%``.
+
+    Raises:
+        FileNotFoundError: if the user has no home folder, as in some containers, and no variable names another.
     """
-    if own := os.environ.get(CACHE):
-        return Path(own).expanduser()
     if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = "~/Library/Caches"
     elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "relational-attention"
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = os.path.expanduser(os.environ.get(CACHE) or f"{base}/relational-attention")
+    if folder.startswith("~"):
+        raise FileNotFoundError(f"{folder}: there is no such home folder; name a folder with {CACHE}")
+    return Path(folder)
 
 
 class DigestWriter:
@@ -192,7 +196,7 @@ def read_json(path: Path) -> Any:
         ValueError: naming the file, if it does not hold JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
         raise ValueError(f"{path}: is not JSON ({error})") from error
 
