@@ -8,6 +8,7 @@ model's class, and ``model.safetensors``, its weights; so do the repositories of
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def open_checkpoint(
             are not language models.
     """
     source = str(name)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if path.is_file():
         if path.suffix in _PICKLES:
             raise ValueError(

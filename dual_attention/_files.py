@@ -25,20 +25,18 @@ def cache_folder() -> Path:
     Windows in ``%LOCALAPPDATA%``.
 
     Raises:
-        FileNotFoundError: if it would be in the home of a user who has none.
+        FileNotFoundError: if the user has no home folder, as in some containers, and no variable names another.
     """
-    try:
-        if own := os.environ.get(CACHE):
-            return Path(own).expanduser()
-        if sys.platform == "darwin":
-            base = Path.home() / "Library" / "Caches"
-        elif sys.platform == "win32":
-            base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-        else:
-            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError as error:
-        raise FileNotFoundError(f"{CACHE}: expected a folder, since there is no home to keep files in") from error
-    return base / "relational-attention"
+    if sys.platform == "darwin":
+        base = "~/Library/Caches"
+    elif sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = os.path.expanduser(os.environ.get(CACHE) or f"{base}/relational-attention")
+    if folder.startswith("~"):
+        raise FileNotFoundError(f"{folder}: there is no such home folder; name a folder with {CACHE}")
+    return Path(folder)
 
 
 def make_private(folder: Path) -> None:
@@ -96,12 +94,12 @@ def named_in_errors(path: Path, *, written_as: Path | None = None) -> Iterator[N
 def replaced_atomically(path: Path) -> Iterator[DigestWriter]:
     """A file to write, which takes the place of ``path`` at the end of the block, once it is on the disk.
 
-    It has the permissions of any new file. If the block fails, ``path`` is left as it was.
+    It has the permissions of any new file. If the block fails, ``path`` is left as it was, and so is what it links to.
     """
     temporary = temporary_path(path)
     with named_in_errors(path, written_as=temporary):
         try:
-            with open(temporary, "wb") as file:
+            with open(temporary, "wb", opener=opened_without_links) as file:
                 writer = DigestWriter(file)
                 try:
                     yield writer
@@ -114,6 +112,11 @@ def replaced_atomically(path: Path) -> Iterator[DigestWriter]:
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
+
+
+def opened_without_links(path: str, flags: int) -> int:
+    """Open a file for :func:`open`, unless it is a link, to what somebody else may have chosen."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
@@ -144,10 +147,10 @@ def sync_folder(path: Path) -> None:
 
 def temporary_path(path: Path) -> Path:
     """Name beside ``path``, of this process, for what is to take its place; see :func:`remove_leftovers`."""
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    return path.with_name(f".{path.name}.{os.getpid()}.dat.tmp")
 
 
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.tmp")
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.dat\.tmp")  # no name that other programs give
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
@@ -198,14 +201,22 @@ def _finite(value: Any) -> Any:
     return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
+def read_file(path: Path) -> bytes:
+    """The contents of a file; ``ValueError`` naming it if it is a pipe, say, whose reading may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path}: expected a file, got a pipe or a device")
+    return path.read_bytes()
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
         ValueError: naming the file, if it does not hold JSON.
     """
+    data = read_file(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
         raise ValueError(f"{path}: is not JSON ({error})") from error
 

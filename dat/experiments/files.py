@@ -9,6 +9,7 @@ import copyreg
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -34,7 +35,7 @@ def load(name: str) -> AnyExperiment:
     match = FILE.fullmatch(name)
     if match is None:
         raise ValueError(f"experiment: expected FILE.py or FILE.py:CLASS, got {name!r}")
-    file = Path(match["file"]).expanduser()
+    file = Path(os.path.expanduser(match["file"]))
     kind = _experiment_in(_module_of(file), file, match["kind"])
     experiment = kind()
     experiment.source = f"{match['file']}:{kind.__name__}"

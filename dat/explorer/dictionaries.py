@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ def find_dictionary(name: str) -> Path:
     Raises:
         OSError, ValueError: if there is none, or several.
     """
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if not path.is_dir():
         if not path.exists():
             raise FileNotFoundError(f"dictionary: there is no file or folder {name}")

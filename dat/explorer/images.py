@@ -6,6 +6,7 @@ Shapes: C channels, height and width of an image in pixels, K classes.
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,7 +158,7 @@ class ImageSession:
         """Pixels ``(C, height, width)`` uint8 of a sample or a file, and where they come from; as :meth:`packed`."""
         if source in self.samples:
             return self._fitting(self._sample(source)), f"sample: {source}"
-        path = Path(source).expanduser()
+        path = Path(os.path.expanduser(source))
         if not path.is_file():
             raise FileNotFoundError(f"image: expected a file or one of {', '.join(self.samples)}, got {source!r}")
         if path.stat().st_size > IMAGE_BYTES:

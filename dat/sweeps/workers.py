@@ -36,7 +36,7 @@ from .protocol import CONFIG, settings_of
 from .results import LR
 
 _stop: Event | None = None
-_begun: SimpleQueue[tuple[int, str]] | None = None
+_begun: SimpleQueue[tuple[int, str, str]] | None = None
 _speaker: Lock | None = None
 
 
@@ -52,12 +52,12 @@ class NotPrepared(RuntimeError):
     """Data, a package or a device that a cell needs is missing, or a setting does not fit it."""
 
 
-def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str]], speaker: Lock | None) -> None:
+def start_worker(stop: Event, begun: SimpleQueue[tuple[int, str, str]], speaker: Lock | None) -> None:
     """Prepare a worker: one thread, no Ctrl-C of its own, and no life after its parent.
 
     Args:
         stop: asks it to stop.
-        begun: takes its process id and the name of each cell that it begins.
+        begun: takes its process id, the name of each cell that it begins, and what is to say of its data.
         speaker: held by the worker that says what holds for all; None: nobody says it.
     """
     global _stop, _begun, _speaker
@@ -96,11 +96,13 @@ def run_cell(
     if stop():
         raise Interrupted
     if _begun is not None:
-        _begun.put((os.getpid(), path.stem))
+        _begun.put((os.getpid(), path.stem, ""))
     try:
         prepared = experiment.prepare(config, cache=cache)
     except (ImportError, OSError, ValueError) as error:
         raise NotPrepared(in_one_line(error)) from error
+    if _begun is not None and prepared.about:
+        _begun.put((os.getpid(), path.stem, prepared.about))
     use_native(prepared.problem.model, is_first_to_say)
     with prepared.arithmetic():
         trainer = Trainer(prepared.problem, config, stop=stop)
@@ -133,7 +135,8 @@ def run_cells(
 ) -> Iterator[tuple[Cell, float]]:
     """Run the cells, ``workers`` at a time, yielding each with its seconds as it is done.
 
-    A cell that fails is named at once, unless one has failed for the same reason before, and the others go on. When
+    What is to say of their data is said once. A cell that fails is named at once, unless one has failed for the same
+    reason before, and the others go on. When
     ``stop()`` becomes true, the cells being run end within a step, nothing of them is kept, and no more start.
 
     Raises:
@@ -150,6 +153,7 @@ def run_cells(
     running: dict[Future[float], Cell] = {}
     processes: dict[int | None, BaseProcess] = {}
     names: dict[int, str] = {}  # of the cell that each process began last
+    said = None if quiet else {""}
     failed: dict[Cell, Exception] = {}
     first: Cell | None = None
     try:
@@ -164,8 +168,7 @@ def run_cells(
                 break
             processes.update({process.pid: process for process in multiprocessing.active_children()})
             finished = wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done
-            while not begun.empty():
-                names.update([begun.get()])
+            _note_begun(begun, names, said)
             in_order = [future for future in running if future in finished]  # of the cells
             for future in sorted(in_order, key=lambda future: isinstance(future.exception(), BrokenProcessPool)):
                 cell = running.pop(future)
@@ -192,6 +195,15 @@ def run_cells(
     if failed and not stop():
         failed = {cell: failed[cell] for cell in cells if cell in failed}
         raise CellsFailed(_failure(folder, failed)) from next(iter(failed.values()))
+
+
+def _note_begun(begun: SimpleQueue[tuple[int, str, str]], names: dict[int, str], said: set[str] | None) -> None:
+    """Read what processes have begun, and say what they say of their data and ``said`` lacks; None: nothing is said."""
+    while not begun.empty():
+        pid, names[pid], about = begun.get()
+        if said is not None and about not in said:
+            print(printable(about), file=sys.stderr)
+            said.add(about)
 
 
 def _failure(folder: GridFolder, failed: Mapping[Cell, Exception]) -> str:

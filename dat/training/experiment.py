@@ -24,11 +24,19 @@ from .tables import RunTable, numbers_table
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run ready to train: the problem, the device that its model is on, and the accuracy that guessing reaches."""
+    """A run ready to train.
+
+    Attributes:
+        problem: what is trained, and on what.
+        device: that the model is on.
+        chance: the accuracy that guessing reaches.
+        about: what was read of the data and what of it is not used, in lines for people.
+    """
 
     problem: Problem
     device: torch.device
     chance: float | None = field(default=None, kw_only=True)
+    about: str = field(default="", kw_only=True)
 
     def write(self, folder: Path) -> None:
         """Write what the run folder holds beside its configuration before training begins."""

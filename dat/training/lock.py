@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dual_attention._extras import require
-from dual_attention._files import remove_leftovers
+from dual_attention._files import opened_without_links, remove_leftovers
 
 LOCK = ".lock"
 """File of a folder that is locked by its writer, and says who that is. It stays there, unlocked and empty."""
@@ -40,15 +40,20 @@ def locked(folder: Path, *cleaned: str) -> Iterator[None]:
     except filelock.Timeout:
         raise InUse(f"{folder}: in use by {_holder(path)}; wait until it ends, or stop it") from None
     try:
-        path.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        _write(path, f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
         for part in (folder, *(folder / name for name in cleaned)):
             if part.is_dir():
                 remove_leftovers(part)
         yield
     finally:
         with suppress(OSError):
-            path.write_text("")
+            _write(path, "")
         lock.release()
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8", opener=opened_without_links) as file:
+        file.write(text)
 
 
 def _holder(path: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from dual_attention._extras import require
-from dual_attention._files import json_text, named_in_errors, sync_file, write_atomically
+from dual_attention._files import json_text, named_in_errors, read_file, sync_file, write_atomically
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         ValueError: naming the file and the line, if another one is no row.
     """
-    return _rows(path.read_bytes(), path) if path.exists() else []
+    return _rows(read_file(path), path) if path.exists() else []
 
 
 def _rows(contents: bytes, path: Path) -> list[Row]:
@@ -81,7 +81,7 @@ class MetricsLog:
         mark: MetricsMark | None = None,
     ) -> None:
         self.path = path
-        contents = path.read_bytes() if path.exists() else b""
+        contents = read_file(path) if path.exists() else b""
         if mark is not None:
             contents = contents[: mark["bytes"]]
             if len(contents) < mark["bytes"] or hashlib.sha256(contents).hexdigest() != mark["sha256"]:

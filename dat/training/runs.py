@@ -123,6 +123,8 @@ def prepare_together(
 ) -> Prepared:
     """A run, prepared in the first process and then in the others, for which the files that it makes are there.
 
+    The first one says what it read.
+
     Raises:
         ValueError: if there are more processes than examples.
     """
@@ -131,6 +133,8 @@ def prepare_together(
         config = replace(config, output=output)  # pyright: ignore[reportArgumentType]
     with workers.first_first():
         prepared = experiment.prepare(config, cache=cache, run=run)
+    if prepared.about and config.output.progress:
+        show(prepared.about)
     n, size = len(prepared.problem.train), workers.size
     check(n >= size, "data", f"at least one example for each of the {size} processes", n)
     return prepared
@@ -243,7 +247,8 @@ def evaluate_run(
     changes: dict[str, Any] = {} if machine is None else vars(machine)
     if isinstance(config.machine, ParallelMachineConfig):
         changes = {**changes, "parallel": "replicate", "shard_size": None, "context_parallel": 1}
-    config = replace(config, machine=replace(config.machine, **changes))
+    machine, output = replace(config.machine, **changes), replace(config.output, progress=False)
+    config = replace(config, machine=machine, output=output)
     numbers = {}
     with shared_for_reading(experiment, folder) as cache:
         prepared = experiment.prepare(config, cache=cache, run=folder.path)

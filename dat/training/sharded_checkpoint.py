@@ -28,8 +28,9 @@ from dual_attention._files import sync_folder, temporary_path
 
 from .checkpoint import SHARDS, Checkpoints
 from .distributed import Workers
+from .parts import misfits_of_parts, parts_in
 from .sharding import local
-from .weights_file import misfits, tied_names
+from .weights_file import tied_names
 
 library: Any = checkpoint  # whose stubs export less than its page describes
 
@@ -221,15 +222,9 @@ def read_parts(
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: the state of the optimiser does not fit") from error
     wanted = {**{f"model.{name}": own[name] for name in kept}, **{_name(*e): p for e, p in entries.items()}}
-    reader = library.HuggingFaceStorageReader(str(path))
-    try:
-        found = reader.read_metadata().state_dict_metadata
-    except Exception as error:  # the library has an exception of its own for files
-        raise ValueError(f"{path}: damaged or incomplete ({' '.join(str(error).split())})") from error
-    described: Any = {name: torch.empty(e.size, dtype=e.properties.dtype, device="meta") for name, e in found.items()}
-    problems = misfits(described, wanted)
-    if problems:
+    if problems := misfits_of_parts(parts_in(path), wanted):
         raise ValueError(f"{path}: the weights do not fit {_class_of(model)}: {'; '.join(problems[:8])}")
+    reader = library.HuggingFaceStorageReader(str(path))
     tensors = {name: torch.empty_like(tensor.detach()) for name, tensor in wanted.items()}
     group = {"process_group": workers.other_group()} if workers.connected else {"no_dist": True}
     with warnings.catch_warnings():

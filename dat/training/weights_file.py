@@ -20,7 +20,7 @@ from dual_attention._files import replaced_atomically
 
 from .sharding import is_sharded, placed
 
-_DTYPES = {
+SAFETENSORS = {
     torch.float64: "F64",
     torch.int64: "I64",
     torch.complex64: "C64",
@@ -33,6 +33,7 @@ _DTYPES = {
     torch.int8: "I8",
     torch.bool: "BOOL",
 }
+"""Names of dtypes in these files."""
 _ALIGNMENT = 8
 """Of the header; tensors follow from the widest numbers to the narrowest, so that each lies as its dtype needs it."""
 
@@ -55,11 +56,11 @@ def save_weights(weights: nn.Module | Mapping[str, Tensor], path: Path) -> str:
     end = 0
     for name in order:
         tensor, begin = kept[name], end
-        if tensor.dtype not in _DTYPES:
+        if tensor.dtype not in SAFETENSORS:
             raise TypeError(f"{name}: expected a dtype that safetensors files have, got {tensor.dtype}")
         end += tensor.numel() * tensor.element_size()
         shape = list(tensor.shape)
-        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": [begin, end]}
+        header[name] = {"dtype": SAFETENSORS[tensor.dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
     with replaced_atomically(path) as file:
@@ -120,6 +121,6 @@ def misfits(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list
             problems.append(f"{name}: expected shape {tuple(wanted[name].shape)}, got {tuple(tensor.shape)}")
         elif tensor.dtype != wanted[name].dtype:
             problems.append(f"{name}: expected {wanted[name].dtype}, got {tensor.dtype}")
-        elif tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
+        elif tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             problems.append(f"{name}: expected finite numbers, got NaN or infinity")
     return problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -40,7 +41,7 @@ class CheckpointFiles:
         self._download = download
         self._asked = False
         self._unreachable: Exception | None = None
-        path = Path(name_or_path).expanduser()
+        path = Path(os.path.expanduser(name_or_path))
         if path.is_dir():
             self.folder = path
         elif (

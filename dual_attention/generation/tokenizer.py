@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import require
-from .._files import read_json, write_atomically, write_json
+from .._files import read_file, read_json, write_atomically, write_json
 
 FOLDER = "tokenizer"
 """Folder of a run that holds its tokenizer."""
@@ -243,7 +243,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise ValueError(f"{about}: expected a kind among {', '.join(KINDS)}, got {kind!r}")
     vocabulary = folder / _VOCABULARY
     try:
-        pairs = [line.split() for line in vocabulary.read_bytes().splitlines()]
+        pairs = [line.split() for line in read_file(vocabulary).splitlines()]
         known = BytePairTokenizer if kind == "bpe" else GPT2Tokenizer
         return known({base64.b64decode(token, validate=True): int(rank) for token, rank in pairs})
     except ValueError as error:

@@ -5,7 +5,7 @@ Shapes: B batch, T tokens (a class token and the patches), d width of the model,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClassifierOutput

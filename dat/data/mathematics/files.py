@@ -68,7 +68,7 @@ def read_pairs(path: Path, n: int | None = None) -> list[Pair]:
         ValueError: the file ends before so many, or after a question without an answer, or is no text.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             lines = [line.rstrip("\n") for line in islice(file, None if n is None else 2 * n)]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: expected text, question and answer on alternating lines ({error})") from error

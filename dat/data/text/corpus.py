@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from dual_attention._files import replaced_atomically
+from dual_attention._files import read_file, replaced_atomically
 from dual_attention._hashing import document_hash
 
 from .documents import hash_of_text
@@ -64,7 +64,7 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8, which may be compressed by gzip; ``ValueError`` naming it, if it is none."""
-    data = path.read_bytes()
+    data = read_file(path)
     try:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:

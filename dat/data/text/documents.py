@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dual_attention._hashing import document_hash
+from dual_attention._words import counted
 
 PARTS = 8
 """Parts to keep apart of a text that has too few documents, about."""
@@ -132,7 +133,7 @@ def split_documents(
     wanted = max(round(fraction * int(lengths.sum())), least)
     chosen = _choose(np.argsort(hashes), lengths, wanted)
     if lengths[chosen].sum() < max(wanted / 2, least) or len(chosen) == len(stretches):
-        stretches = _parts(stretches, wanted, least)
+        stretches = _parts(stretches, wanted, least, about["duplicates"])
         lengths = stretches[:, 1] - stretches[:, 0]
         chosen = _choose(np.argsort([_hash_of_number(i) for i in range(len(stretches))]), lengths, wanted)
         about |= {"parts": len(stretches)}
@@ -154,7 +155,7 @@ def _choose(order: np.ndarray, lengths: np.ndarray, wanted: int) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def _parts(stretches: np.ndarray, wanted: int, least: int) -> np.ndarray:
+def _parts(stretches: np.ndarray, wanted: int, least: int, duplicates: int) -> np.ndarray:
     """The stretches cut into parts of one length, as far as it fits."""
     size = max(least, wanted // PARTS)
     cut = [
@@ -165,7 +166,11 @@ def _parts(stretches: np.ndarray, wanted: int, least: int) -> np.ndarray:
     whole = sum(stop - start == size for start, stop in cut)
     if whole < 2:
         length = int((stretches[:, 1] - stretches[:, 0]).sum())
-        raise ValueError(f"expected a text of at least {2 * size} tokens to keep some apart, got {length}")
+        without = f" without {counted(duplicates, 'document')} that {'is' if duplicates == 1 else 'are'} there twice"
+        raise ValueError(
+            f"expected at least {2 * size:,} tokens, of which some are kept apart to validate on, got {length:,}"
+            f"{without if duplicates else ''}"
+        )
     return np.array(cut, dtype=np.int64)
 
 

@@ -10,10 +10,12 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
+
+from dual_attention._words import listed
 
 BLOCK = 1 << 22
 """Bytes read at a time."""
@@ -21,6 +23,8 @@ JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of files with a JSON object in each line, one document each."""
 PARQUET = ".parquet"
 """Suffix of files with a table, a document in each row; see :mod:`.parquet`."""
+TEXTS = (".txt", ".md", ".rst", *JSON_LINES, PARQUET)
+"""Suffixes of files of text; what other files of a folder hold is told by how they begin."""
 
 _LOOKED_AT = 1 << 13
 
@@ -36,44 +40,71 @@ class Piece(NamedTuple):
     text: str
     begins: bool
 
+    @property
+    def empty(self) -> bool:
+        """Whether it is a document without text."""
+        return self.begins and not self.text.strip()
+
+
+class FoundFiles(NamedTuple):
+    """Files that paths, folders and patterns stand for.
+
+    Attributes:
+        files: to read.
+        left_out: those of folders that are no text, and what is no file.
+    """
+
+    files: list[Path]
+    left_out: list[Path]
+
 
 def standard_input(argument: str) -> str:
-    """The text on standard input, without the line break at its end.
+    """The text on standard input, without a byte-order mark and the line break at its end.
 
     Raises:
         ValueError: naming the argument, if it is not UTF-8.
     """
+    if sys.stdin is None:
+        raise ValueError(f"{argument}: expected UTF-8 text on standard input, which is closed")
     data = sys.stdin.buffer.read()
     try:
-        return data.decode("utf-8").removesuffix("\n")
+        return data.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise ValueError(f"{argument}: expected UTF-8 text on standard input ({error})") from error
 
 
-def find_files(paths: Sequence[str], argument: str) -> list[Path]:
+def find_files(paths: Sequence[str], argument: str) -> FoundFiles:
     """Files that paths, folders and patterns stand for, in that order.
 
-    A folder stands for all its .txt files or, if it has none, for all its .parquet files or, if it has none either, for
-    all its files of text, sorted, except hidden ones.
+    A folder stands for all its files of text and those of the folders below it, sorted, except hidden ones.
 
     Raises:
         FileNotFoundError: naming what stands for no file.
         OSError: naming a folder that cannot be read, which is not taken for an empty one.
     """
-    found: list[Path] = []
+    files: list[Path] = []
+    left_out: list[Path] = []
     for text in paths:
-        path = Path(text).expanduser()
-        if path.is_file():
-            files = [path]
-        elif path.is_dir():
-            files = _texts_in(path)
-            if not files:
-                raise FileNotFoundError(f"{argument}: the folder {path} holds no file of text")
+        path = Path(os.path.expanduser(text))
+        if path.is_dir():
+            found, others = _texts_in(path)
+            if not found:
+                only = f", only {listed([file.name for file in others])}" if others else ""
+                raise FileNotFoundError(f"{argument}: the folder {path} holds no file of text{only}")
         else:
-            files = _matches(path) if _is_pattern(path) else []
-            if not files:
+            matches = _matches(path) if _is_pattern(path) and not path.exists() else [path]
+            found, others = _parted(matches, Path.is_file)
+            if not found:
                 raise FileNotFoundError(f"{argument}: no such file or folder: {text}")
-        found.extend(files)
+        files += found
+        left_out += others
+    return FoundFiles(files, left_out)
+
+
+def _parted(paths: Iterable[Path], taken: Callable[[Path], bool]) -> FoundFiles:
+    found = FoundFiles([], [])
+    for path in paths:
+        (found.files if taken(path) else found.left_out).append(path)
     return found
 
 
@@ -93,14 +124,13 @@ def _matches(pattern: Path) -> list[Path]:
     return sorted(root.glob(str(pattern.relative_to(root))))
 
 
-def _texts_in(folder: Path) -> list[Path]:
-    walk = os.walk(folder, onerror=_raise)  # rglob is silent about folders that it cannot read
-    files = sorted(file for place, _, names in walk for name in names if (file := Path(place, name)).is_file())
-    for suffix in (".txt", PARQUET):
-        if found := [file for file in files if file.suffix == suffix]:
-            return found
-    shown = (file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
-    return [file for file in shown if _begins_as_text(file)]
+def _texts_in(folder: Path) -> FoundFiles:
+    found: list[Path] = []
+    for place, inner, names in os.walk(folder, onerror=_raise):  # rglob is silent about folders that it cannot read
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        links = [name for name in inner if Path(place, name).is_symlink()]  # which are not followed
+        found += [Path(place, name) for name in (*names, *links) if not name.startswith(".")]
+    return _parted(sorted(found), lambda path: path.is_file() and (path.suffix in TEXTS or _begins_as_text(path)))
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -111,14 +141,14 @@ def _begins_as_text(path: Path) -> bool:
     with open(path, "rb") as file:
         data = file.read(_LOOKED_AT)
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(data)
+        codecs.getincrementaldecoder("utf-8")().decode(data, final=len(data) < _LOOKED_AT)
     except UnicodeDecodeError:
         return False
     return bool(data) and b"\0" not in data
 
 
 def read_json_lines(path: Path, field: str) -> Iterator[Piece]:
-    """The documents of a file with a JSON object in each line; empty ones are left out.
+    """The documents of a file with a JSON object in each line; one whose text is null is empty.
 
     Args:
         field: key of the objects that holds the text.
@@ -133,34 +163,39 @@ def read_json_lines(path: Path, field: str) -> Iterator[Piece]:
                 continue
             try:
                 values = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number}: not JSON ({error})") from error
-            if not isinstance(values, dict) or not isinstance(values.get(field), str):
+            if not isinstance(values, dict) or not isinstance(text := values.get(field, values), str | None):
                 keys = f"the keys {', '.join(map(repr, values))}" if isinstance(values, dict) else type(values).__name__
                 raise ValueError(f"{path}, line {number}: expected a text under the key {field!r}, got {keys}")
-            if values[field].strip():
-                yield Piece(values[field], True)
+            try:
+                (text or "").encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f"{path}, line {number}: not a text that UTF-8 can write ({error})") from error
+            yield Piece(text or "", True)
 
 
 def read_pieces(path: Path, separator: str) -> Iterator[Piece]:
-    """The documents of a text file, in UTF-8, between separators; empty ones and a byte-order mark are left out.
+    """The documents of a text file, in UTF-8, between separators; a byte-order mark is left out.
 
-    A document is cut between a character and a line break after it, where no tokenizer has a token that spans the cut.
+    What is empty between separators is no document; a file without any is an empty one. A document is cut between a
+    character and a line break after it, where no tokenizer has a token that spans the cut.
     """
-    held, begins = "", True
+    held, begins, nothing = "", True, True
     for block in _blocks(path):
         held += block
         *whole, held = held.split(separator) if separator else [held]
         for text in whole:
             if text.strip() or (text and not begins):
                 yield Piece(text, begins)
+                nothing = False
             begins = True
         if len(held) > BLOCK:
             cut = _last_cut(held, len(held) - len(separator))
             if cut:
                 yield Piece(held[:cut], begins)
-                held, begins = held[cut:], False
-    if held.strip() or (held and not begins):
+                held, begins, nothing = held[cut:], False, False
+    if nothing or held.strip() or (held and not begins):
         yield Piece(held, begins)
 
 
@@ -170,6 +205,8 @@ def _blocks(path: Path) -> Iterator[str]:
     with open(path, "rb") as file:
         while True:
             data = file.read(BLOCK)
+            if not done and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise ValueError(f"{path}: UTF-16 text, expected UTF-8")
             if b"\0" in data:
                 raise ValueError(f"{path}: not text (a zero at byte {done + data.index(0)})")
             if not done and data.startswith(codecs.BOM_UTF8):

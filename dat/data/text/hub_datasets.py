@@ -106,22 +106,24 @@ def split_identity(split: Any) -> dict[str, Any]:
 
 
 def read_dataset(split: Any, name: str, field: str, most: int | None = None) -> Iterator[Piece]:
-    """The documents of a split, streamed or not; empty ones are left out.
+    """The documents of a split, streamed or not; a row without a text is an empty one.
 
     Args:
         field: name of the column that holds the text.
         most: rows to read, the first ones; None reads all.
 
     Raises:
-        ValueError: if there is no such column of texts.
+        ValueError: if there is no such column of texts, or they are not UTF-8.
     """
     columns = split.column_names or list(next(iter(split), {}))
     if field not in columns:
         raise ValueError(f"data.field: expected a column of {name} ({', '.join(columns)}), got {field!r}")
-    for row in islice(split.select_columns([field]), most):
-        text = row[field]
-        if not isinstance(text, str):
-            kind = type(text).__name__
-            raise ValueError(f"data.field: expected a column of texts, got {kind} in {field!r} of {name}")
-        if text.strip():
-            yield Piece(text, True)
+    try:
+        for row in islice(split.select_columns([field]), most):
+            text = row[field]
+            if text is not None and not isinstance(text, str):
+                kind = type(text).__name__
+                raise ValueError(f"data.field: expected a column of texts, got {kind} in {field!r} of {name}")
+            yield Piece(text or "", True)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: not UTF-8 text in the column {field!r} ({error})") from error

@@ -14,7 +14,7 @@ _ROWS = 1024  # read at a time
 
 
 def read_parquet(path: Path, field: str) -> Iterator[Piece]:
-    """The documents of a file, a row each; empty ones and rows without one are left out.
+    """The documents of a file, a row each; a row without a text is an empty one.
 
     Args:
         field: name of the column that holds the text.
@@ -35,9 +35,8 @@ def read_parquet(path: Path, field: str) -> Iterator[Piece]:
                 raise ValueError(f"{path}: expected texts in the column {field!r}, got {columns[field]}")
             for batch in file.iter_batches(batch_size=_ROWS, columns=[field]):
                 for text in batch.column(0).to_pylist():
-                    if text is not None and text.strip():
-                        yield Piece(text, True)
-    except (arrow.ArrowInvalid, OSError) as error:
+                    yield Piece(text or "", True)
+    except (arrow.ArrowInvalid, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ValueError(f"{path}: damaged, or no Parquet file ({first_line(error)})") from error

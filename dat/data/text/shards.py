@@ -8,7 +8,7 @@ those that one process would write.
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +39,22 @@ class NoText(ValueError):
     """A text has no document that is not empty."""
 
 
+class TokenizedText(NamedTuple):
+    """A text in shards.
+
+    Attributes:
+        tokens: of all shards in a row, mapped into memory.
+        documents: where they begin.
+        characters: how many it has; None if an older version did not note it.
+        empty: documents without text, which were left out; None likewise.
+    """
+
+    tokens: Tokens
+    documents: Documents
+    characters: int | None
+    empty: int | None
+
+
 class Shard(NamedTuple):
     """A shard that is there.
 
@@ -63,7 +79,8 @@ def make_shards(
 ) -> None:
     """Tokenize a text into ``folder``, unless it is there; shards of it that are there already and whole are kept.
 
-    Another process that makes the same is waited for.
+    Another process that makes the same is waited for. Where all is there and whole, nothing is written; and nothing is
+    written through a link, which is replaced instead.
 
     Args:
         pieces: the text, read from its beginning.
@@ -74,6 +91,10 @@ def make_shards(
     Raises:
         NoText: if there is none.
     """
+    if shards_are_whole(folder):
+        return
+    if folder.is_symlink():
+        folder.unlink()
     folder.mkdir(parents=True, exist_ok=True)
     with require("filelock", extra="train").FileLock(folder / ".lock"):
         if shards_are_whole(folder):
@@ -82,8 +103,9 @@ def make_shards(
         (folder / ABOUT).unlink(missing_ok=True)
         starts: list[int] = []
         hashes: list[int] = []
+        dropped: Counter[str] = Counter()
         tokens = characters = count = 0
-        batches = _batches(_hashed(pieces(), hashes))
+        batches = _batches(_hashed(pieces(), hashes, dropped))
         for shard in _in_parallel(folder, batches, tokenizer, threads or os.cpu_count() or 1):
             starts += [tokens + start for start in shard.starts]
             tokens, characters, count = tokens + shard.tokens, characters + shard.characters, count + 1
@@ -93,7 +115,7 @@ def make_shards(
             raise NoText(f"{folder}: there is no text to tokenize")
         _write_array(folder / DOCUMENTS, np.array([starts, hashes], dtype=np.uint64))
         sizes = {"shards": count, "tokens": tokens, "documents": sha256_of(folder / DOCUMENTS)}
-        write_json(folder / ABOUT, {"origin": origin, **sizes})
+        write_json(folder / ABOUT, {"origin": origin, **sizes, "characters": characters, "empty": dropped["empty"]})
 
 
 def shards_are_whole(folder: Path) -> bool:
@@ -108,15 +130,17 @@ def shards_are_whole(folder: Path) -> bool:
         return False
 
 
-def open_shards(folder: Path) -> tuple[Tokens, Documents]:
-    """The tokens of all shards in a row, mapped into memory, and their documents."""
-    count = read_json_object(folder / ABOUT)["shards"]
+def open_shards(folder: Path) -> TokenizedText:
+    """The text in the shards of a folder."""
+    about = read_json_object(folder / ABOUT)
+    count = about["shards"]
     arrays = [np.load(_tokens_of(folder, i), mmap_mode="r") for i in range(count)]
     starts, hashes = np.load(folder / DOCUMENTS)
-    documents = Documents(starts.astype(np.int64), hashes)
-    if count == 1:
-        return arrays[0], documents
-    return TokenView(arrays, np.array([[0, sum(map(len, arrays))]], dtype=np.int64)), documents
+    whole = np.array([[0, sum(map(len, arrays))]], dtype=np.int64)
+    tokens = arrays[0] if count == 1 else TokenView(arrays, whole)
+    return TokenizedText(
+        tokens, Documents(starts.astype(np.int64), hashes), about.get("characters"), about.get("empty")
+    )
 
 
 def encode_piece(piece: Piece, tokenizer: Tokenizer) -> list[int]:
@@ -125,10 +149,13 @@ def encode_piece(piece: Piece, tokenizer: Tokenizer) -> list[int]:
     return [tokenizer.end, *tokens] if piece.begins else tokens
 
 
-def _hashed(pieces: Iterable[Piece], hashes: list[int]) -> Iterator[Piece]:
-    """The pieces; a hash of each document is appended to ``hashes`` when it ends."""
+def _hashed(pieces: Iterable[Piece], hashes: list[int], dropped: Counter[str]) -> Iterator[Piece]:
+    """The pieces but empty ones, which are counted; a hash of each document is appended to ``hashes`` when it ends."""
     digest: Any = None
     for piece in pieces:
+        if piece.empty:
+            dropped["empty"] += 1
+            continue
         if piece.begins:
             if digest is not None:
                 hashes.append(hash_of_text(digest))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dual_attention._files import named_in_errors
+from dual_attention._words import listed
 from dual_attention.generation.tokenizer import Tokenizer, fingerprint
 
 from .documents import Documents, Tokens
@@ -31,16 +33,27 @@ class TokenSource(NamedTuple):
         arrays: vectors of unsigned integers; no sequence goes from one to the next.
         origin: what identifies them: names of files, sizes, hashes.
         documents: where they begin; None if that is not known.
+        characters: of their text, if that is known.
+        empty: documents without text, if that is known.
+        left_out: files that were not read.
     """
 
     arrays: tuple[Tokens, ...]
     origin: dict[str, Any]
     documents: Documents | None = None
+    characters: int | None = None
+    empty: int | None = None
+    left_out: Sequence[Path] = ()
 
     @property
     def size(self) -> int:
         """Number of tokens."""
         return sum(len(array) for array in self.arrays)
+
+    @property
+    def name(self) -> str:
+        """What they were made of, for messages."""
+        return listed(_names(self.origin))
 
 
 def holds_tokens(files: list[Path], argument: str) -> bool:
@@ -58,14 +71,16 @@ def open_tokens(files: list[Path]) -> TokenSource:
     arrays, origin = [], []
     for path in files:
         try:
-            if path.suffix == ".npy":
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
-            else:
-                array = np.memmap(path, dtype=np.uint16, mode="r")
-        except ValueError as error:
+            with named_in_errors(path):
+                if path.suffix == ".npy":
+                    array = np.load(path, mmap_mode="r", allow_pickle=False)
+                else:
+                    array = np.memmap(path, dtype=np.uint16, mode="r")
+        except (ValueError, EOFError, OverflowError) as error:
             raise ValueError(f"{path}: not a file of tokens ({error})") from error
-        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"{path}: expected a vector of integers, got {array.dtype} {array.shape}")
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "an archive"
+            raise ValueError(f"{path}: expected a vector of integers, got {found}")
         arrays.append(array)
         origin.append({"file": path.name, "tokens": len(array), "sha256 of its ends": _hash_of_ends(path)})
     return TokenSource(tuple(arrays), {"kind": "tokens", "files": origin})
@@ -155,13 +170,13 @@ def _tokenize(
     try:
         make_shards(cache / key, pieces, tokenizer, origin, report=report)
     except NoText as error:
-        raise ValueError(f"data: there is no text in {', '.join(_names(origin))}") from error
-    tokens, documents = open_shards(cache / key)
-    return TokenSource((tokens,), origin, documents)
+        raise ValueError(f"data: there is no text in {listed(_names(origin))}") from error
+    text = open_shards(cache / key)
+    return TokenSource((text.tokens,), origin, text.documents, text.characters, text.empty)
 
 
 def _names(origin: dict[str, Any]) -> list[str]:
-    return [item["file"] for item in origin.get("files", ())] or [origin["kind"]]
+    return [item["file"] for item in origin.get("files", ())] or [origin.get("name", origin["kind"])]
 
 
 def _hash(path: Path) -> str:

@@ -32,10 +32,10 @@ class LanguageDataConfig:
     """The text, and how it becomes tokens and sequences."""
 
     path: tuple[str, ...] | str | None = None
-    """Text or tokens to train on: files, folders (all their .txt files or, if there are none, all files of text) and
-    patterns such as "shards/train_*.npy". A .npy file holds tokens, a vector of integers, and so does a .bin file, of
-    uint16; a .jsonl file holds a JSON object in each line and a .parquet file a table, see field. null takes the
-    documentation of Python and its standard library, as installed."""
+    """Text or tokens to train on: files, folders (all files of text in them) and patterns such as "shards/train_*.npy".
+    A .npy file holds tokens, a vector of integers, and so does a .bin file, of uint16; a .jsonl file holds a JSON
+    object in each line and a .parquet file a table, see field. null takes the documentation of Python and its standard
+    library, as installed."""
     val_path: tuple[str, ...] | str | None = None
     """Text or tokens to validate on; null keeps some of the documents in path apart, see val_fraction."""
     dataset: str | None = None

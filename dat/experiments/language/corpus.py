@@ -15,9 +15,9 @@ class Corpus:
 
     out: str
     """File (JSON Lines) to write."""
-    path: tuple[str, ...]
+    path: tuple[str, ...] | str
     """Folders, of unpacked packages for instance."""
-    files: tuple[str, ...] = ("*.txt", "*.md", "*.rst")
+    files: tuple[str, ...] | str = ("*.txt", "*.md", "*.rst")
     """Names of the files to take, each a document; they may be compressed by gzip."""
     shortest: int = 1000
     """Characters of a document; shorter ones are left out."""
@@ -29,10 +29,11 @@ class Corpus:
 
     def draw(self) -> None:
         """Write it, and say what it holds."""
-        folders = [Path(path) for path in self.path]
+        paths, files = ((given,) if isinstance(given, str) else given for given in (self.path, self.files))
+        folders = [Path(path) for path in paths]
         for folder in folders:
             check(folder.is_dir(), "path", "folders", str(folder))
-        made = write_corpus(Path(self.out), folders, self.files, shortest=self.shortest)
+        made = write_corpus(Path(self.out), folders, files, shortest=self.shortest)
         print(
             f"{made.documents:,} documents, {made.characters:,} characters; left out: {made.duplicates:,} that are "
             f"there already, {made.short:,} shorter than {self.shortest:,} characters\nsha256 {made.sha256}"

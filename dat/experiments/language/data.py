@@ -19,7 +19,7 @@ from torch import Tensor
 from dual_attention.generation.tokenizer import BytePairTokenizer, ByteTokenizer, GPT2Tokenizer, Tokenizer
 
 from ...data.text.documents import Tokens, find_documents, split_documents
-from ...data.text.files import Piece, find_files
+from ...data.text.files import FoundFiles, Piece, find_files
 from ...data.text.hub_datasets import open_dataset, read_dataset, validation_split
 from ...data.text.shards import Report
 from ...data.text.tokens import (
@@ -36,9 +36,11 @@ from ...data.text.tokens import (
     tokenize_files,
 )
 from ...sweeps.protocol import short_digest
+from ...training.configs import check
 from ...training.permutation import Permutation
 from ...training.problem import Batch
 from ...training.seeding import derive_seed
+from .about import about_text, about_tokens
 from .config import LanguageDataConfig
 
 WHERE = (
@@ -62,6 +64,7 @@ class TextSequences:
         listed: whether the order of a pass is drawn as a list of all its sequences; otherwise it is a
             :class:`~dat.training.permutation.Permutation`, another order.
         vocab_size: ids must be below it.
+        name: of the text, for errors.
         device: of the batches.
     """
 
@@ -73,21 +76,27 @@ class TextSequences:
         vocab_size: int,
         seed: int | None = None,
         listed: bool = True,
+        name: str = "data",
         device: torch.device | str = "cpu",
     ) -> None:
         self.arrays = [array for array in arrays if len(array) > length]
-        self.length, self.vocab_size, self.device = length, vocab_size, torch.device(device)
+        self.length, self.vocab_size, self.name, self.device = length, vocab_size, name, torch.device(device)
         self.seed, self.listed = seed, listed
         spare = 0 if seed is None else length - 1  # tokens that a pass may begin later
         self._counts = [max((len(array) - 1 - spare) // length, 1) for array in self.arrays]
         self._ends = list(accumulate(self._counts))
         if not self._ends:
             longest = max((len(array) for array in arrays), default=0)
-            raise ValueError(f"expected a text of more than {length} tokens, the context length, got {longest}")
+            raise ValueError(f"{name}: expected more than {length:,} tokens, the context length, got {longest:,}")
         self._order = lru_cache(maxsize=2)(self._order_of_pass)
 
     def __len__(self) -> int:
         return self._ends[-1]
+
+    @property
+    def size(self) -> int:
+        """Tokens that sequences are cut from."""
+        return sum(map(len, self.arrays))
 
     def batch(self, indices: Tensor) -> Batch:
         """Tokens and the token after each, int64 ``(B, T)``."""
@@ -102,7 +111,7 @@ class TextSequences:
                 rows[row] = self._tokens(number, offsets)
         if int(rows.max()) >= self.vocab_size or int(rows.min()) < 0:
             found = f"{int(rows.min())} to {int(rows.max())}"
-            raise ValueError(f"data: expected token ids from 0 to {self.vocab_size - 1}, got {found}")
+            raise ValueError(f"{self.name}: expected token ids from 0 to {self.vocab_size - 1}, got {found}")
         tokens = torch.from_numpy(rows).to(self.device)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -134,20 +143,29 @@ class LanguageData(NamedTuple):
         train, val: sequences of the context length.
         val_bytes: bytes of text that the validated tokens stand for.
         origin: what identifies the tokens, as JSON.
+        about: what was read and what of it is not used, in lines for people.
     """
 
     train: TextSequences
     val: TextSequences
     val_bytes: int
     origin: dict[str, Any]
+    about: str
 
 
 def make_tokenizer(config: LanguageDataConfig) -> Tokenizer:
     """The tokenizer of a configuration; that of kind ``bpe`` is learned from the text to train on."""
+    check(
+        config.tokenizer_folder is None or config.tokenizer == "gpt2",
+        "data.tokenizer_folder",
+        "null without data.tokenizer=gpt2",
+        config.tokenizer_folder,
+    )
     if config.tokenizer == "bytes":
         return ByteTokenizer()
     if config.tokenizer == "bpe":
-        return BytePairTokenizer.train((piece.text for piece in _pieces(config)), config.bpe_vocab_size)
+        texts = (piece.text for piece in _pieces(config) if not piece.empty)
+        return BytePairTokenizer.train(texts, config.bpe_vocab_size)
     if config.tokenizer_folder is None:
         return GPT2Tokenizer.find()
     folder = Path(config.tokenizer_folder)
@@ -163,7 +181,7 @@ def _pieces(config: LanguageDataConfig) -> Iterator[Piece]:
         return read_dataset(splits["train"], config.dataset, config.field, config.rows)
     if config.path is None:
         return pieces_of_documentation()
-    files = _files(config.path, "data.path")
+    files = _files(config.path, "data.path").files
     if holds_tokens(files, "data.path"):
         raise ValueError("data.tokenizer: bpe is learned from text, and data.path has files of tokens")
     return pieces_of_files(files, config.separator, config.field)
@@ -179,31 +197,36 @@ def load_data(
     cache: Path,
     device: torch.device | str = "cpu",
     report: Report | None = None,
+    begun: Mapping[str, Any] | None = None,
 ) -> LanguageData:
     """The data of a configuration; text is tokenized into ``cache``, unless it is there already.
 
     Args:
         report: told of the progress of that.
+        begun: the origin of the data of a run that goes on; files that were not there when it began are left out.
     """
-    source, given = _sources(config, tokenizer, cache, report)
+    source, given = _sources(config, tokenizer, cache, report, begun or {})
     order: dict[str, Any] = {
         "seed": None if config.order == "sequential" else seed,
         "listed": config.order == "shuffled",
     }
     common: dict[str, Any] = {"vocab_size": vocab_size, "device": device}
-    try:
-        train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
-        origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
-        to_train = TextSequences(train.arrays, context, **order, **common)
-        to_val = TextSequences(_first(val.arrays, config.val_tokens, context), context, **common)
-    except ValueError as error:
-        raise ValueError(f"data: {error}, after {source.size:,} tokens were found") from error
+    train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
+    origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
+    to_train = TextSequences(train.arrays, context, name=train.name, **order, **common)
+    to_val = TextSequences(_first(val.arrays, config.val_tokens, context), context, name=val.name, **common)
     origin["val_tokens"] = len(to_val) * context
-    return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin)
+    about = [about_text("text", train, context), *([about_text("validation", val, context)] if given else [])]
+    about.append(about_tokens(to_train.size, len(to_train), context, origin["val_tokens"]))
+    return LanguageData(to_train, to_val, count_bytes(to_val, tokenizer), origin, "\n".join(about))
 
 
 def _sources(
-    config: LanguageDataConfig, tokenizer: Tokenizer, cache: Path, report: Report | None
+    config: LanguageDataConfig,
+    tokenizer: Tokenizer,
+    cache: Path,
+    report: Report | None,
+    begun: Mapping[str, Any],
 ) -> tuple[TokenSource, TokenSource | None]:
     """Tokens to train on, and those to validate on; None if these are to be split off."""
     if config.dataset is not None:
@@ -216,26 +239,30 @@ def _sources(
             if name is not None
         }
         return tokens.pop("train"), next(iter(tokens.values()), None)
-    train = _source(config.path, "data.path", config, tokenizer, cache, report)
-    if config.val_path is None:
-        return train, None
-    return train, _source(config.val_path, "data.val_path", config, tokenizer, cache, report)
+
+    def source(paths: tuple[str, ...] | str | None, argument: str, part: str) -> TokenSource:
+        if paths is None:
+            return tokenize_documentation(tokenizer, cache, report=report)
+        files, left_out = _begun_with(_files(paths, argument), begun.get(part))
+        if holds_tokens(files, argument):
+            found = open_tokens(files)
+        else:
+            found = tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
+        return found._replace(left_out=left_out)
+
+    train = source(config.path, "data.path", "train")
+    return train, None if config.val_path is None else source(config.val_path, "data.val_path", "val")
 
 
-def _source(
-    paths: tuple[str, ...] | str | None,
-    argument: str,
-    config: LanguageDataConfig,
-    tokenizer: Tokenizer,
-    cache: Path,
-    report: Report | None,
-) -> TokenSource:
-    if paths is None:
-        return tokenize_documentation(tokenizer, cache, report=report)
-    files = _files(paths, argument)
-    if holds_tokens(files, argument):
-        return open_tokens(files)
-    return tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
+def _begun_with(found: FoundFiles, origin: Any) -> FoundFiles:
+    """The files of which an origin has the names, if there are any; the others are left out."""
+    try:
+        names = {file["file"] for file in origin["files"]}
+    except (KeyError, TypeError):  # there is no origin yet, or one without files
+        return found
+    kept = [file for file in found.files if file.name in names]
+    others = [file for file in found.files if file.name not in names]
+    return FoundFiles(kept, [*others, *found.left_out]) if kept else found
 
 
 def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
@@ -257,7 +284,7 @@ def text_origin(config: LanguageDataConfig) -> dict[str, Any]:
 def _origin(paths: tuple[str, ...] | str | None, argument: str, config: LanguageDataConfig) -> dict[str, Any]:
     if paths is None:
         return origin_of_documentation()
-    files = _files(paths, argument)
+    files = _files(paths, argument).files
     if holds_tokens(files, argument):
         return open_tokens(files).origin
     return origin_of_files(files, config.separator, config.field)
@@ -273,7 +300,7 @@ def text_digest(origin: Mapping[str, Any]) -> str:
     return short_digest(texts)
 
 
-def _files(paths: tuple[str, ...] | str, argument: str) -> list[Path]:
+def _files(paths: tuple[str, ...] | str, argument: str) -> FoundFiles:
     """The files that paths stand for; an error for a missing one says where text is to be had."""
     try:
         return find_files((paths,) if isinstance(paths, str) else paths, argument)
@@ -284,9 +311,12 @@ def _files(paths: tuple[str, ...] | str, argument: str) -> list[Path]:
 def _split(source: TokenSource, fraction: float, context: int, end: int) -> tuple[TokenSource, TokenSource]:
     """All documents but some, and those: a share of the tokens, but at least one sequence; each document once."""
     documents = find_documents(source.arrays, end) if source.documents is None else source.documents
-    train, val, about = split_documents(source.arrays, documents, fraction, least=context + 1)
+    try:
+        train, val, about = split_documents(source.arrays, documents, fraction, least=context + 1)
+    except ValueError as error:
+        raise ValueError(f"{source.name}: {error}; the context length is {context:,}") from error
     origin = {**source.origin, "split": {"fraction": fraction, **about}}
-    return TokenSource((train,), origin), TokenSource((val,), origin)
+    return source._replace(arrays=(train,), origin=origin), source._replace(arrays=(val,), origin=origin)
 
 
 def _first(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarray]:

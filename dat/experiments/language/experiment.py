@@ -99,7 +99,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
             "text_digest": text_digest(data.origin),
             "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
             "val_tokens": len(data.val) * data.val.length,
-            "train_tokens": data.origin["train_tokens"],
+            "train_tokens": data.train.size,
             "tokens": tokens,
             "tokens_per_second": round(tokens / max(trainer.seconds, 1e-9), 1),
             "precision": config.machine.precision,

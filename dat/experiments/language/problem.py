@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dual_attention._files import read_json, write_json
+from dual_attention._files import read_json_object, write_json
 from dual_attention.generation.tokenizer import FOLDER, Tokenizer, load_tokenizer
 from dual_attention.language_models import LanguageModel
 from dual_attention.language_presets import LanguageModelConfig
@@ -84,6 +84,7 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         size = 4 * count_parameters(model_config.build())
     if config.machine.parallel == "replicate":
         check_memory("model", "its weights", size, device)
+    begun = None if run is None else read_json_object(run / ORIGIN)
     with tokenization_progress(config.output.progress) as report:
         data = load_data(
             config.data,
@@ -94,8 +95,9 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
             cache=cache / TOKENS,
             device=device,
             report=report,
+            begun=begun,
         )
-    if run is not None and read_json(run / ORIGIN) != data.origin:
+    if begun is not None and begun != data.origin:
         raise ValueError(f"{run}: the text is not the one that the run began with, see {ORIGIN} there")
     with_values = config.machine.parallel == "replicate"
     build = partial(build_language_model, model_config, seed=config.seed)
@@ -112,7 +114,8 @@ def prepare_text(config: LanguageConfig, *, cache: Path, run: Path | None = None
         factors=factors,
         draw=None if draw is None else partial(_draw_scaled, model, draw, factors),
     )
-    return PreparedText(problem, device, tokenizer, data, model_config, config.machine.tf32)
+    tf32 = config.machine.tf32
+    return PreparedText(problem, device, tokenizer, data, model_config, tf32, about=data.about)
 
 
 def build_language_model(config: LanguageModelConfig, *, seed: int) -> LanguageModel:

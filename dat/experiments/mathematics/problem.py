@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dual_attention._files import read_json, write_json
+from dual_attention._words import counted
 
 from ...data.mathematics import (
     ANSWER_LENGTH,
@@ -158,7 +159,14 @@ def prepare_questions(config: MathematicsConfig, *, cache: Path, run: Path | Non
         factors=factors,
         weigh=count_characters,
     )
-    return PreparedQuestions(problem, device, config, found.origin)
+    return PreparedQuestions(problem, device, config, found.origin, about=about_questions(config.module, found))
+
+
+def about_questions(module: str, found: QuestionSets) -> str:
+    """A line on the questions of a run, and on those that are left out."""
+    left_out = sum(found.left_out.values())
+    dropped = f"; left out: {left_out:,} that another set has, too" if left_out else ""
+    return f"{module}: {counted(len(found.sets['train']), 'question')} to train on{dropped}"
 
 
 def find_questions(config: MathematicsConfig, cache: Path) -> QuestionSets:

@@ -41,13 +41,15 @@ def load(tmp_path, **more):
 
 
 def test_splits_of_a_data_set(dataset, tmp_path):
-    texts = [piece.text for piece in read_dataset(open_dataset("owner/name")["train"], "owner/name", "body")]
-    assert texts == [f"train {number}" for number in range(1, 60)]
+    pieces = list(read_dataset(open_dataset("owner/name")["train"], "owner/name", "body"))
+    texts = [piece.text for piece in pieces if not piece.empty]
+    assert len(pieces) == 60 and texts == [f"train {number}" for number in range(1, 60)]
     data = load(tmp_path)
     assert data.origin["train"]["rows"] == 60 and data.origin["val"]["split"] == "validation"
     whole = data.train.arrays[0].tolist()
     assert ByteTokenizer().decode(whole) == "".join(texts) and whole[0] == 256
     assert load(tmp_path).origin == data.origin  # from the cache
+    assert data.about.splitlines()[0] == "text: owner/name, 59 documents, 463 characters; left out: 1 empty document"
     learned = load(tmp_path, tokenizer="bpe", bpe_vocab_size=270)
     assert len(learned.train.arrays[0]) < len(whole)
 
@@ -57,6 +59,12 @@ def test_a_data_set_without_validation_keeps_documents_apart(dataset, tmp_path):
     data = load(tmp_path, val_fraction=0.2)
     assert data.origin["train"] == data.origin["val"] and data.origin["train"]["split"]["documents"] == 59
     assert len(data.val.arrays[0]) < len(data.train.arrays[0])
+
+
+def test_a_row_without_a_text_is_an_empty_document(dataset, tmp_path):
+    with open(dataset / "train.jsonl", "a") as file:
+        file.write('\n{"body": null, "n": 60}')
+    assert "59 documents, 463 characters; left out: 2 empty documents" in load(tmp_path).about
 
 
 def test_a_streamed_data_set_gives_the_same_tokens(dataset, tmp_path):

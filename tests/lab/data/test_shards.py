@@ -27,7 +27,7 @@ def make(folder, tokenizer: Tokenizer | None = None, pieces=PIECES, **more) -> N
 
 
 def tokens_of(folder) -> list[int]:
-    tokens, _ = open_shards(folder)
+    tokens = open_shards(folder).tokens
     return tokens[0 : len(tokens)].tolist()
 
 
@@ -88,6 +88,22 @@ def test_what_a_stopped_process_made_is_kept(tmp_path):
     again = Counting()
     make(tmp_path / "a", again)
     assert again.calls == 0
+
+
+def test_what_is_whole_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+    make(tmp_path / "kept", pieces=[*PIECES, Piece(" ", True)])
+    before = files(tmp_path / "kept")
+    (tmp_path / "kept" / ".lock").unlink()
+    (tmp_path / "linked").symlink_to(tmp_path / "kept")
+    for folder in ("kept", "linked"):
+        make(tmp_path / folder)
+    assert not (tmp_path / "kept" / ".lock").exists() and (tmp_path / "linked").is_symlink()
+    text = open_shards(tmp_path / "linked")
+    assert (text.characters, text.empty) == (sum(len(piece.text) for piece in PIECES), 1)
+    (tmp_path / "kept" / "tokens-00002.npy").write_bytes(b"damaged")
+    make(tmp_path / "linked")  # not through the link
+    assert tokens_of(tmp_path / "linked") == serial(ByteTokenizer()) and not (tmp_path / "linked").is_symlink()
+    assert files(tmp_path / "kept") == {**before, "tokens-00002.npy": b"damaged"}
 
 
 @pytest.mark.parametrize("name", ["tokens-00002.npy", "tokens-00002.json", "documents.npy", "about.json"])

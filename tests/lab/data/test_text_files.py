@@ -19,23 +19,39 @@ from dual_attention.generation.tokenizer import ByteTokenizer
 
 
 def texts(path, field="text") -> list[str]:
-    return [piece.text for piece in read_documents(path, "<|endoftext|>", field)]
+    return [piece.text for piece in read_documents(path, "<|endoftext|>", field) if not piece.empty]
+
+
+def found_in(folder) -> tuple[list[str], list[str]]:
+    """Names of the files in a folder that are read, and of those that are left out."""
+    found = find_files([str(folder)], "data.path")
+    read, left_out = ([str(path.relative_to(folder)) for path in paths] for paths in found)
+    return read, left_out
 
 
 def test_a_folder_stands_for_its_text(tmp_path):
-    for name in ("b.md", "a.py", "sub/c", ".hidden/d.md", "sub/.e.md"):
+    for name in ("b.md", "a.py", "sub/c", ".hidden/d.md", "sub/.e.md", ".f.txt", "x.txt", "y.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\x00")
     (tmp_path / "zeros").write_bytes(b"abc\x00")
     (tmp_path / "nothing.md").write_bytes(b"")
     (tmp_path / "cut.md").write_bytes(b"a" * 8191 + "ü".encode())  # the part that is looked at ends within a character
-    found = [str(path.relative_to(tmp_path)) for path in find_files([str(tmp_path)], "data.path")]
-    assert found == ["a.py", "b.md", "cut.md", "sub/c"]
-    (tmp_path / "x.txt").write_text("x")
-    assert [path.name for path in find_files([str(tmp_path)], "data.path")] == ["x.txt"]
+    (tmp_path / "of another system").write_bytes("café".encode("latin-1"))
+    (tmp_path / "linked").symlink_to(tmp_path / "sub")
+    (tmp_path / "broken.txt").symlink_to(tmp_path / "nowhere.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert found_in(tmp_path) == (
+        ["a.py", "b.md", "cut.md", "nothing.md", "sub/c", "x.txt", "y.jsonl"],
+        ["broken.txt", "linked", "of another system", "picture.png", "pipe.txt", "zeros"],
+    )
+    matched = find_files([str(tmp_path / "*")], "data.path")
+    assert {path.name for path in matched.left_out} == {"sub", "linked", ".hidden", "broken.txt", "pipe.txt"}
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="holds no file of text"):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*empty holds no file of text$"):
+        find_files([str(tmp_path / "empty")], "data.path")
+    (tmp_path / "empty" / "t.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(FileNotFoundError, match=r"holds no file of text, only t\.npy$"):
         find_files([str(tmp_path / "empty")], "data.path")
 
 
@@ -61,7 +77,7 @@ def test_a_folder_that_cannot_be_read_is_not_empty(path, tmp_path, monkeypatch):
 
 def test_json_lines(tmp_path):
     path = tmp_path / "t.jsonl"
-    lines = [{"text": "one\ntwo", "body": "x"}, {"text": "  ", "body": "y"}, {"text": "ü<|endoftext|>", "body": "z"}]
+    lines = [{"text": "one\ntwo", "body": "x"}, {"text": None, "body": "y"}, {"text": "ü<|endoftext|>", "body": "z"}]
     path.write_text("\ufeff" + "\n\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     assert texts(path) == ["one\ntwo", "ü<|endoftext|>"] and texts(path, "body") == ["x", "y", "z"]
     source, other = (tokenize_files([path], "", ByteTokenizer(), tmp_path / "cache", field=f) for f in ("text", "body"))
@@ -76,6 +92,9 @@ def test_json_lines(tmp_path):
         ("[1]", "line 2: expected a text under the key 'text', got list"),
         ('{"body": "x"}', "line 2: expected a text under the key 'text', got the keys 'body'"),
         ('{"text": 3}', "line 2: expected a text under the key 'text'"),
+        ('"text"', "line 2: expected a text under the key 'text', got str"),
+        ('{"text": "\\ud800"}', "line 2: not a text that UTF-8 can write"),
+        ('{"text": ' + 100_000 * "[", "line 2: not JSON"),
         (b"\xff", "line 2: not JSON"),
     ],
 )
@@ -93,6 +112,13 @@ def test_marks_and_zeros(tmp_path):
     path.write_bytes(b"\xef\xbb\xbfone\xff")
     with pytest.raises(ValueError, match="byte 6"):
         list(read_pieces(path, ""))
+    for form in ("utf-16", "utf-16-le", "utf-16-be"):
+        path.write_text("\ufeffone" if "-" in form[4:] else "one", encoding=form)
+        with pytest.raises(ValueError, match=r"t\.rst: UTF-16 text, expected UTF-8"):
+            texts(path)
+    path.write_text("café", encoding="latin-1")
+    with pytest.raises(ValueError, match=r"t\.rst: not UTF-8 text \(byte 3"):
+        texts(path)
     path.write_bytes(b"one\x00two")
     with pytest.raises(ValueError, match=r"t\.rst: not text \(a zero at byte 3\)"):
         texts(path)

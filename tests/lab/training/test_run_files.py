@@ -98,24 +98,23 @@ def test_a_run_that_another_process_has_just_begun(tmp_path):
 
 def test_leftovers_are_removed_and_the_same_process_id_is_no_obstacle(tmp_path, stopped):
     shutil.move(stopped.path, tmp_path / "old")
-    (tmp_path / f".run.{os.getpid()}.tmp").mkdir()
-    (tmp_path / f".run.{2**22 + 1}.tmp").mkdir()
-    (tmp_path / f".else.{2**22 + 1}.tmp").mkdir()
+    (tmp_path / f".run.{os.getpid()}.dat.tmp").mkdir()
+    (tmp_path / f".run.{2**22 + 1}.dat.tmp").mkdir()
+    (tmp_path / f".else.{2**22 + 1}.dat.tmp").mkdir()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(StopOnSignal, "__call__", lambda self: True)
         start_run(TOY, config(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "old", f".else.{2**22 + 1}.tmp"}
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "old", f".else.{2**22 + 1}.dat.tmp"}
     run = tmp_path / "run"
-    (run / ".metrics.jsonl.9999999.tmp").mkdir()
-    (run / "checkpoints" / f".epoch-00001-step-00000002.{os.getpid()}.tmp").mkdir()
+    (run / ".metrics.jsonl.9999999.dat.tmp").mkdir()
+    (run / "checkpoints" / f".epoch-00001-step-00000002.{os.getpid()}.dat.tmp").mkdir()
     resume_run(TOY, run)
     assert not [path for path in run.rglob(".*") if path.name != ".lock"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_disk_is_said_with_the_name_of_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "temporary_path", lambda path: Path("/dev/full"))
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    monkeypatch.setattr(files, "opened_without_links", lambda path, flags: os.open("/dev/full", os.O_WRONLY))
     big = nn.Linear(300, 300)
     with pytest.raises(OSError, match=r"No space left on device: .*w\.safetensors") as caught:
         save_weights(big, tmp_path / "w.safetensors")
@@ -235,6 +234,20 @@ def test_checksums_that_cannot_be_read_are_not_none(finished):
         evaluate_run(TOY, finished.path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_pipes_are_refused_and_not_waited_for(whole, stopped, tmp_path):
+    for name in ("config.yaml", "checksums.json", "result.json", "metrics.jsonl", "model.safetensors"):
+        run = shutil.copytree(whole.path, tmp_path / f"with {name}")
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        with pytest.raises((ValueError, FileNotFoundError), match=name):
+            evaluate_run(TOY, run)
+    stopped.metrics.unlink()
+    os.mkfifo(stopped.metrics)
+    with pytest.raises(ValueError, match=r"metrics\.jsonl: expected a file, got a pipe or a device"):
+        resume_run(TOY, stopped.path)
+
+
 @pytest.mark.parametrize("kind", ["finished", "stopped"])
 def test_any_model_is_opened_only_from_undamaged_files(request, kind, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "sums", Entry("sums", "examples.my_experiment:Sums", {}))
@@ -348,7 +361,7 @@ def test_what_a_run_relies_on_is_on_the_disk_before(tmp_path):
     for name in ("model.safetensors", "state.pt", "checksums.json"):
         renamed = first("rename", new, f'/{name}"')
         assert first("fsync", new, f".{name}.") < renamed < moved
-        assert synced(rf"/\.{new}\.\d+\.tmp", renamed, moved)
+        assert synced(rf"/\.{new}\.\d+\.dat\.tmp", renamed, moved)
     leaves = re.compile(r'(rename|unlink|rmdir)\w*\([^"]*"[^"]*/epoch-00001-step-00000002"')
     gone = next(number for number, line in enumerate(lines) if leaves.search(line))
     assert synced("/checkpoints", moved, gone)

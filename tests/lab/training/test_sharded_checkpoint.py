@@ -6,12 +6,14 @@ import copy
 import errno
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from dat.training.checkpoint import Checkpoints
 from dat.training.configs import StepLoopConfig
@@ -19,7 +21,7 @@ from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer
 from dat.training.metrics import MetricsLog, read_rows
 from dat.training.placement import Placement
-from dual_attention._checksums import read_checksums
+from dual_attention._checksums import read_checksums, sha256_of, write_checksums
 from tests.support.processes import together
 
 from .test_placement import HYBRID, SHARDED, Endless, make_trainer
@@ -196,6 +198,57 @@ def test_damage_is_named_and_the_older_checkpoint_can_be_used(tmp_path, in_parts
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     os.rename(latest, tmp_path / "elsewhere")
     assert trainer.resume() and trainer.step == 2
+
+
+def rewritten(path: Path, change) -> None:
+    """Write a file of parts anew, with other tensors or places of them, and its checksum, too."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dict)
+    places = json.loads(metadata["DCP_SHARDING_INFO"])
+    change(tensors, places)
+    save_file(tensors, path, {**metadata, "DCP_SHARDING_INFO": json.dumps(places)})
+    checkpoint = path.parents[1]
+    write_checksums(checkpoint, {**read_checksums(checkpoint), f"shards/{path.name}": sha256_of(path)})
+
+
+MATRIX = "model.layers.blocks.0.dual_attn.relational_attention.wq_attn.weight"
+
+
+def at(place):
+    """The change that puts the first part of the matrix somewhere else."""
+    return lambda tensors, places: places.update({MATRIX: {"saved_offsets": place}})
+
+
+WRONG_PARTS = {
+    "a hole": (lambda tensors, places: tensors.pop(MATRIX), "expected 128 numbers, got 64 numbers"),
+    "an overlap": (at([1, 0]), "expected parts apart from each other, got some that overlap"),
+    "another dtype": (lambda tensors, _: tensors.update({MATRIX: tensors[MATRIX].int()}), "expected F64, got I32"),
+    "another shape": (lambda tensors, _: tensors.update({MATRIX: tensors[MATRIX][None]}), "the place of"),
+    "far away": (at([2**40, 0]), r"expected shape \(8, 16\), got \(1099511627780, 16\)"),
+    "beyond numbers": (at([2**70, 0]), r"expected shape \(8, 16\), got \(11805916"),
+    "before the first": (at([-1, 0]), r"shard-00001.*: damaged or incomplete \(the place of .* is \[-1, 0\]"),
+    "no number": (at([0.5, 0]), r"shard-00001.*: damaged or incomplete \(the place of .* is \[0.5, 0\]"),
+    "nowhere": (lambda tensors, places: places.pop(MATRIX), r"shard-00001.*: damaged or incomplete"),
+}
+
+
+def test_parts_that_do_not_cover_a_tensor_once_are_refused(tmp_path):
+    """The files of two processes, of which one is changed and has the checksum of what it holds now."""
+
+    def save(workers) -> None:
+        trainer = make_trainer(workers, SHARDED, folder=tmp_path / "c", loop=LOOP)
+        trainer.stop = lambda: trainer.step >= 2
+        with pytest.raises(Interrupted):
+            trainer.fit()
+
+    together(2, save)
+    for kind, (change, message) in WRONG_PARTS.items():
+        (latest,) = shutil.copytree(tmp_path / "c", tmp_path / kind).iterdir()
+        trainer = make_trainer(folder=tmp_path / kind, loop=LOOP)
+        rewritten(min((latest / "shards").iterdir()), change)
+        with pytest.raises(ValueError, match=message):
+            trainer.resume()
 
 
 def test_numbers_that_are_not_finite_are_refused(tmp_path, in_parts, monkeypatch):

@@ -29,7 +29,7 @@ def test_a_file_of_documents(tmp_path, capsys):
     (tmp_path / "in" / "short.txt").write_text("short")
     (tmp_path / "in" / "a.html").write_text("<p>" * 20)
     out = tmp_path / "out.jsonl"
-    command = ["data", "language", "--out", str(out), "--path", f"[{tmp_path / 'in'}]", "--shortest", "20"]
+    command = ["data", "language", "--out", str(out), "--path", str(tmp_path / "in"), "--shortest", "20"]
     assert main(command) == 0
     assert lines(out) == [
         {"text": ("Ü " * 20).strip(), "source": "copy.txt"},

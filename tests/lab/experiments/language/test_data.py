@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def load(config: LanguageDataConfig, tmp_path, context: int = 8):
 
 def documents(path, separator="|") -> list[str]:
     found: list[str] = []
-    for piece in read_pieces(path, separator):
+    for piece in (piece for piece in read_pieces(path, separator) if not piece.empty):
         if piece.begins:
             found.append(piece.text)
         else:
@@ -64,8 +65,10 @@ def test_files_folders_and_patterns(tmp_path, monkeypatch):
     (tmp_path / "in" / "deep").mkdir(parents=True)
     for name in ("b.txt", "in/c.txt", "in/deep/d.txt", "in/e.md", "in/s_0.npy", "in/s_1.npy"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "in" / "s_1.npy").write_bytes(b"\0")
     found = find_files(["b.txt", "in", "in/s_*.npy", str(tmp_path / "in" / "*.md")], "data.path")
-    assert [path.name for path in found] == ["b.txt", "c.txt", "d.txt", "s_0.npy", "s_1.npy", "e.md"]
+    read = ["b.txt", "c.txt", "d.txt", "e.md", "s_0.npy", "s_0.npy", "s_1.npy", "e.md"]
+    assert [path.name for path in found.files] == read and [path.name for path in found.left_out] == ["s_1.npy"]
     for wrong in ("none.txt", "none*"):
         with pytest.raises(FileNotFoundError, match=r"data\.path: no such file or folder: none"):
             find_files([wrong], "data.path")
@@ -185,16 +188,22 @@ def test_wrong_data(tmp_path, text):
     np.save(tmp_path / "square.npy", np.zeros((3, 3), dtype=np.int64))
     np.save(tmp_path / "high.npy", np.full(100, 300))
     (tmp_path / "broken.npy").write_bytes(b"nothing")
+    (tmp_path / "zipped.npy").write_bytes(b"PK\x05\x06" + bytes(18))
+    for name in ("empty.npy", "empty.bin"):
+        (tmp_path / name).touch()
 
     def config(name):
         return LanguageDataConfig(path=str(tmp_path / name))
 
     for name, message in (
-        ("short.txt", r"data: expected a text of at least 18 tokens to keep some apart, got 6, after 6 tokens"),
+        ("short.txt", r"short\.txt: expected at least 18 tokens, of which some are kept apart .*, got 6; the context"),
         ("blank.txt", r"data: there is no text in blank\.txt"),
         ("square.npy", r"square\.npy: expected a vector of integers, got int64 \(3, 3\)"),
         ("broken.npy", r"broken\.npy: not a file of tokens"),
-        ("high.npy", r"data: expected token ids from 0 to 256, got 300 to 300"),
+        ("high.npy", r"high\.npy: expected token ids from 0 to 256, got 300 to 300"),
+        ("empty.npy", r"empty\.npy: not a file of tokens \(No data left in file\)"),
+        ("zipped.npy", r"zipped\.npy: expected a vector of integers, got an archive"),
+        ("empty.bin", r"empty\.bin: not a file of tokens"),
     ):
         with pytest.raises(ValueError, match=message):
             load(config(name), tmp_path)
@@ -204,6 +213,59 @@ def test_wrong_data(tmp_path, text):
         load(config("nowhere"), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"data\.tokenizer_folder"):
         make_tokenizer(replace(config("x"), tokenizer="gpt2", tokenizer_folder=str(tmp_path)))
+    with pytest.raises(ValueError, match=r"data\.tokenizer_folder: expected null without data\.tokenizer=gpt2"):
+        make_tokenizer(replace(config("x"), tokenizer_folder="nowhere"))
+
+
+def test_all_that_is_not_used_is_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [*DOCUMENTS, *DOCUMENTS[:3], " ", None]
+    Path("in").mkdir()
+    Path("in/rows.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in rows))
+    Path("in/more.md").write_text("one more|and another||")
+    Path("in/empty.txt").touch()
+    Path("in/picture.png").write_bytes(b"\x89PNG")
+    config = LanguageDataConfig(path="in", separator="|", val_fraction=0.2, val_tokens=10_000)
+    data = load(config, tmp_path)
+    characters = sum(map(len, [*DOCUMENTS, *DOCUMENTS[:3], "one more", "and another"]))
+    line, tokens = data.about.splitlines()
+    assert line == (
+        f"text: 3 files, 42 documents, {characters:,} characters; left out: 3 duplicates, 3 empty documents, "
+        "1 file (in/picture.png)"
+    )
+    passed = f"{len(data.train)} sequences of 8 in a pass"
+    assert tokens == f"tokens: {data.train.size:,} to train on ({passed}), {data.origin['val_tokens']} to validate on"
+    assert load(config, tmp_path).about == data.about  # from the cache
+
+    same = {"path": "same.jsonl", "val_fraction": 0.2}
+    Path("same.jsonl").write_text(500 * '{"text": "ab"}\n')
+    with pytest.raises(ValueError, match=r"same\.jsonl: .*, got 3 without 499 documents that are there twice"):
+        load(LanguageDataConfig(**same), tmp_path)
+
+
+def test_files_of_tokens_shorter_than_the_context_are_counted(tmp_path):
+    for number, size in enumerate((100, 8, 9, 3)):
+        np.arange(size, dtype=np.uint16).tofile(tmp_path / f"{number}.bin")
+    data = load(LanguageDataConfig(path=str(tmp_path / "*.bin"), val_path=str(tmp_path / "0.bin")), tmp_path)
+    assert data.about.splitlines() == [
+        "text: 4 files; left out: 11 tokens of 2 files not longer than the context (8)",
+        "validation: 1 file",
+        "tokens: 109 to train on (12 sequences of 8 in a pass), 96 to validate on",
+    ]
+
+
+def test_a_run_goes_on_with_the_files_that_it_began_with(tmp_path):
+    """Those that lie in its folder since, or that an older version left out, are not read."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("\n".join(DOCUMENTS))
+    config = LanguageDataConfig(path=str(tmp_path / "in"), val_fraction=0.2)
+    begun = load(config, tmp_path)
+    (tmp_path / "in" / "b.md").write_text("another text")
+    common = {"context": 8, "vocab_size": 257, "seed": 0, "cache": tmp_path / "cache"}
+    data = load_data(config, BYTES, begun=begun.origin, **common)
+    assert data.origin == begun.origin and data.about.splitlines()[0].endswith(f"1 file ({tmp_path / 'in' / 'b.md'})")
+    for other in ({}, {"train": {"files": [{"file": "c.txt"}]}}, {"train": {"files": 3}}, {"train": None}):
+        assert load_data(config, BYTES, begun=other, **common).origin != begun.origin
 
 
 def test_documentation_of_python(tmp_path, monkeypatch):

@@ -122,8 +122,9 @@ def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
         "--seeds=1",
     ]
     assert main(words) == 0
-    printed = capsys.readouterr().out
+    printed, said = capsys.readouterr()
     assert "4 cells, 0 done, 4 to run" in printed and "4/4" in printed
+    assert said.count(f"text: 1 file, 1 document, {len(TEXT):,} characters") == 1
     with open("grid/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {(row["model"], row["steps"]) for row in rows} == {(m, n) for m in ("DAT-tiny", "T-tiny") for n in "24"}

@@ -28,7 +28,7 @@ from dat.training.runs import evaluate_run, resume_run, start_run
 from dual_attention import LANGUAGE_PRESETS
 from dual_attention.generation.tokenizer import BytePairTokenizer
 
-from .conftest import MODEL, named, tiny_config
+from .conftest import MODEL, TEXT, named, tiny_config
 
 RECIPE = Path(__file__).parents[4] / "examples" / "fineweb.yaml"
 LANGUAGE = LanguageModelling()
@@ -80,13 +80,35 @@ def test_the_numbers_are_measured_again_from_the_weights(whole):
     assert found["loss"] == whole.read_result()["loss"]["val"] and found["tokens"] == 160
 
 
-def test_evaluation_writes_nothing_beside_the_run(whole, tmp_path):
+@pytest.mark.parametrize("tokens", ["none", "whole", "damaged"])
+def test_evaluation_writes_nothing_beside_the_run(whole, tmp_path, tokens):
     """With the tokens that runs share, or without them: they are made again in a place of their own."""
     run = shutil.copytree(whole.path, tmp_path / "runs" / "run")
+    if tokens != "none":
+        shutil.copytree(whole.path.parent / "tokens", tmp_path / "runs" / "tokens")
+        (lock,) = tmp_path.glob("runs/tokens/*/.lock")
+        lock.unlink()
+    if tokens == "damaged":
+        (shard,) = tmp_path.glob("runs/tokens/*/tokens-00000.npy")
+        shard.write_bytes(b"damaged")
     expected = evaluate_run(LANGUAGE, whole.path)
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
     assert evaluate_run(LANGUAGE, run) == expected
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+def test_a_run_says_what_it_read(config, monkeypatch, capsys):
+    """Each time it goes on, but not when it is evaluated."""
+    monkeypatch.setattr(StopOnSignal, "__call__", lambda _: True)
+    talking = replace(config, output=replace(config.output, progress=True))
+    with pytest.raises(Interrupted):
+        start_run(LANGUAGE, talking)
+    monkeypatch.undo()
+    folder = resume_run(LANGUAGE, Path(config.output.folder) / "run")
+    printed = capsys.readouterr().out
+    assert printed.count(f"text: 1 file, 1 document, {len(TEXT):,} characters\ntokens: ") == 2
+    evaluate_run(LANGUAGE, folder.path)
+    assert not capsys.readouterr().out
 
 
 def test_training_learns(config):

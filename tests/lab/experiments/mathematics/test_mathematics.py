@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dat.cli.main import main
-from dat.data.mathematics import END, MODULES, PAD, START, generator
+from dat.data.mathematics import END, MODULES, PAD, START, QuestionSets, generator
 from dat.experiments.mathematics.answers import right_answers
 from dat.experiments.mathematics.config import MathematicsConfig, QuestionsConfig
 from dat.experiments.mathematics.experiment import Mathematics
@@ -19,6 +19,7 @@ from dat.experiments.mathematics.grid import MathematicsGrid
 from dat.experiments.mathematics.model_keys import PRESETS, MathematicsModelKeys
 from dat.experiments.mathematics.problem import (
     Answered,
+    about_questions,
     answer_loss,
     answered,
     build_mathematics_model,
@@ -164,6 +165,12 @@ def test_greedy_answers_are_right_where_every_character_is(trained):
     assert 0 < known.sum() < len(PAIRS)
     assert torch.equal(right_answers(trained, examples, indices), known)
     assert right_answers(trained, examples, indices, beams=3).sum() > 0
+
+
+def test_questions_that_are_left_out_are_counted():
+    found = QuestionSets({"train": [("a", "b")]}, {"val": 2, "interpolate": 1}, 0, "")
+    assert about_questions("algebra", found) == "algebra: 1 question to train on; left out: 3 that another set has, too"
+    assert about_questions("algebra", found._replace(left_out={"val": 0})) == "algebra: 1 question to train on"
 
 
 # Runs ---------------------------------------------------------------------------------------------------------------

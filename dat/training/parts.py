@@ -1,0 +1,104 @@
+"""What the headers of the files of a checkpoint in parts say: which block of which tensor each holds.
+
+The library that reads the parts takes a tensor for as large as its farthest part says, and leaves what no part covers
+as it lay in memory. So they are compared with the tensors before.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from dual_attention._extras import require
+from dual_attention._files import first_line
+from dual_attention._words import shortened
+
+from .weights_file import SAFETENSORS
+
+PLACES, PLACE = "DCP_SHARDING_INFO", "saved_offsets"
+"""Entry of a file's metadata, and of a tensor in it, where torch.distributed.checkpoint writes the place of a part."""
+
+
+class Part(NamedTuple):
+    """A block of a tensor.
+
+    Attributes:
+        place: index of its first number in the tensor.
+        shape: of the block.
+        dtype: as safetensors files name it.
+    """
+
+    place: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def end(self) -> tuple[int, ...]:
+        """Index after its last number, in each dimension."""
+        return tuple(first + n for first, n in zip(self.place, self.shape, strict=True))
+
+    def overlaps(self, other: Part) -> bool:
+        """Whether a number is in both."""
+        return all(a < d and c < b for a, b, c, d in zip(self.place, self.end, other.place, other.end, strict=True))
+
+
+def parts_in(folder: Path) -> dict[str, list[Part]]:
+    """The parts of each tensor in the files of a folder; ValueError naming a file that is damaged."""
+    library = require("safetensors", extra="train")
+    found: dict[str, list[Part]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with library.safe_open(str(path), framework="pt") as file:
+                places = json.loads((file.metadata() or {}).get(PLACES, "{}"))
+                for name in file.keys():  # noqa: SIM118 (it is no dict)
+                    shape, dtype = tuple(file.get_slice(name).get_shape()), file.get_slice(name).get_dtype()
+                    place = places[name][PLACE] if places else [0] * len(shape)
+                    if [type(first) for first in place] != [int] * len(shape) or min(place, default=0) < 0:
+                        raise ValueError(f"the place of {name} is {shortened(str(place))}")
+                    found.setdefault(name, []).append(Part(tuple(place), shape, dtype))
+        except Exception as error:  # the library has an exception of its own for files
+            raise ValueError(f"{path}: damaged or incomplete ({first_line(error)})") from error
+    return found
+
+
+def misfits_of_parts(parts: Mapping[str, Sequence[Part]], wanted: Mapping[str, Tensor]) -> list[str]:
+    """Sentences about each tensor that is missing, unexpected, of another shape or dtype, or not covered just once."""
+    problems = [f"{name} is missing" for name in wanted if name not in parts]
+    problems += [f"{name} is unexpected" for name in parts if name not in wanted]
+    for name in (name for name in wanted if name in parts):
+        expected, found = _differing(parts[name], wanted[name])
+        if expected != found:
+            problems.append(f"{name}: expected {expected}, got {found}")
+    return problems
+
+
+def _differing(parts: Sequence[Part], tensor: Tensor) -> tuple[str, str]:
+    """What is expected of the parts of a tensor, and what is found; equal, if they are right."""
+    shape, dtype, size = tuple(tensor.shape), SAFETENSORS[tensor.dtype], tensor.numel()
+    if other := next((part for part in parts if len(part.shape) != len(shape)), None):
+        return f"{len(shape)} dimensions", f"{len(other.shape)}"
+    extent = tuple(max(part.end[dimension] for part in parts) for dimension in range(len(shape)))
+    if extent != shape:
+        return f"shape {shape}", f"{shortened(str(extent))}"
+    if other := next((part for part in parts if part.dtype != dtype), None):
+        return dtype, other.dtype
+    held = sum(math.prod(part.shape) for part in parts)
+    if held == size and _overlap(parts):
+        return "parts apart from each other", "some that overlap"
+    return f"{size:,} numbers", f"{held:,} numbers"
+
+
+def _overlap(parts: Sequence[Part]) -> bool:
+    ordered = sorted(part for part in parts if 0 not in part.shape)
+    for number, part in enumerate(ordered):
+        for other in ordered[number + 1 :]:
+            if part.end[:1] and other.place[0] >= part.end[0]:
+                break
+            if part.overlaps(other):
+                return True
+    return False
