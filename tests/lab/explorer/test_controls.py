@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.lab.explorer.browser import pixels
+from tests.support.browser import pixels
 from tests.lab.explorer.conftest import vision
 
 pytestmark = pytest.mark.slow

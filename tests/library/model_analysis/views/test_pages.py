@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 from html.parser import HTMLParser
 from io import BytesIO
@@ -26,7 +24,6 @@ from dual_attention.model_analysis.dictionaries import (
 from dual_attention.model_analysis.views import Page, dictionary_page, importance_page, matrix_page, patch_page
 
 NASTY = ["</script><script>alert(1)</script>", "<b>&amp;", "猫", '"', "'\u2028"]
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def data_of(page: Page):
@@ -152,19 +149,16 @@ def test_bad_input():
         importance_page(torch.zeros(2, 2), rows=["a"])
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-def test_a_browser_runs_the_scripts(tmp_path):
-    def shown(page: Page) -> str:
+def test_a_browser_runs_the_scripts(tmp_path, visit):
+    def shown(page: Page):
         page.save(tmp_path / "page.html")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
-        command = [BROWSER, *flags, f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "page.html").as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        return visit().open((tmp_path / "page.html").as_uri())
 
     values = torch.tensor([[0.0, -2.0], [1.0, 0.5]])
     page = shown(matrix_page({"one": torch.zeros(2, 2), "two": values}, ["a", "<b>"]))
-    assert page.count('role="option"') == 2 and "one, scale ±1.00" in page
+    assert page.locator('[role="option"]').count() == 2 and page.inner_text("#name") == "one, scale ±1.00"
     page = shown(matrix_page({"two": values}, ["a", "<b>"]))
-    assert "<td>a (0)</td><td>&lt;b&gt; (1)</td><td>-2.00</td>" in page and page.count("<line") == 2
+    assert page.locator("#largest tr").all_inner_texts()[0].split("\t") == ["a (0)", "<b> (1)", "-2.00"]
+    assert page.locator("line").count() == 2
     page = shown(patch_page(torch.rand(3, 4, 6), torch.randn(6, 6, 2), (2, 3)))
-    assert "patch in row 2, column 2" in page and "relation 1, ±" in page
+    assert page.inner_text("#where") == "patch in row 2, column 2" and "relation 1, ±" in page.inner_text("#maps")
