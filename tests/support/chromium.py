@@ -2,8 +2,8 @@
 
     python -m tests.support.chromium
 
-fetches one where there is none, as ``make test`` does. It needs no root. Where it cannot, it says why; that is an error in
-CI only, where no test of a page may be left out.
+fetches one where there is none, as ``make test`` does. It needs no root. Where it cannot, it says why; that is an error
+in CI only, where no test of a page may be left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def fetch() -> None:
     FOLDER.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER.parent) as name:
         folder = Path(name)
-        asked = ["pack", PACKAGE, "--silent", "--fetch-retries=1", "--pack-destination", name]
+        asked = ["pack", PACKAGE, "--loglevel=error", "--fetch-retries=1", "--pack-destination", name]
         done = node.npm(asked, True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=name)
         if done.returncode:
             raise OSError(f"npm did not fetch {PACKAGE}: {' '.join(done.stderr.split())[-300:] or 'no network?'}")

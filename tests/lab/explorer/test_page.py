@@ -14,9 +14,9 @@ import torch
 from dat.explorer.recording import record
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
-from tests.support.browser import pixels
 from tests.lab.explorer.conftest import TEXT, dat, transformer
 from tests.support import seq2seq
+from tests.support.browser import pixels
 
 pytestmark = pytest.mark.slow
 
