@@ -88,7 +88,7 @@ _Labels = Callable[[Iterable[int]], list[str]]
 
 def _section(name: str, anchor: str, entries: list[DictionaryEntry], labels: _Labels) -> str:
     rows = "".join(
-        f"<tr><td>{entry.rank}</td>{_pair(entry.example, labels)}"
+        f"<tr><td>{escape(str(entry.rank))}</td>{_pair(entry.example, labels)}"
         f"<td><table>{''.join(f'<tr>{_pair(other, labels)}</tr>' for other in entry.counterexamples)}</table></td></tr>"
         for entry in entries
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from io import BytesIO
@@ -22,6 +23,7 @@ from dual_attention.model_analysis.dictionaries import (
     RelationDictionary,
 )
 from dual_attention.model_analysis.views import Page, dictionary_page, importance_page, matrix_page, patch_page
+from dual_attention.model_analysis.views.page import hash_source
 
 NASTY = ["</script><script>alert(1)</script>", "<b>&amp;", "猫", '"', "'\u2028"]
 
@@ -85,6 +87,10 @@ def test_pages_hold_all_they_need(name):
     assert all(link.startswith("#") for link in outline.links)
     assert "http://www.w3.org/2000/svg" in page or "http" not in re.sub(r"http-equiv", "", page)
     assert "default-src 'none'" in page
+    policy = unescape(re.search(r'Content-Security-Policy" content="(.*?)"', page)[1])
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    allowed = re.search(r"script-src (.*)$", policy)[1]
+    assert all(allowed == hash_source(script) for script in scripts) and "'unsafe-inline'" not in allowed
     assert "fetch(" not in page and "XMLHttpRequest" not in page and "import(" not in page and "@import" not in page
 
 
@@ -132,6 +138,25 @@ def test_contexts_of_a_dictionary():
     assert '&lt;i&gt;<b class="sender">o</b>ne <b class="receiver">t</b>wo' in page  # two contexts that meet
     assert '&lt;<b class="sender">i</b>&gt; <span class="gap">…</span> ' in page  # two that do not
     assert page.count("<section") == 2 and "(lowest values)" in page and "2 documents, 50 tokens" in page
+
+
+def test_a_dictionary_of_other_types_is_text():
+    """As one that was not read from a file may be."""
+    entry = replace(dictionary().entries[0], layer=NASTY[1], rank=NASTY[0])
+    page = dictionary_page(RelationDictionary((entry,), {"documents": NASTY[0]}), ByteTokenizer())
+    assert Outline(page).found.count("script") == 0
+
+
+def test_a_script_in_the_data_does_not_run(tmp_path, visit):
+    """Nor would one that got into the page unescaped."""
+    page = matrix_page({NASTY[0]: torch.eye(5)}, NASTY, title=NASTY[0])
+    for name, text in {"as it is": page, "broken": page.replace("</h1>", "</h1><script>alert(1)</script>", 1)}.items():
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        visitor = visit()
+        visitor.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        assert visitor.open((tmp_path / f"{name}.html").as_uri()).locator('[role="option"]').count() == 1
+        refused, visitor.complaints = visitor.complaints, []
+        assert [line.partition("script-src")[0] != line for line in refused] == [True] * (name == "broken")
 
 
 def test_bad_input():
