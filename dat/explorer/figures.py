@@ -6,6 +6,7 @@ Shapes: N receivers, M senders.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from .html import colour_stops
 from .images import Shown
 from .recording import RecordedHeads, Recording
 from .requests import Json
-from .view_state import View, heads_of, within
+from .view_state import View, heads_of, named_heads, within
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -129,9 +130,7 @@ def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
     relational = compares and not (attends and view.maps == "attention")
     heads = heads_of(recording, view, relational=relational)
     patches, n = recording.sequences[heads.senders], heads.visible.receivers
-    rows, columns = shown.grid
-    middle = shown.first + rows // 2 * columns + columns // 2
-    i = middle if view.i is None else within("i", view.i, len(patches))
+    i = shown.chosen if view.i is None else within("i", view.i, len(patches))
     factors = heads.relations if relational else heads.weights
     assert factors is not None
     word = "relation" if relational else "head"
@@ -166,13 +165,10 @@ def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
 
 def seen_symbols(recording: Recording, view: View) -> Seen:
     """The symbols of a library that tokens receive, and how much each is used."""
-    able = {place: heads for place, heads in enumerate(recording.heads) if heads.assignment is not None}
+    able = [heads for heads in recording.heads if heads.assignment is not None]
     if not able:
         raise ValueError("view: this model assigns no symbols from a library")
-    place = next(iter(able)) if view.layer is None else view.layer
-    if place not in able:
-        raise ValueError(f"view: expected a layer of {', '.join(map(str, able))}, got {place}")
-    heads = able[place]
+    heads = named_heads(able, view)
     assignment = heads.assignment
     assert assignment is not None
     part, labels = within("part", view.part, len(assignment.usage)), recording.sequences[heads.senders]
@@ -201,7 +197,7 @@ def seen_effects(found: Json) -> Seen:
     """Effects of switches, as :func:`~.switches.switch_effects` returns them."""
     losses, tokens, loss = found["losses"], found["tokens"], found["loss"]
     rows = [
-        [place, tokens[place], *values]
+        [place, tokens[place], *values, found["switched"]]
         for place, *values in zip(
             range(1, len(tokens)), losses["before"], losses["after"], losses["control"], strict=True
         )
@@ -209,6 +205,7 @@ def seen_effects(found: Json) -> Seen:
 
     def draw() -> Any:
         figure = empty_figure((6.4, 6.0))
+        figure.suptitle(textwrap.fill(found["switched"], 80), fontsize=9)
         above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [1, 8], "hspace": 0.4})
         if loss["before"] is not None:
             changes = [value - loss["before"] for value in loss["controls"]]
@@ -228,8 +225,8 @@ def seen_effects(found: Json) -> Seen:
         below.legend(frameon=False)
         return figure
 
-    headings = ["place", "token", "loss", "loss_switched", "loss_random_direction"]
-    return Seen("the effects of switches", headings, rows, draw)
+    headings = ["place", "token", "loss", "loss_switched", "loss_random_direction", "switched"]
+    return Seen(f"the effects of {found['switched']}", headings, rows, draw)
 
 
 def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
