@@ -15,13 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention._extras import require
 from dual_attention.model_analysis.views.matrices import draw_matrices
 from dual_attention.model_analysis.views.patches import draw_patch_relations
 from dual_attention.model_analysis.views.plots import empty_figure, house_style
 from dual_attention.model_analysis.views.tokens import drawable
 
-from .html import colour_stops
 from .images import Shown
 from .recording import RecordedHeads, Recording
 from .requests import Json
@@ -58,12 +56,6 @@ class Seen:
         with house_style():
             self.draw().savefig(file, format=kind.removeprefix("."), dpi=200, bbox_inches="tight", facecolor="white")
         return file.getvalue()
-
-
-def scale(*, signed: bool) -> Any:
-    """The colour scale of pages on light ground, for matplotlib."""
-    stops = colour_stops()["light"]["diverging" if signed else "rising"]
-    return require("matplotlib.colors", extra="train").LinearSegmentedColormap.from_list("explorer", stops)
 
 
 def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str, Tensor]:
@@ -117,8 +109,7 @@ def seen_pairs(recording: Recording, view: View) -> Seen:
     signed = bool((values < 0).any())
 
     def draw() -> Any:
-        cmap = scale(signed=signed)
-        return draw_matrices(values, receivers, senders, titles=[title], visible=visible, signed=signed, cmap=cmap)
+        return draw_matrices(values, receivers, senders, titles=[title], visible=visible, signed=signed)
 
     return Seen(title, ["receiver", "receiver_token", "sender", "sender_token", "value"], rows, draw)
 
@@ -157,8 +148,7 @@ def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
         else:
             patch, pairs = None, maps.flatten(0, 1).T[None]
             names = [f"{number}: {labels[receiver]}" for number in range(len(maps)) for receiver in receivers]
-        cmap = scale(signed=True)
-        return draw_patch_relations(shown.pixels, pairs, patch, shown.grid, titles=names, title=title, cmap=cmap)
+        return draw_patch_relations(shown.pixels, pairs, patch, shown.grid, titles=names, title=title)
 
     return Seen(title, ["map", "receiver", "sender", "value"], table, draw)
 
@@ -254,7 +244,7 @@ def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
             visible[step, : len(row)] = ~row.isnan()
             values[step, : len(row)] = row.nan_to_num()
         signed = bool((values < 0).any())
-        options = {"visible": visible, "signed": signed, "cmap": scale(signed=signed)}
+        options = {"visible": visible, "signed": signed}
         return draw_matrices(
             values, labels[prompt:], labels[:-1], titles=[title], names=("new token", "sender"), **options
         )

@@ -7,12 +7,12 @@ their hashes, and no request out; a page of a server may ask its own server.
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dual_attention._files import json_text
+from dual_attention.model_analysis.views.colours import colour_stops
 from dual_attention.model_analysis.views.page import Page, hash_source, json_in_html
 
 from .packing import Bits, pack
@@ -45,11 +45,6 @@ SCRIPTS = (
     "main.js",
 )
 """Files of the script, in order."""
-
-
-def colour_stops() -> dict[str, dict[str, list[str]]]:
-    """Colours of the scales: for ``light`` and ``dark``, those of ``diverging`` and of ``rising`` values."""
-    return json.loads(_part("colours.json"))
 
 
 def page_html(

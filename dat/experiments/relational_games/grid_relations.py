@@ -17,6 +17,7 @@ from dual_attention._extras import require
 from dual_attention.generation import evaluating
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import area_under_curve
+from dual_attention.model_analysis.views.colours import colour_map
 from dual_attention.model_analysis.views.plots import empty_figure, house_style, save_figure
 from dual_attention.relational_attention import RelationalAttention
 
@@ -116,13 +117,13 @@ def draw_relation(
     rectangle = require("matplotlib.patches", extra="train").Rectangle
     with house_style():
         figure, axes = grouped_columns([len(images) for _, images in groups])
-        heat = None
+        heat, colours = None, colour_map(signed=True)
         for column, image in enumerate(images):
             top, bottom = axes[0][column], axes[1][column]
             top.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
             corner = ((source % GRID) * CELL - 0.5, (source // GRID) * CELL - 0.5)
             top.add_patch(rectangle(corner, CELL, CELL, fill=False, edgecolor="white", linewidth=2.2))
-            heat = bottom.imshow(others[column].view(GRID, GRID).numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
+            heat = bottom.imshow(others[column].view(GRID, GRID).numpy(), cmap=colours, vmin=-limit, vmax=limit)
             annotate(bottom, others[column], limit, both[column, source], equal[column, source], source)
             for axis in (top, bottom):
                 axis.set(xticks=[], yticks=[])

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .colours import HIDDEN, colour_bar, colour_map
 from .plots import house_style, matplotlib_figure
 from .tokens import drawable
 
@@ -34,15 +35,14 @@ def draw_matrices(
 ) -> Any:
     """A figure with one panel for each of several matrices over the same pairs.
 
-    Every panel has a colour scale of its own, since relations differ in scale; its end stands in the panel's title.
-    Pairs that may not be attended are grey.
+    Every panel has a colour scale of its own, since relations differ in scale. Pairs that may not be attended are grey.
 
     Args:
         values: ``(N, M, K)``; or ``(N, M)`` for a single one.
         receivers, senders: labels of rows and of columns; ``senders`` by default the receivers.
         titles: K names; by default numbers.
         visible: boolean ``(N, M)``; by default all.
-        signed: red for negative values and blue for positive ones; otherwise only blue, from zero.
+        signed: orange for positive values and blue for negative ones; otherwise one hue, from zero.
         title: above all panels.
         names: of the rows and the columns.
         columns: most panels in a row.
@@ -122,17 +122,18 @@ def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, tit
     visible = None if visible is None else visible.cpu()
     top = largest_of(values, visible)
     shown = values if visible is None else torch.where(visible, values, torch.nan)
-    axis.set_facecolor("#ececec")
-    axis.imshow(
+    axis.set_facecolor(HIDDEN)
+    image = axis.imshow(
         shown.numpy(),
-        cmap=cmap or ("RdBu" if signed else "Blues"),
+        cmap=cmap or colour_map(signed=signed),
         vmin=-top if signed else 0.0,
         vmax=top,
         interpolation="nearest",
         aspect="equal",
     )
     axis.grid(False)
-    axis.set_title(f"{title}   {'±' if signed else '0–'}{top:.2g}", fontsize=9.5, parse_math=False)
+    colour_bar(axis, image)
+    axis.set_title(title, fontsize=9.5, parse_math=False)
     for spine in axis.spines.values():
         spine.set_visible(False)
 

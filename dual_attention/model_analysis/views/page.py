@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._files import json_text, write_atomically
+from .colours import colour_stops
 
 _FOLDER = Path(__file__).parent / "static"
 # The browser itself refuses to load anything for the page, or to run another script, whatever is in the data.
@@ -43,7 +44,8 @@ def make_page(title: str, body: str, *, data: Any = None, script: str | None = N
         script: name of a script in the folder ``static``; it runs after ``common.js``, which reads ``data``.
         height: of the frame in a notebook, in pixels.
     """
-    code = "" if script is None else f"\n{_static('common.js')}{_static(script)}"
+    stops = json_text(colour_stops()["light"]["diverging"])
+    code = "" if script is None else f"\n{_static('common.js')}const STOPS = {stops};\n{_static(script)}"
     policy = f"{_POLICY}; script-src {hash_source(code)}"
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -74,9 +76,3 @@ def json_in_html(value: Any) -> str:
 
 def _static(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def tint(share: float) -> str:
-    """Colour of a cell: blue for shares of the largest value up to 1, red for those down to -1, as CSS."""
-    colour = "33,102,172" if share >= 0 else "178,24,43"
-    return f"background:rgba({colour},{min(1.0, abs(share)):.3f})"

@@ -23,6 +23,7 @@ from dual_attention.model_analysis.dictionaries import (
     RelationDictionary,
 )
 from dual_attention.model_analysis.views import Page, dictionary_page, importance_page, matrix_page, patch_page
+from dual_attention.model_analysis.views.colours import colour_of
 from dual_attention.model_analysis.views.page import hash_source
 
 NASTY = ["</script><script>alert(1)</script>", "<b>&amp;", "猫", '"', "'\u2028"]
@@ -185,5 +186,7 @@ def test_a_browser_runs_the_scripts(tmp_path, visit):
     page = shown(matrix_page({"two": values}, ["a", "<b>"]))
     assert page.locator("#largest tr").all_inner_texts()[0].split("\t") == ["a (0)", "<b> (1)", "-2.00"]
     assert page.locator("line").count() == 2
+    for share in (-1, -0.3, 0, 0.4, 1):
+        assert "#" + "".join(f"{part:02x}" for part in page.evaluate(f"colour({share})")) == colour_of(share)
     page = shown(patch_page(torch.rand(3, 4, 6), torch.randn(6, 6, 2), (2, 3)))
     assert page.inner_text("#where") == "patch in row 2, column 2" and "relation 1, ±" in page.inner_text("#maps")
