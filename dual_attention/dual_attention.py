@@ -32,6 +32,7 @@ from ._layers.inputs import check_boolean, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
+from ._words import repr_of_shapes
 from .attention import Attention
 from .functional.masks import MaskPattern, Segments
 from .relational_attention import DisentangledRelationalCrossAttention, RelationalAttention, RelationalCrossAttention
@@ -57,6 +58,8 @@ class DualAttentionOutput(NamedTuple):
     output: Tensor
     sa_weights: Tensor | None = None
     ra_maps: tuple[Tensor, ...] | None = None
+
+    __repr__ = repr_of_shapes
 
     @property
     def weights(self) -> Tensor | None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
+from .._words import repr_of_shapes
 from ..functional import Alignment
 from ..functional.checks import check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
@@ -47,6 +48,8 @@ class GeneralAttentionOutput(NamedTuple):
     log_prob: Tensor | None = None
     entropy: Tensor | None = None
     selection: Selection | None = None
+
+    __repr__ = repr_of_shapes
 
 
 class GeneralAttention(nn.Module):

@@ -92,6 +92,19 @@ def best_detector(model: nn.Module, images: Tensor, sources: Sequence[int] | Non
     return max(detection(model, images, sources), key=lambda relation: relation.auc)
 
 
+def most_improved(
+    untrained: nn.Module, model: nn.Module, images: Tensor, sources: Sequence[int] | None = None
+) -> Detector:
+    """The relation whose AUC on ``images`` training raised most: others may be as good in an untrained model."""
+    before = detection(untrained, images, sources)
+
+    def gain(pair: tuple[Detector, Detector]) -> float:
+        now, then = pair
+        return now.auc - (then.auc if then.sign == now.sign else 1 - then.auc)
+
+    return max(zip(detection(model, images, sources), before, strict=True), key=gain)[0]
+
+
 def auc_of(model: nn.Module, images: Tensor, relation: Detector, sources: Sequence[int] | None = None) -> float:
     """AUC on ``images`` of a relation that was chosen, with its sign, on others."""
     for other in detection(model, images, sources):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..._words import repr_of_shapes
 from .. import reference
 from ..activations import Activation, activation_function
 from ..checks import (
@@ -41,6 +42,8 @@ class RelationalAttentionOutput(NamedTuple):
     output: Tensor
     weights: Tensor | None = None
     relations: Tensor | None = None
+
+    __repr__ = repr_of_shapes
 
 
 @dataclass(frozen=True)

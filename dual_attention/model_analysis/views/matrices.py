@@ -52,6 +52,7 @@ def draw_matrices(
         A matplotlib figure, which no pyplot knows.
 
     Raises:
+        TypeError: if values are no tensor.
         ValueError: if the numbers of labels, titles and values differ.
     """
     values = _checked(values, receivers, receivers if senders is None else senders, titles, visible)
@@ -105,6 +106,10 @@ def _checked(
     titles: Sequence[str] | None,
     visible: Tensor | None,
 ) -> Tensor:
+    if not isinstance(values, Tensor):
+        raise TypeError(
+            f"values: expected a tensor (N, M, matrices), got {type(values).__name__}; matrix_page takes them by name"
+        )
     values = values[..., None] if values.dim() == 2 else values
     if values.dim() != 3 or values.shape[:2] != (len(receivers), len(senders)):
         raise ValueError(

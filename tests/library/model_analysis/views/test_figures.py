@@ -187,3 +187,8 @@ def test_importance():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_matrices_by_name_are_for_pages():
+    with pytest.raises(TypeError, match=r"values: expected a tensor .*, got dict; matrix_page takes them by name"):
+        draw_matrices({"a": torch.zeros(5, 5)}, WORDS)
