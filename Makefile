@@ -38,6 +38,7 @@ fmt: $(READY) ## Repair style and format
 	$(BIN)/ruff format
 
 pytest: $(READY) ## Run the tests alone; ARGS="-m 'not slow' tests/test_imports.py" narrows them
+	@$(BIN)/python -m tests.support.chromium
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 golden: $(GOLDEN_READY) ## Remake the golden files from the published package, in an environment of its own

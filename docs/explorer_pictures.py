@@ -33,15 +33,15 @@ When the function is called, each name in the function is local to the function.
 """
 CORPUS = Path(__file__).resolve().parent / "tour.md"
 VIEWS = {
-    "relations": "page=relations&heads=1&relation=7&view=raw&i=30&j=27",
-    "attention": "page=attention&heads=2&head=1&i=30&j=27&pinned=page%3Dattention%26heads%3D3%26head%3D0",
-    "symbols": "page=symbols&layer=3&part=1",
-    "interventions": "page=interventions&off=h2.0_r1.3",
-    "dictionary": "page=dictionary&heads=3&relation=2",
+    "relations": "page=relations&layer=0&relation=7&view=raw&i=30&j=27",
+    "attention": "page=attention&layer=1&head=1&i=30&j=27&pinned=page%3Dattention%26layer%3D1%26kind%3Drelational",
+    "symbols": "page=symbols&layer=1&part=1",
+    "interventions": "page=interventions&off=sa1.0_r0.3",
+    "dictionary": "page=dictionary&layer=1&relation=2",
     "generate": "page=generate&tokens=30&seed=4&map=4",
     "model": "page=model",
 }
-OF_IMAGES = {"vision": "page=vision&heads=1&relation=0&i=2"}
+OF_IMAGES = {"vision": "page=vision&layer=0&relation=0&i=2"}
 
 
 def take(browser: Any, address: str, scheme: str, file: Path) -> None:

@@ -1,7 +1,7 @@
 """The pictures of the attention gallery, each a function of the variables that a page leaves and of the path.
 
-Colours: blue is a score or a weight, from low (white) to high; red and blue are negative and positive relations; orange
-marks a key by the area of its weight, or what attention is to find.
+Colours: blue is a score or a weight, from low (white) to high; relations are orange above
+zero and blue below it; orange also marks a key by the area of its weight, or what attention is to find.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dual_attention.model_analysis.views.colours import colour_bar, colour_map
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 Variables = dict[str, Any]
@@ -50,14 +51,16 @@ def matrix(axis: Any, values: Tensor, title: str, *, x: str = "", y: str = "", s
     values = values.detach()
     top = float(values.abs().max())
     top = top if signed else max(top, 0.4)
-    axis.pcolormesh(
+    image = axis.pcolormesh(
         values.numpy(),
-        cmap="RdBu" if signed else "Blues",
+        cmap=colour_map(signed=True) if signed else "Blues",
         vmin=-top if signed else 0.0,
         vmax=top,
         edgecolors="white",
         linewidth=1.0,
     )
+    if signed:
+        colour_bar(axis, image)
     bare(axis, title)
     axis.set_aspect("equal")
     axis.invert_yaxis()

@@ -1,10 +1,12 @@
-"""Names and texts in messages: the known name that a wrong one may stand for, and texts safe to print."""
+"""Names and texts in messages: the known name that a wrong one may stand for, texts safe to print, and short reprs."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from difflib import SequenceMatcher
+from typing import Any
 
 _ALLOWED = "\n\t"
 _TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
@@ -64,6 +66,23 @@ def shortened(text: str) -> str:
     """``text`` in one printable line of at most 100 characters."""
     text = printable(" ".join(text.split()))
     return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def repr_of_shapes(self: Any) -> str:
+    """``repr`` of a dataclass or named tuple that shows shapes in place of tensors, and no fields that are None."""
+    names = getattr(self, "_fields", None) or [field.name for field in fields(self) if field.repr]
+    given = {name: value for name in names if (value := getattr(self, name)) is not None}
+    return f"{type(self).__name__}({', '.join(f'{name}={_brief(value)}' for name, value in given.items())})"
+
+
+def _brief(value: Any) -> str:
+    if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+        return f"{type(value).__name__}{tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_brief(inner)}' for key, inner in value.items())}}}"
+    if type(value) is tuple and any(hasattr(inner, "dtype") for inner in value):
+        return f"({', '.join(map(_brief, value))})"
+    return repr(value)
 
 
 def _harmless(character: str) -> bool:

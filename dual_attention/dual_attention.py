@@ -32,6 +32,7 @@ from ._layers.inputs import check_boolean, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, Options, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
+from ._words import repr_of_shapes
 from .attention import Attention
 from .functional.checks import MaybeNone
 from .functional.masks import MaskPattern, Segments
@@ -58,6 +59,8 @@ class DualAttentionOutput(NamedTuple):
     output: Tensor
     sa_weights: Tensor | MaybeNone = None
     ra_maps: tuple[Tensor, ...] | MaybeNone = None
+
+    __repr__ = repr_of_shapes
 
     @property
     def weights(self) -> Tensor | MaybeNone:

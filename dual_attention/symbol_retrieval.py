@@ -148,6 +148,9 @@ class SymbolicAttention(_CountsTokens):
         check_sequence("x", x, self.d_model, layer=self.q_proj)
         return self._assignment(self._queries(x), split_heads(self.template_features[None], self.n_heads), x)
 
+    def extra_repr(self) -> str:
+        return f"{self.d_model}, n_heads={self.n_heads}, n_symbols={self.n_symbols}"
+
     def _queries(self, x: Tensor) -> Tensor:
         """``(1, n_heads, B * L, width)``: examples share one library, which is not copied for each of them."""
         return split_heads(self.q_proj(x).flatten(0, 1)[None], self.n_heads)

@@ -6,11 +6,14 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
 import torch
+
+from tests.support.browser import Visit, launched
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -28,13 +31,37 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "determini
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the tests that fork: of a process that has run many others, a copy is made with all that those left."""
-    items.sort(key=lambda item: not _forks(item))
+    """First the tests that fork: of a process that has run many others, a copy is made with all that those left. Last
+    those of pages: the driver of their browser keeps an event loop in the process.
+    """
+    items.sort(key=lambda item: (not _forks(item), "browser" in getattr(item, "fixturenames", ())))
 
 
 def _forks(item: pytest.Item) -> bool:
     names = vars(item.module).values() if isinstance(item, pytest.Function) else ()
     return any(getattr(thing, "__module__", None) == "tests.support.processes" for thing in names)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
+    """A function that sends a visitor; at the end nobody may have complained."""
+    visitors: list[Visit] = []
+
+    def send(scheme: str = "light") -> Visit:
+        visitors.append(Visit(browser, scheme))
+        return visitors[-1]
+
+    yield send
+    complaints = [complaint for visitor in visitors for complaint in visitor.complaints]
+    for visitor in visitors:
+        visitor.close()
+    assert not complaints
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,15 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from dat.cli.main import main
+from dat.experiments import experiment_named
+from dat.sweeps.experiment import SweptExperiment
+from dat.sweeps.protocol import CONFIG, digests, settings_of
+from dat.sweeps.results import merge_results, to_csv
 from tests.support.documents import GALLERY, PAGES, ROOT, anchors, blocks, commands, links, wrong_outputs
 from tests.test_imports import ROOMS
 
@@ -114,6 +119,24 @@ def test_dat_commands_are_accepted(
         assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w.-])", described), option
     if "--print_config" in described:
         assert status([*words, "--print_config"]) == 0, capsys.readouterr().err
+
+
+PLOTS = [line for line in calls("dat") if line.startswith("dat plot ")]
+
+
+@pytest.mark.parametrize("line", PLOTS)
+def test_plots_of_the_documents_take_what_is_run_today(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Folders of runs stand for results of today's defaults, beside the committed results that the page names."""
+    monkeypatch.chdir(ROOT)
+    experiment = experiment_named(COMMANDS[line][2])
+    assert isinstance(experiment, SweptExperiment)
+    config = experiment.Config()
+    run = {**experiment.identity(config), "seed": 0, **digests(experiment.table, {CONFIG: settings_of(config)})}
+    today = tmp_path / "results.csv"
+    today.write_text(to_csv([{**run, **dict.fromkeys(experiment.table.measures, 12.5)}]))
+    paths = [word for word in COMMANDS[line][3:] if re.search(r"(^|=)runs/|results\.csv$", word)]
+    sources = [re.sub(r"(^|=)runs/.*", rf"\1{today}", word) for word in paths]
+    assert paths and merge_results(experiment, sources)
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]):

@@ -18,15 +18,17 @@ from torch import nn
 
 from dual_attention._extras import require
 from dual_attention._files import read_json, write_atomically
+from dual_attention.model_analysis.measures.intervals import half_width
 from dual_attention.model_analysis.views.plots import house_style, matplotlib_figure, save_figure
 
 from ..experiments.relational_games.config import EPOCHS, Task
 from ..experiments.relational_games.experiment import TEST_SETS, RelationalGames
 from ..experiments.relational_games.grid import GamesGrid, GridData
-from ..experiments.relational_games.grid_relations import Detector, auc_of, best_detector, draw_relation_on_splits
+from ..experiments.relational_games.grid_relations import Detector, auc_of, draw_relation_on_splits, most_improved
 from ..experiments.relational_games.model import build_games_model
 from ..experiments.relational_games.presets import PRESETS
 from ..experiments.relational_games.problem import load_splits
+from ..sweeps.comparison import mean_text
 from ..sweeps.grid import MOST_TRIALS, Cell, GridFolder, cells
 from ..sweeps.reproduce import GridProgress, worker_count
 from ..sweeps.workers import run_cells
@@ -132,18 +134,21 @@ def demonstrate(config: DemoConfig, grid: GamesGrid, folder: GridFolder) -> None
     curves, picture = folder.figures / "learning_curves.png", folder.figures / "relation.png"
     draw_demo_curves(rows, curves)
     n_train = max(config.sizes)
-    largest = Cell.of(GAMES.table.axes, {"task": TASK, "model": DAT, "n_train": n_train}, config.seed)
-    run = grid.config(largest)
-    splits = load_splits(run)
-    untrained, model = (build_games_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))
-    load_weights(model, folder.weights_of(largest))
-    relation, aucs = learned_relation(untrained, model, splits)
-    draw_relation_on_splits(model, splits, relation, picture, TOP_CENTRE)
+    learned = []
+    for seed in sorted({row["seed"] for row in rows}):
+        largest = Cell.of(GAMES.table.axes, {"task": TASK, "model": DAT, "n_train": n_train}, seed)
+        run = grid.config(largest)
+        splits = load_splits(run)
+        untrained, model = (build_games_model(PRESETS[DAT], 2, seed=run.weight_seed) for _ in range(2))
+        load_weights(model, folder.weights_of(largest))
+        learned.append(learned_relation(untrained, model, splits))
+        if len(learned) == 1:
+            draw_relation_on_splits(model, splits, learned[0][0], picture, TOP_CENTRE)
     console.print(results_table(rows))
     sentences = (
         accuracy_sentence(rows, config.n_test),
         left_out_sentence(rows, grid),
-        relation_sentence(relation, aucs, n_train),
+        relation_sentence(learned[0][0], [aucs for _, aucs in learned], n_train),
     )
     for sentence in filter(None, sentences):
         console.print(sentence + "\n")
@@ -186,13 +191,18 @@ def line_about(cell: Cell, folder: GridFolder, seconds: float) -> str:
     return f"  {name:11} {n_train:6,} images  {accuracy:5.1f} % right on new ones  ({seconds:.0f} s)"
 
 
+LEAST_GAIN = 0.05
+"""Gain of an AUC in a single trial that counts as one."""
+
 Aucs = dict[str, tuple[float, float]]
 """For each test set, a relation's AUC before and after training."""
 
 
 def learned_relation(untrained: nn.Module, model: nn.Module, splits: Mapping[str, Any]) -> tuple[Detector, Aucs]:
-    """The relation that best tells equal objects from different ones on validation images, and its AUC on test sets."""
-    relation = best_detector(model, splits["val"].images, [TOP_CENTRE])
+    """The relation that training improved most, on validation images, in telling equal objects from different ones, and
+    its AUC on test sets.
+    """
+    relation = most_improved(untrained, model, splits["val"].images, [TOP_CENTRE])
 
     def auc(net: nn.Module, name: str) -> float:
         return auc_of(net, splits[name].images, relation, [TOP_CENTRE])
@@ -229,27 +239,35 @@ def sizes_of(rows: Sequence[Row]) -> list[int]:
     return sorted({row["n_train"] for row in rows})
 
 
+def accuracies(rows: Sequence[Row], model: str, n_train: int, object_set: str) -> list[float]:
+    """Accuracies in percent of the trials."""
+    return [row[object_set] for row in rows if (row["model"], row["n_train"]) == (model, n_train)]
+
+
 def mean_accuracy(rows: Sequence[Row], model: str, n_train: int, object_set: str) -> float:
     """Mean accuracy in percent over the trials."""
-    return fmean(row[object_set] for row in rows if (row["model"], row["n_train"]) == (model, n_train))
+    return fmean(accuracies(rows, model, n_train, object_set))
 
 
 def results_table(rows: list[Row]) -> Any:
     """Mean accuracies by training-set size, model and object set; the better model of each pair in bold."""
     trials = len({row["seed"] for row in rows})
-    note = "one trial" if trials == 1 else f"mean of {trials} trials"
+    note = "one trial" if trials == 1 else f"mean of {trials} trials ± half of its 95 % t-interval"
     table = require("rich.table", extra="train").Table(
-        title=f"Accuracy in percent ({note}; chance is 50)", title_justify="left", title_style="bold"
+        title=f"Accuracy in percent ({note}; chance: 50)", title_justify="left", title_style="bold"
     )
     table.add_column("training\nimages", justify="right")
     table.add_column("model")
     for object_set, objects in OBJECTS.items():
         table.add_column(f"{objects}\n({'as trained' if object_set == 'test' else 'never seen'})", justify="right")
     for n_train in sizes_of(rows):
-        found = {model: [mean_accuracy(rows, model, n_train, name) for name in TEST_SETS] for model in (DAT, RIVAL)}
-        best = [max(of_both) for of_both in zip(*found.values(), strict=True)]
+        found = {model: [accuracies(rows, model, n_train, name) for name in TEST_SETS] for model in (DAT, RIVAL)}
+        best = [max(map(fmean, of_both)) for of_both in zip(*found.values(), strict=True)]
         for model, values in found.items():
-            shown = [f"[bold green]{v:.1f}[/]" if v == top else f"{v:.1f}" for v, top in zip(values, best, strict=True)]
+            shown = [
+                f"[bold green]{mean_text(v)}[/]" if fmean(v) == top else mean_text(v)
+                for v, top in zip(values, best, strict=True)
+            ]
             first = f"{n_train:,}" if model == DAT else ""
             table.add_row(first, NAMES[model], *shown, end_section=model == RIVAL)
     return table
@@ -291,18 +309,30 @@ def left_out_sentence(rows: list[Row], grid: GamesGrid) -> str:
     )
 
 
-def relation_sentence(relation: Detector, aucs: Aucs, n_train: int) -> str:
-    """One sentence on the learned relation."""
-    direction = "higher" if relation.sign > 0 else "lower"
+def relation_sentence(relation: Detector, trials: Sequence[Aucs], n_train: int) -> str:
+    """Sentences on the relation that training improved most, with its AUCs in each trial; it is drawn of the first."""
+
+    def share(name: str, when: int) -> str:
+        return mean_text([100 * aucs[name][when] for aucs in trials], 0)
+
     shares = [
-        f"{100 * after:.0f} % of pairs of {OBJECTS[name]} ({100 * before:.0f} % before training)"
-        for name, (before, after) in aucs.items()
+        f"{share(name, 1)} % of pairs of {OBJECTS[name]} ({share(name, 0)} % before training)" for name in OBJECTS
     ]
-    return (
-        f"No label said which objects are equal, but relation {relation.index + 1} of layer {relation.layer + 1} of "
-        f"the DAT trained on {n_train:,} images is {direction} for an object equal to the top one than for a "
-        f"different one in {', '.join(shares[:-1])} and {shares[-1]}; 50 % is chance (AUC)."
+    text = (
+        "No label said which objects are equal. The relation that training improved most at telling, on validation "
+        f"images (in the picture relation {relation.index + 1} of layer {relation.layer + 1} of a DAT trained on "
+        f"{n_train:,} images), puts an object equal to the top one before a different one in {', '.join(shares[:-1])} "
+        f"and {shares[-1]}; 50 % is chance (AUC)."
     )
+    if not is_made(trials):
+        text += " Training did not make it: it is about as good before."
+    return text
+
+
+def is_made(trials: Sequence[Aucs]) -> bool:
+    """Whether training improved the relation on new pentominoes beyond the differences between trials."""
+    gains = [after - before for before, after in (aucs["test"] for aucs in trials)]
+    return fmean(gains) > (half_width(gains) if len(gains) > 1 else LEAST_GAIN)
 
 
 def demo(prog: str, arguments: Sequence[str]) -> int:

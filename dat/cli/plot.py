@@ -11,6 +11,7 @@ from ..experiments import experiment_named
 from ..sweeps.experiment import swept
 from ..sweeps.grid import GridFolder
 from ..sweeps.report import plot_results
+from ..sweeps.results import labelled
 from ..training.config_io import option_parser, parse_options
 from .reproduce import check_grid_of, of_study, takes_study
 
@@ -19,7 +20,13 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     """``dat plot NAME``."""
     experiment, arguments = of_study(swept(experiment_named(name)), arguments)
     parser = option_parser(prog=prog, description=experiment.about.get("plot", ""))
-    parser.add_argument("sources", metavar="SOURCE", nargs="+", help="Folders of grids, or results.csv files.")
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="Folders of grids, or results.csv files. Those with a label, as in mine=runs/GRID theirs=results.csv, are "
+        "not merged but drawn over each other, however they were made.",
+    )
     parser.add_argument("--out", metavar="FOLDER", required=True, help="Folder to write to; nothing is overwritten.")
     takes_study(parser)
     texts = [axis for axis in reversed(experiment.table.axes) if not axis.number]
@@ -35,9 +42,10 @@ def plot(prog: str, arguments: Sequence[str], name: str) -> int:
     )
     options = parse_options(parser, arguments)
     for source in options.sources:
-        check_grid_of(experiment, source)
-        if names := [cell.name for cell in GridFolder(experiment, source).not_run()]:
-            print(printable(f"dat: {source}: cells not run: {listed(names)}"), file=sys.stderr)
+        folder = str(labelled(source)[1])
+        check_grid_of(experiment, folder)
+        if names := [cell.name for cell in GridFolder(experiment, folder).not_run()]:
+            print(printable(f"dat: {folder}: cells not run: {listed(names)}"), file=sys.stderr)
     chosen = {axis.name: getattr(options, f"{axis.name}s") for axis in texts}
     for path in plot_results(experiment, options.sources, options.out, chosen, options.against):
         print(printable(str(path)))

@@ -24,12 +24,12 @@ from .dictionaries import read_dictionary
 from .example import example_model
 from .exporting import Exporter
 from .figures import ending_of
-from .images import ImageSession
+from .images import DIGITS, GAMES, ImageSession
 from .opening import Explored, open_session
 from .packing import BITS
 from .server import ExplorerServer
 from .session import Session
-from .view_state import View
+from .view_state import VIEW_GRAMMAR, View
 
 EVERYWHERE = "0.0.0.0"
 """The address of all networks of this machine."""
@@ -51,11 +51,12 @@ def _parser_of(prog: str) -> Any:
         help=f"{CHECKPOINT} Without one: a small model, trained in about a minute the first time and kept.",
     )
     add("--text", type=str, help='First text to show; "-" reads it from standard input.')
-    add("--image", type=str, help="First image to show, of an image classifier: a file, or the name of a sample.")
+    samples = f'"game TASK" ({", ".join(GAMES)}), "digit 0" to "digit {DIGITS - 1}"'
+    add("--image", type=str, help=f"First image to show, of an image classifier: a file, or a sample: {samples}.")
     add("--layers", type=str, help='Layers to show, such as "0,5" or "decoder"; by default all.')
     add("--dictionary", type=str, metavar="PATH", help="Dictionary of relations to show: a file, or its folder.")
     add("--export", type=str, metavar="FILE", help="Write a view into a file instead: .html, .png, .svg, .pdf or .csv.")
-    add("--view", type=str, help="What is shown at first, or written: a page's name, or the address of a view.")
+    add("--view", type=str, help=f"What is shown at first, or written. {VIEW_GRAMMAR}")
     add("--host", type=str, help="Name or address to listen on, by default of this machine only.")
     add("--share", action="store_true", help="Let other machines of the network open the page by its address.")
     add("--port", type=int, default=0, help="Port (default: any free one).")
@@ -167,7 +168,7 @@ def checked_export(name: str) -> Path:
     """The file to write.
 
     Raises:
-        ValueError, OSError: if it has no name or another ending, is a folder, or its folder is not there.
+        ValueError, OSError: if it has no name or another ending, is there already, or its folder is not there.
     """
     out = Path(name)
     if not name or out.is_dir():
@@ -175,6 +176,8 @@ def checked_export(name: str) -> Path:
     if not out.parent.is_dir():
         raise FileNotFoundError(f"export: there is no folder {out.parent}")
     ending_of(out)
+    if out.exists():
+        raise FileExistsError(f"export: {out} is there already, and is not overwritten")
     return out
 
 

@@ -63,14 +63,20 @@ def read_dictionary(session: Session, name: str) -> Json:
 
     Raises:
         OSError, ValueError: as :func:`find_dictionary` and :func:`load_dictionary`; and if a token in it is none of the
-            session's tokenizer.
+            session's tokenizer, or a context is not that of its object.
     """
     path = find_dictionary(name)
     found = load_dictionary(path)
     known = session.tokenizer.vocab_size
-    largest = max((max(one.receiver_token, one.sender_token) for one in _examples(found)), default=0)
-    if largest >= known:
-        raise ValueError(f"dictionary: {name} has the token {largest}, but the tokenizer only {known}")
+    for example in _examples(found):
+        objects = (example.receiver, example.receiver_context), (example.sender, example.sender_context)
+        for place, context in objects:
+            if not 0 <= place - context.start < len(context.tokens):
+                raise ValueError(f"dictionary: {name}: expected a context of the object {place}, got {context}")
+        shown = *example.receiver_context.tokens, *example.sender_context.tokens
+        largest = max(example.receiver_token, example.sender_token, *shown)
+        if largest >= known:
+            raise ValueError(f"dictionary: {name} has the token {largest}, but the tokenizer only {known}")
     same = found.about.get("model") == weights_digest(session.model)
     return dictionary_json(found, session, path.name, "" if same else "It was made with other weights than these.")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dual_attention._files import write_atomically
 
@@ -32,7 +34,7 @@ from .requests import Json
 from .session import Session
 from .streaming import collected, map_of_step, maps_of
 from .switches import Switch, switch_effects
-from .view_state import View, within
+from .view_state import SWITCH_CODES, View, named_heads, within
 
 
 @dataclass(frozen=True)
@@ -136,17 +138,25 @@ class Exporter:
 
 
 def switch_of(code: str, recording: Recording) -> Switch:
-    """The switch of a code in an address, such as ``r1.3``: relation 3 of the recording's heads 1.
+    """The switch of a code of :data:`~.view_state.SWITCHES` in an address.
 
     Raises:
-        ValueError: if it is no code, or there are no such heads.
+        ValueError: if it is no code, or the layer has nothing of the kind.
     """
-    mediators = {"h": "head", "r": "relation", "s": "symbol"}
-    heads, _, number = code[1:].partition(".")
-    if code[:1] not in mediators or not heads.isdecimal() or not number.isdecimal():
-        raise ValueError(f"view: expected switches such as h0.1_r1.3, got {code!r}")
-    found = recording.heads[within("heads of a switch", int(heads), len(recording.heads))]
-    return Switch(mediators[code[0]], found.layer, found.kind, int(number))
+    match = re.fullmatch(r"(sa|ra|r|s)(.+)\.(\d{1,9})", code, re.ASCII)
+    if match is None:
+        raise ValueError(f"view: expected switches such as r1.3_sa0.1, each {SWITCH_CODES}; got {code!r}")
+    letters, layer, number = match.groups()
+    mediator, kind = _LETTERS[letters]
+    able = [heads for heads in recording.heads if mediator in heads.mediators and kind in ("", heads.kind)]
+    if not able:
+        raise ValueError(f"view: {code}: this model has no {mediator} to be switched")
+    heads = named_heads(able, View(layer=layer))
+    count = heads.relations.maps if mediator == "relation" and heads.relations is not None else heads.n_heads
+    return Switch(mediator, heads.layer, heads.kind, within(f"{mediator} of {heads.layer}", int(number), count))
+
+
+_LETTERS = {"r": ("relation", ""), "sa": ("head", "sensory"), "ra": ("head", "relational"), "s": ("symbol", "")}
 
 
 def csv_of(seen: Seen) -> str:
@@ -154,8 +164,16 @@ def csv_of(seen: Seen) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(seen.headings)
-    writer.writerows(seen.rows)
+    writer.writerows(map(_harmless, row) for row in seen.rows)
     return file.getvalue()
+
+
+_COMPUTED = re.compile(r"(?![-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\Z)[=+\-@＝＋－＠\t\r\n](?s:.)", re.IGNORECASE | re.ASCII)
+
+
+def _harmless(value: Any) -> Any:
+    """A value of a table; a text that a spreadsheet would compute follows an apostrophe, as in a file of the page."""
+    return f"'{value}" if isinstance(value, str) and _COMPUTED.match(value) else value
 
 
 def _last(parts: Iterator[Json]) -> Json:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dual_attention._words import repr_of_shapes
 from dual_attention.functional.activations import ACTIVATIONS, activation_function
 from dual_attention.functional.reference import repeat_heads
 
@@ -29,6 +30,8 @@ class Visible:
     first: Tensor
     last: Tensor
     senders: int
+
+    __repr__ = repr_of_shapes
 
     @property
     def receivers(self) -> int:
@@ -81,6 +84,8 @@ class ScoreFactors:
     activation: str
     offsets: Tensor | None = None
     normalisers: Tensor | None = None
+
+    __repr__ = repr_of_shapes
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:

@@ -6,6 +6,7 @@ Shapes: N receivers, M senders.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dual_attention._extras import require
 from dual_attention.model_analysis.views.matrices import draw_matrices
 from dual_attention.model_analysis.views.patches import draw_patch_relations
 from dual_attention.model_analysis.views.plots import empty_figure, house_style
 from dual_attention.model_analysis.views.tokens import drawable
 
-from .html import colour_stops
 from .images import Shown
 from .recording import RecordedHeads, Recording
 from .requests import Json
-from .view_state import View, heads_of, within
+from .view_state import View, heads_of, named_heads, within
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -57,12 +56,6 @@ class Seen:
         with house_style():
             self.draw().savefig(file, format=kind.removeprefix("."), dpi=200, bbox_inches="tight", facecolor="white")
         return file.getvalue()
-
-
-def scale(*, signed: bool) -> Any:
-    """The colour scale of pages on light ground, for matplotlib."""
-    stops = colour_stops()["light"]["diverging" if signed else "rising"]
-    return require("matplotlib.colors", extra="train").LinearSegmentedColormap.from_list("explorer", stops)
 
 
 def pair_map(heads: RecordedHeads, view: View, *, relational: bool) -> tuple[str, Tensor]:
@@ -116,8 +109,7 @@ def seen_pairs(recording: Recording, view: View) -> Seen:
     signed = bool((values < 0).any())
 
     def draw() -> Any:
-        cmap = scale(signed=signed)
-        return draw_matrices(values, receivers, senders, titles=[title], visible=visible, signed=signed, cmap=cmap)
+        return draw_matrices(values, receivers, senders, titles=[title], visible=visible, signed=signed)
 
     return Seen(title, ["receiver", "receiver_token", "sender", "sender_token", "value"], rows, draw)
 
@@ -129,9 +121,7 @@ def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
     relational = compares and not (attends and view.maps == "attention")
     heads = heads_of(recording, view, relational=relational)
     patches, n = recording.sequences[heads.senders], heads.visible.receivers
-    rows, columns = shown.grid
-    middle = shown.first + rows // 2 * columns + columns // 2
-    i = middle if view.i is None else within("i", view.i, len(patches))
+    i = shown.chosen if view.i is None else within("i", view.i, len(patches))
     factors = heads.relations if relational else heads.weights
     assert factors is not None
     word = "relation" if relational else "head"
@@ -158,21 +148,17 @@ def seen_patches(recording: Recording, shown: Shown, view: View) -> Seen:
         else:
             patch, pairs = None, maps.flatten(0, 1).T[None]
             names = [f"{number}: {labels[receiver]}" for number in range(len(maps)) for receiver in receivers]
-        cmap = scale(signed=True)
-        return draw_patch_relations(shown.pixels, pairs, patch, shown.grid, titles=names, title=title, cmap=cmap)
+        return draw_patch_relations(shown.pixels, pairs, patch, shown.grid, titles=names, title=title)
 
     return Seen(title, ["map", "receiver", "sender", "value"], table, draw)
 
 
 def seen_symbols(recording: Recording, view: View) -> Seen:
     """The symbols of a library that tokens receive, and how much each is used."""
-    able = {place: heads for place, heads in enumerate(recording.heads) if heads.assignment is not None}
+    able = [heads for heads in recording.heads if heads.assignment is not None]
     if not able:
         raise ValueError("view: this model assigns no symbols from a library")
-    place = next(iter(able)) if view.layer is None else view.layer
-    if place not in able:
-        raise ValueError(f"view: expected a layer of {', '.join(map(str, able))}, got {place}")
-    heads = able[place]
+    heads = named_heads(able, view)
     assignment = heads.assignment
     assert assignment is not None
     part, labels = within("part", view.part, len(assignment.usage)), recording.sequences[heads.senders]
@@ -201,7 +187,7 @@ def seen_effects(found: Json) -> Seen:
     """Effects of switches, as :func:`~.switches.switch_effects` returns them."""
     losses, tokens, loss = found["losses"], found["tokens"], found["loss"]
     rows = [
-        [place, tokens[place], *values]
+        [place, tokens[place], *values, found["switched"]]
         for place, *values in zip(
             range(1, len(tokens)), losses["before"], losses["after"], losses["control"], strict=True
         )
@@ -209,6 +195,7 @@ def seen_effects(found: Json) -> Seen:
 
     def draw() -> Any:
         figure = empty_figure((6.4, 6.0))
+        figure.suptitle(textwrap.fill(found["switched"], 80), fontsize=9)
         above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": [1, 8], "hspace": 0.4})
         if loss["before"] is not None:
             changes = [value - loss["before"] for value in loss["controls"]]
@@ -228,8 +215,8 @@ def seen_effects(found: Json) -> Seen:
         below.legend(frameon=False)
         return figure
 
-    headings = ["place", "token", "loss", "loss_switched", "loss_random_direction"]
-    return Seen("the effects of switches", headings, rows, draw)
+    headings = ["place", "token", "loss", "loss_switched", "loss_random_direction", "switched"]
+    return Seen(f"the effects of {found['switched']}", headings, rows, draw)
 
 
 def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
@@ -257,7 +244,7 @@ def seen_steps(found: Json, rows: Callable[[int], Tensor], title: str) -> Seen:
             visible[step, : len(row)] = ~row.isnan()
             values[step, : len(row)] = row.nan_to_num()
         signed = bool((values < 0).any())
-        options = {"visible": visible, "signed": signed, "cmap": scale(signed=signed)}
+        options = {"visible": visible, "signed": signed}
         return draw_matrices(
             values, labels[prompt:], labels[:-1], titles=[title], names=("new token", "sender"), **options
         )

@@ -6,16 +6,14 @@ their hashes, and no request out; a page of a server may ask its own server.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dual_attention._files import json_text
-from dual_attention.model_analysis.views.page import Page
+from dual_attention.model_analysis.views.colours import colour_stops
+from dual_attention.model_analysis.views.page import Page, hash_source, json_in_html
 
 from .packing import Bits, pack
 from .recording import Recording
@@ -49,11 +47,6 @@ SCRIPTS = (
 """Files of the script, in order."""
 
 
-def colour_stops() -> dict[str, dict[str, list[str]]]:
-    """Colours of the scales: for ``light`` and ``dark``, those of ``diverging`` and of ``rising`` values."""
-    return json.loads(_part("colours.json"))
-
-
 def page_html(
     recording: Mapping[str, Any],
     server: Mapping[str, Any] | None = None,
@@ -75,8 +68,8 @@ def page_html(
     style = _part("style.css")
     policy = {
         "default-src": "'none'",
-        "script-src": _hashed(script),
-        "style-src": _hashed(style),
+        "script-src": hash_source(script),
+        "style-src": hash_source(style),
         "img-src": "data:",
         "connect-src": "'self'" if server else "'none'",
         "base-uri": "'none'",
@@ -86,7 +79,7 @@ def page_html(
         "policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "title": html.escape(str(recording["title"])),
         "style": style,
-        "data": _json_in_html({"recording": recording, "server": server, "kept": kept or {}, "state": view}),
+        "data": json_in_html({"recording": recording, "server": server, "kept": kept or {}, "state": view}),
         "script": script,
     }
     head, *rest = _part("page.html").split("{{")
@@ -106,12 +99,3 @@ def recording_page(recording: Recording, bits: Bits | None = None) -> Page:
 
 def _part(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def _hashed(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _json_in_html(value: Any) -> str:
-    """JSON in which nothing can end the element that it stands in, or begin a comment."""
-    return json_text(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

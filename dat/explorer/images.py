@@ -27,6 +27,7 @@ from ..checkpoints import Checkpoint
 from ..data.images import IMAGE_SETS
 from ..data.images.digits import DIGIT_SOURCES, digit_images
 from ..data.relational_games.dataset import generate_images
+from ..data.relational_games.tasks import EXTRA_TASKS, TASKS
 from .packing import Bits, pack, packed_array
 from .recording import Recording, record
 from .requests import Json
@@ -39,8 +40,8 @@ MOST_PIXELS = 64_000_000
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 
-GAMES = ("same", "between", "occurs", "match_pattern")
-"""Tasks of Relational Games of which each gives a sample."""
+GAMES = (*TASKS, *EXTRA_TASKS)
+"""Tasks of Relational Games, of which each gives a sample."""
 
 DIGITS = 4
 """Samples of handwritten digits."""
@@ -70,6 +71,14 @@ class Shown:
     about: str
 
     @property
+    def chosen(self) -> int:
+        """Place of the patch to choose at first: the first with half the contrast of the strongest, so an object."""
+        rows, columns = self.grid
+        patches = self.pixels.float().unflatten(1, (rows, -1)).unflatten(3, (columns, -1)).transpose(2, 3)
+        contrast = patches.flatten(3).std(-1, correction=0).sum(0).flatten()
+        return self.first + int((2 * contrast >= contrast.max()).nonzero()[0])
+
+    @property
     def json(self) -> Json:
         """The same for a page; pixels row by row, with their channels together."""
         pixels = self.pixels.permute(1, 2, 0).contiguous()
@@ -77,6 +86,7 @@ class Shown:
             "pixels": packed_array(pixels),
             "grid": list(self.grid),
             "first": self.first,
+            "chosen": self.chosen,
             "classes": [list(one) for one in self.classes],
             "about": self.about,
         }
@@ -91,6 +101,7 @@ class ImageSession:
         title, facts, bits: as :class:`~dat.explorer.session.Session`.
         mean, std: of each channel, by which pixels in 0..1 are normalised.
         digits: set of handwritten digits that samples are from; otherwise they are from Relational Games.
+        task: that of Relational Games whose sample is shown first.
         layers: those that are recorded; by default all.
         checkpoint: what was opened.
     """
@@ -102,6 +113,7 @@ class ImageSession:
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)
     digits: str | None = None
+    task: str = GAMES[0]
     layers: LayerChoice = None
     checkpoint: Checkpoint | None = None
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -132,7 +144,7 @@ class ImageSession:
     @property
     def default(self) -> str:
         """Sample to show first, if nothing else is asked for."""
-        return self.samples[0]
+        return self.samples[0] if self.digits is not None else f"game {self.task}"
 
     def check(self, source: str) -> None:
         """Raise ``ValueError`` or ``OSError`` if :meth:`packed` cannot show this."""

@@ -8,7 +8,7 @@ from dual_attention.language_models import LanguageModel
 from dual_attention.model_analysis.sites import LayerChoice, choose_sites, find_sites
 
 from ..checkpoints import Checkpoint, open_checkpoint
-from .images import ImageClassifier, ImageSession, normalisation_of
+from .images import GAMES, ImageClassifier, ImageSession, normalisation_of
 from .packing import Bits
 from .questions import QuestionSession
 from .session import Session, TextEncoder, TextSession
@@ -59,6 +59,8 @@ def open_session(
         return QuestionSession(model, title, **about)
     assert isinstance(model, ImageClassifier)
     mean, std, digits = normalisation_of(found)
+    if (task := getattr(found.config, "task", None)) in GAMES:
+        about["task"] = task
     return ImageSession(model, title, **about, mean=mean, std=std, digits=digits)
 
 

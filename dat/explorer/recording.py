@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dual_attention._layers.calls import rotate
 from dual_attention._layers.heads import Heads, split_heads
+from dual_attention._words import repr_of_shapes
 from dual_attention.attention import Attention
 from dual_attention.functional.activations import activation_name
 from dual_attention.functional.reference import repeat_heads
@@ -59,6 +60,8 @@ class Assignment:
     weights: Tensor
     usage: Tensor
 
+    __repr__ = repr_of_shapes
+
 
 @dataclass(frozen=True)
 class RecordedHeads:
@@ -95,6 +98,8 @@ class RecordedHeads:
     assignment: Assignment | None = None
     mediators: Sequence[str] = ()
 
+    __repr__ = repr_of_shapes
+
     @property
     def n_heads(self) -> int:
         """H; 0 where nothing is attended."""
@@ -118,6 +123,11 @@ class Recording:
     sequences: Mapping[str, Sequence[str]]
     heads: Sequence[RecordedHeads]
     reads: str = ""
+
+    def __repr__(self) -> str:
+        lengths = ", ".join(f"{len(labels)} {name}" for name, labels in self.sequences.items())
+        heads = ", ".join(f"{heads.layer} {heads.kind}" for heads in self.heads)
+        return f"Recording({self.title!r}: {lengths}; {heads})"
 
 
 @torch.no_grad()
@@ -146,10 +156,13 @@ def record(
         The recording, in float32 on the CPU.
 
     Raises:
+        TypeError: if sequences have no names.
         ValueError: if the model is called with several examples or not at all, if a layer's sequence has no labels, or
             if a map cannot be kept as factors: with a bias on its scores, a mask with gaps, or an activation that is a
             function of one's own.
     """
+    if not isinstance(sequences, Mapping):
+        raise TypeError(f'sequences: expected labels by name, {{"tokens": [...]}}, got {type(sequences).__name__}')
     if not sequences:
         raise ValueError("sequences: expected the labels of at least one sequence, got none")
     sites = [choice.site for choice in choose_sites(model, layers)]

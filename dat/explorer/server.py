@@ -9,17 +9,19 @@ from __future__ import annotations
 import errno
 import hmac
 import html
+import io
 import ipaddress
 import json
 import os
 import secrets
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from dual_attention._files import json_text
 
@@ -33,7 +35,13 @@ MOST_SKIPPED = 64 << 20
 """Bytes of a request that is too large that are read and thrown away."""
 
 SECONDS = 30
-"""Time that a browser has for a request."""
+"""Time that a browser has for a request without its body."""
+
+SLOWEST = 1 << 16
+"""Bytes of a body for each further second."""
+
+MOST_CONNECTIONS = 128
+"""Connections at a time; beyond them the oldest of those that have shown no token makes room."""
 
 
 class Refused(Exception):
@@ -60,6 +68,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     daemon_threads = False  # a thread that computes when the interpreter ends makes PyTorch abort the process
     allow_reuse_address = os.name != "nt"  # on Windows two servers would share a port
+    request_queue_size = MOST_CONNECTIONS
 
     def __init__(self, session: Explored, text: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.session = session
@@ -68,6 +77,7 @@ class ExplorerServer(ThreadingHTTPServer):
         self.recording = session.packed(text)
         self.answers = answers_of(session)
         self._connections: set[socket.socket] = set()
+        self.unknown: dict[socket.socket, None] = {}  # those that have shown no token in their request, in order
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
@@ -102,12 +112,19 @@ class ExplorerServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, and remember the connection until then."""
+        if len(self._connections) >= MOST_CONNECTIONS:
+            oldest = next(iter(tuple(self.unknown)), request)
+            self.unknown.pop(oldest, None)
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
         self._connections.add(request)
+        self.unknown[request] = None
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
         self._connections.discard(request)
+        self.unknown.pop(request, None)
         super().shutdown_request(request)
 
     def server_close(self) -> None:
@@ -145,6 +162,19 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "dat-explore"
     sys_version = ""
     timeout = SECONDS
+
+    def setup(self) -> None:
+        """Read until a deadline: bytes that come one by one do not put it off."""
+        super().setup()
+        self.rfile.close()
+        self._bytes = _Bytes(self.connection)
+        self.rfile = io.BufferedReader(self._bytes)
+
+    def handle_one_request(self) -> None:
+        """Answer a request, or give up on one that does not come."""
+        self._bytes.until = time.monotonic() + SECONDS
+        self.server.unknown[self.connection] = None
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """The page."""
@@ -206,16 +236,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuse requests under a foreign name, which a site may point at this machine."""
         if not self.server.is_local:
             return  # under which names others reach this machine is not known
-        name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        name = _parts(f"//{self.headers.get('Host', '')}").hostname or ""
         if not is_loopback(name):
             raise Refused(HTTPStatus.FORBIDDEN, "This server answers only under the address that dat explore printed.")
 
     def _check_token(self, given: str) -> None:
         if not hmac.compare_digest(given.encode(), self.server.token.encode()):
             raise Refused(HTTPStatus.FORBIDDEN, "Open the address that dat explore printed, with the token in it.")
+        self.server.unknown.pop(self.connection, None)
 
     def _page(self) -> str:
-        address = urlsplit(self.path)
+        address = _parts(self.path)
         if address.path != "/":
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(parse_qs(address.query).get("token", [""])[0])
@@ -223,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         return page_html(self.server.recording, own)
 
     def _answered(self) -> str | Iterator[dict[str, Any]]:
-        answer = self.server.answers.get(urlsplit(self.path).path)
+        answer = self.server.answers.get(_parts(self.path).path)
         if answer is None:
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
         self._check_token(self.headers.get("X-Explorer-Token", ""))
@@ -245,7 +276,8 @@ class _Handler(BaseHTTPRequestHandler):
             what = "image" if answer.takes_bytes else "text"
             message = f"{what}: expected at most {answer.largest:,} bytes, got {int(length):,}"
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-        body = self.rfile.read(int(length))
+        self._bytes.until = time.monotonic() + SECONDS + int(length) / SLOWEST
+        body = self._read(int(length))
         if answer.takes_bytes:
             return body
         try:
@@ -259,8 +291,42 @@ class _Handler(BaseHTTPRequestHandler):
     def _skip(self, length: int) -> None:
         """Read what nobody wants, up to a limit: a browser that is still sending would not see the answer."""
         left = min(length, MOST_SKIPPED)
-        while left > 0 and (part := self.rfile.read(min(left, 1 << 16))):
+        while left > 0 and (part := self._read(min(left, 1 << 16))):
             left -= len(part)
+
+    def _read(self, length: int) -> bytes:
+        try:
+            return self.rfile.read(length)
+        except TimeoutError as error:
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, "The request did not come to its end.") from error
+
+
+class _Bytes(io.RawIOBase):
+    """Bytes that a connection receives until a moment, ``TimeoutError`` afterwards."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.until = 0.0
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(SECONDS)  # for what is sent
+
+
+def _parts(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, "The request has no valid address.") from error
 
 
 _HEADERS = {

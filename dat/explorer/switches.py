@@ -76,6 +76,14 @@ def interventions_of(switches: Iterable[Switch], change: str = "zero", factor: f
     return found
 
 
+def in_words(switches: Iterable[Switch], change: str, factor: float) -> str:
+    """Switches and what they do, such as ``relation 3 of blocks.1: zero``."""
+    names = {"head": "{kind} head {number}", "relation": "relation {number}", "symbol": "symbols of head {number}"}
+    found = [f"{names[one.mediator].format(**one._asdict())} of {one.layer}" for one in switches]
+    done = {"zero": "zero", "mean": "mean over the text", "scale": f"times {factor:g}"}[change]
+    return f"{', '.join(found)}: {done}"
+
+
 def controls_of(interventions: Sequence[Intervention]) -> list[list[Intervention]]:
     """The same changes turned into random directions, several times."""
     return [
@@ -117,8 +125,9 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
             scaling; and ``place`` of the token after which predictions are compared, by default the last.
 
     Returns:
-        ``tokens``: labels; ``place``; ``losses`` of each token but the first, as lists ``before``, ``after`` and
-        ``control``, the mean of the controls; ``loss``, the means of those, with ``controls``, that of each control;
+        ``switched``: the switches and their change in words; ``tokens``: labels; ``place``; ``losses`` of each token
+        but the first, as lists ``before``, ``after`` and ``control``, the mean of the controls; ``loss``, the means of
+        those, with ``controls``, that of each control;
         ``divergence`` of ``after`` and of ``controls`` from before, means over places; ``next``: tokens with their
         probabilities before, after, and with the controls.
 
@@ -135,6 +144,7 @@ def switch_effects(session: Session, request: Mapping[str, Any]) -> Json:
         before, after = predicted(model, tokens), predicted(model, tokens, interventions)
         controls = [predicted(model, tokens, control) for control in controls_of(interventions)]
     return {
+        "switched": in_words(switches, str(request.get("change", "zero")), factor),
         "tokens": token_labels(session.tokenizer, ids),
         "place": place,
         "losses": {

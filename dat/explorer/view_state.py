@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -19,12 +20,13 @@ class View:
 
     Attributes:
         page: one of :data:`PAGES`.
-        heads: number of the heads, counted through layers and kinds of a recording; None takes the first of the page.
+        layer: its number in a model with one stack, or its name, such as ``decoder.0.cross``; empty takes the first.
+        kind: of heads, ``sensory`` or ``relational``, where a layer has both; empty takes the first.
         relation, head: numbers.
         view: ``raw``, ``attended`` or ``contribution`` of relations, ``attention`` or ``contribution`` of heads.
         i, j: receiver and sender.
-        layer, part, symbol: number of heads, part and symbol, on the page of symbols.
-        off: switches, as ``h0.1_r1.3_s1.0``: head 1 of heads 0, relation 3 and the symbols of head 0 of heads 1.
+        part, symbol: numbers, on the page of symbols.
+        off: switches, see :data:`SWITCHES`, such as ``r1.3_sa0.1``.
         change, factor, place: what switches do, and the token after which predictions are compared.
         maps: ``relations`` or ``attention``, on the page of an image.
         tokens, temperature, top_k, seed: of generation.
@@ -34,13 +36,13 @@ class View:
     """
 
     page: str = "relations"
-    heads: int | None = None
+    layer: str = ""
+    kind: str = ""
     relation: int = 0
     head: int = 0
     view: str = "raw"
     i: int | None = None
     j: int | None = None
-    layer: int | None = None
     part: int = 0
     symbol: int | None = None
     off: str = ""
@@ -73,6 +75,8 @@ class View:
         for name, value in parts:
             if name in _OF_BROWSERS:
                 rest.append((name, value))
+            elif name == "heads":  # of addresses of older versions, which counted through layers and kinds
+                raise ValueError("view: expected layer and kind in place of heads, as in layer=1&kind=sensory")
             elif name not in known:
                 raise ValueError(f"view: there is no {name!r} in a view{suggestion(name, known)}")
             else:
@@ -92,6 +96,25 @@ class View:
         }
         return urlencode({**own, **dict(self.rest)})
 
+
+SWITCHES = {
+    "r": "relation N of layer L",
+    "sa": "sensory head N of layer L",
+    "ra": "relational head N of layer L",
+    "s": "symbols of relational head N of layer L",
+}
+"""What the letters of a switch mean, in front of a layer L, as of :class:`View`, and a number N: ``r1.3``."""
+
+SWITCH_CODES = ", ".join(f"{letters}L.N ({what})" for letters, what in SWITCHES.items())
+"""The same in a line."""
+
+VIEW_GRAMMAR = (
+    f"A page ({', '.join(PAGES)}), the address of a view, or what stands behind # in it, such as "
+    "page=relations&layer=1&relation=3&view=attended&head=0, page=attention&layer=1&kind=sensory&head=2, or "
+    "page=interventions&off=r1.3_sa0.1&change=mean, whose switches, with _ between them, are "
+    f"{SWITCH_CODES}."
+)
+"""How a view is written."""
 
 _OF_BROWSERS = ("scale", "contrast", "cell", "x", "y", "theme", "pinned")
 
@@ -121,12 +144,30 @@ def heads_of(recording: Recording, view: View, *, relational: bool) -> RecordedH
     if not able:
         kind, other = ("relations", "attention") if relational else ("attention", "relations")
         raise ValueError(f"view: this model computes no {kind}; see its page {other}")
-    if view.heads is None:
-        return able[0]
-    if view.heads >= len(recording.heads) or recording.heads[view.heads] not in able:
-        places = ", ".join(str(place) for place, heads in enumerate(recording.heads) if heads in able)
-        raise ValueError(f"view: expected heads of {places}, got {view.heads}")
-    return recording.heads[view.heads]
+    return named_heads(able, view)
+
+
+def named_heads(able: Sequence[RecordedHeads], view: View) -> RecordedHeads:
+    """The first of these heads that are of the layer and kind of a view.
+
+    Raises:
+        ValueError: if there are no such heads.
+    """
+    within = [heads for heads in able if view.layer in ("", heads.layer, short_layer(heads.layer))]
+    if not within:
+        known = dict.fromkeys(short_layer(heads.layer) for heads in able)
+        raise ValueError(f"view: expected a layer of {', '.join(known)}, got {view.layer!r}")
+    for heads in within:
+        if view.kind in ("", heads.kind):
+            return heads
+    kinds = dict.fromkeys(heads.kind for heads in within)
+    raise ValueError(f"view: expected kind {' or '.join(kinds)} of {within[0].layer}, got {view.kind!r}")
+
+
+def short_layer(name: str) -> str:
+    """A layer as addresses name it: by number where a model has one stack."""
+    number = name.removeprefix("blocks.")
+    return number if number.isdecimal() else name
 
 
 def within(name: str, number: int, count: int) -> int:

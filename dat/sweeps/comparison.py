@@ -92,8 +92,8 @@ def size_groups(table: ResultTable, rows: Sequence[Row]) -> list[tuple[list[int]
     return [(list(sizes), panels) for sizes, panels in groups.items()]
 
 
-def comparison_text(table: ResultTable, rows: Sequence[Row]) -> str:
-    """The tables of all measures as one Markdown text."""
+def comparison_text(table: ResultTable, rows: Sequence[Row], note: str = "") -> str:
+    """The tables of all measures as one Markdown text, after the ``note``."""
     trials = sorted({*Counter(tuple(row[axis.name] for axis in table.axes) for row in rows).values()})
     count = counted(trials[0], "trial") if len(trials) == 1 else f"{trials[0]} to {trials[-1]} trials"
     adjusted = f" (after an arrow: less {table.adjusted})" if table.adjusted else ""
@@ -108,6 +108,7 @@ def comparison_text(table: ResultTable, rows: Sequence[Row]) -> str:
         f"{table.caption}: mean ± half of its 95 % t-interval, of {count}"
         f"{published if table.compares_with(rows) else ''}.",
         "",
+        *([note, ""] if note else []),
     ]
     for measure, title in {**table.measures, **table.tabled}.items():
         if all(row.get(measure) is None for row in rows):

@@ -33,6 +33,15 @@ SPARE = ("#9467bd", "#17becf", "#bcbd22", "#e377c2", "#ff7f0e", "#5254a3", "#637
 FEWEST_TRIALS = 3
 """Fewest trials that give an interval; fewer are drawn as dots."""
 
+LOOKS: tuple[dict[str, Any], ...] = (
+    {},
+    {"marker": "s", "markerfacecolor": "white", "linestyle": (0, (7, 2, 1, 2))},
+    {"marker": "^", "markerfacecolor": "white", "linestyle": (0, (7, 2, 1, 2, 1, 2))},
+    {"marker": "D", "markerfacecolor": "white", "linestyle": (0, (1, 1))},
+)
+"""Lines of the curves of sources, in their order."""
+LINE = {"marker": "o", "markersize": 3.5}
+
 
 def curve_points(
     table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str
@@ -49,11 +58,6 @@ def colours_of(table: ResultTable, rows: Sequence[Row]) -> dict[str, str]:
     """A colour for each curve, in order."""
     spare = iter(SPARE * 10)
     return {curve: table.colours.get(curve) or next(spare) for curve in table.curve_axis.ordered(rows)}
-
-
-def published_points(table: ResultTable, measure: str, panel: str, curve: str, largest: float) -> list[Published]:
-    """A published curve as far as the measured ones go."""
-    return [point for point in table.published_curve(measure, panel, curve) if point.point <= 1.02 * largest]
 
 
 def draw_published(axis: Any, points: Sequence[Published], **look: Any) -> None:
@@ -93,31 +97,31 @@ def draw_panel(
     or the bands are of published curves; the published curve is dashed.
     """
     found = {curve: curve_points(table, rows, measure, panel, curve) for curve in colours}
+    compares = table.compares_with(rows, [measure])
     for curve, points in found.items():
         if points:
             n, mean, low, high = zip(*points, strict=True)
-            axis.plot(n, mean, color=colours[curve], marker="o", markersize=3.5, zorder=3)
-            if not table.compares_with(rows):
+            axis.plot(n, mean, color=colours[curve], zorder=3, **{**LINE, **table.looks.get(curve, {})})
+            if not compares:
                 axis.fill_between(n, low, high, color=colours[curve], alpha=0.18, linewidth=0)
-            dots = single_trials(table, rows, measure, panel, curve)
+            dots = single_trials(table, rows, measure, panel, curve, compares)
             if dots:
                 axis.scatter(*zip(*dots, strict=True), color=colours[curve], s=12, alpha=0.55, linewidths=0, zorder=4)
-    largest = max((n for points in found.values() for n, *_ in points), default=0)
-    for curve, points in found.items():
-        inside = published_points(table, measure, panel, curve, largest)
-        if points and table.compares_with(rows):
-            draw_published(axis, inside, color=colours[curve], linestyle=(0, (3, 2)), linewidth=1.2, alpha=0.85)
+    measured = [curve for curve, points in found.items() if points]
+    beside = [(colours[curve], tuple(table.published_points(rows, measure, panel, curve))) for curve in measured]
+    for colour, points in dict.fromkeys(beside):  # those of an arm once, not for each of its sources
+        draw_published(axis, points, color=colour, linestyle=(0, (3, 2)), linewidth=1.2, alpha=0.85)
     draw_chance(axis, table, panel)
     axis.set_title(panel, loc="left", fontweight="bold")
     count_along(axis)
 
 
 def single_trials(
-    table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str
+    table: ResultTable, rows: Sequence[Row], measure: str, panel: str, curve: str, all_of_them: bool
 ) -> list[tuple[int, float]]:
-    """The trials of the points that have several, but too few for an interval, or none that is drawn."""
+    """The trials of the points that have several, but too few for an interval; or all of them."""
     values = values_by_point(table, rows, measure, panel, curve)
-    most = max(map(len, values.values()), default=0) + 1 if table.compares_with(rows) else FEWEST_TRIALS
+    most = max(map(len, values.values()), default=0) + 1 if all_of_them else FEWEST_TRIALS
     return [(n, x) for n, trials in values.items() if 1 < len(trials) < most for x in trials]
 
 
@@ -138,18 +142,13 @@ def draw_legend(
     """Draw curves and line styles, below all panels."""
     line = require("matplotlib.lines", extra="train").Line2D
     label = table.curve_axis.label
-    handles = [line([], [], color=c, marker="o", markersize=4, label=label(curve)) for curve, c in colours.items()]
-    handles.append(line([], [], color="#555555", label=measured_in_words(table, rows)))
-    if table.compares_with(rows):
+    looks = {curve: {**LINE, **table.looks.get(curve, {})} for curve in colours}
+    handles = [line([], [], color=colours[curve], label=label(curve), **look) for curve, look in looks.items()]
+    handles.append(line([], [], color="#555555", label=measured_in_words(table, rows, measures)))
+    if table.compares_with(rows, measures):
         dashes = {"linestyle": (0, (3, 2)), "linewidth": 1.2}
         handles.append(line([], [], color="#555555", label="published: mean,\nband = range of trials", **dashes))
-    if any(
-        point.adjusted is not None
-        for measure in measures
-        for panel in table.panels(rows)
-        for curve in colours
-        for point in table.published_curve(measure, panel, curve)
-    ):
+    if any(point.adjusted is not None for point in table.published_beside(rows, measures)):
         label = f"published mean less\n{table.adjusted}"
         handles.append(line([], [], color="#555555", linewidth=1.2, linestyle=":", label=label))
     if table.chance is not None:
@@ -157,13 +156,13 @@ def draw_legend(
     legend_below(figure, handles)
 
 
-def measured_in_words(table: ResultTable, rows: Sequence[Row]) -> str:
+def measured_in_words(table: ResultTable, rows: Sequence[Row], measures: Sequence[str]) -> str:
     """The meaning of a line and of what is drawn around it."""
     trials = Counter(tuple(row[axis.name] for axis in table.axes) for row in rows)
     most = max(trials.values())
-    if most >= FEWEST_TRIALS and not table.compares_with(rows):
-        return "measured here: mean,\nband = 95 % t-interval"
-    return "measured here: mean, dots = trials" if most > 1 else "measured here: one trial"
+    if most >= FEWEST_TRIALS and not table.compares_with(rows, measures):
+        return "measured: mean,\nband = 95 % t-interval"
+    return "measured: mean, dots = trials" if most > 1 else "measured: one trial"
 
 
 def draw_curves(table: ResultTable, rows: Sequence[Row], path: Path, what: CurvesFigure) -> None:

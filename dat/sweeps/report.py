@@ -15,6 +15,7 @@ from .curves import draw_curves
 from .experiment import AnySwept
 from .grid import GridFolder
 from .results import merge_results, to_csv
+from .sources import by_source, made_differently
 from .table import CurvesFigure, Draw, ResultTable
 
 
@@ -62,6 +63,8 @@ def plot_results(
     """Write ``results.csv``, the tables and the figures of several sources together into the folder ``out``.
 
     Args:
+        sources: as :func:`~.results.merge_results` takes them. Those with a label have curves of their own, and then
+            only curves are drawn.
         chosen: values of axes to take; all, if there are none of an axis.
         against: a curve from which the others' differences are written, ``contrasts.md``.
 
@@ -73,15 +76,17 @@ def plot_results(
         FileNotFoundError, ValueError: as :func:`~.results.merge_results` and :func:`chosen_rows`.
     """
     rows, folder = chosen_rows(experiment.table, merge_results(experiment, sources), chosen or {}), Path(out)
-    texts = {"results.csv": to_csv(rows), "comparison.md": comparison_text(experiment.table, rows)}
+    table, curves = by_source(experiment.table, rows)
+    note = made_differently(experiment.table, rows) if table is not experiment.table else ""
+    texts = {"results.csv": to_csv(rows), "comparison.md": comparison_text(table, curves, note)}
     if against is not None:
-        texts["contrasts.md"] = contrasts_text(experiment.table, rows, against)
-    names = [*texts, *figures(experiment.table, rows)]
+        texts["contrasts.md"] = contrasts_text(table, curves, against)
+    names = [*texts, *figures(table, curves)]
     present = [name for name in names if (folder / name).exists()]
     if present:
         raise FileExistsError(f"{folder}: expected a folder without {', '.join(present)}, which are not overwritten")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_atomically(folder / name, text)
-    draw_figures(experiment.table, rows, folder)
+    draw_figures(table, curves, folder)
     return [folder / name for name in names if (folder / name).exists()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from .table import ResultTable
 
 LR = "lr"
 """Column of the learning rate, where an arm has its own."""
+SOURCE = "source"
+"""Column of the label of a source, whose curves are its own; see :mod:`.sources`."""
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -40,7 +43,7 @@ def read_results(experiment: AnySwept, path: Path) -> list[Row]:
         ValueError: naming the file, if it is no table, and the line and column of what is no number.
     """
     table = experiment.table
-    texts = {*digest_columns(table).values(), *(axis.name for axis in table.axes if not axis.number)}
+    texts = {SOURCE, *digest_columns(table).values(), *(axis.name for axis in table.axes if not axis.number)}
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file, strict=True)
@@ -183,15 +186,15 @@ def _whole(number: float, where: str) -> int:
 
 
 def check_provenance(experiment: AnySwept, rows: Sequence[Row], where: object) -> None:
-    """Check that the runs of each panel were made alike, as far as it is known of digests. Raises ValueError naming two
-    that were not.
+    """Check that the runs of each source and panel were made alike, as far as it is known of digests. Raises ValueError
+    naming two that were not.
     """
     table = experiment.table
     told = digest_columns(table).values()
-    firsts: dict[tuple[str, str], Row] = {}
+    firsts: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         for name in (*table.provenance, *(column for column in told if column in row)):
-            first = firsts.setdefault((table.panel(row), name), row)
+            first = firsts.setdefault((row.get(SOURCE, ""), table.panel(row), name), row)
             if row.get(name) != first.get(name):
                 raise ValueError(
                     f"{where}: {table.run_of(row)}: {name} {row.get(name)}, but {name} {first.get(name)} in "
@@ -209,14 +212,14 @@ def _tells_rate(table: ResultTable, source: str | Path, row: Row) -> bool:
 
 
 def _check_rates(table: ResultTable, rows: Sequence[Row], where: object) -> None:
-    """Check that no arm of a panel has a learning rate of its own in some runs and optim.lr in others.
+    """Check that no arm of a source and panel has a learning rate of its own in some runs and optim.lr in others.
 
     Raises:
         ValueError: naming the arm and both rates.
     """
     arm, own = table.curve_axis.name, {}
     for row in rows:
-        rates = own.setdefault((table.panel(row), row[arm]), {})
+        rates = own.setdefault((row.get(SOURCE, ""), table.panel(row), row[arm]), {})
         rates.setdefault(LR in row, row)
         if len(rates) > 1:
             raise ValueError(
@@ -237,7 +240,11 @@ def values_by_point(
 
 
 def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[Row]:
-    """All runs of the sources, each once, ordered by axes and seed.
+    """All runs of the sources, each once, ordered by label, axes and seed.
+
+    Args:
+        sources: as :func:`load_results` takes them, each with or without a label (``LABEL=PATH``). Runs of a label are
+            merged with each other only, and have it in the column :data:`SOURCE`.
 
     Raises:
         ValueError: as :func:`load_results` and :func:`check_provenance`; also for an arm with and without a learning
@@ -247,17 +254,42 @@ def merge_results(experiment: AnySwept, sources: Sequence[str | Path]) -> list[R
     tuned: list[Row] = []
     table = experiment.table
     for source in sources:
-        rows = load_results(experiment, source)
-        check_provenance(experiment, [*merged.values(), *rows], source)
-        tuned += [row for row in rows if _tells_rate(table, source, row)]
-        _check_rates(table, tuned, source)
-        for row in rows:
-            run = (*(row[axis.name] for axis in table.axes), row["seed"])
-            known = merged.setdefault(run, row)
-            for measure in table.measures:
-                if known.get(measure) != row.get(measure):
-                    raise ValueError(
-                        f"{source}: {table.run_of(row)}: {row.get(measure)}{table.unit} ({measure}), and "
-                        f"{known.get(measure)}{table.unit} in another source; expected one result for each run"
-                    )
-    return [merged[run] for run in sorted(merged)]
+        label, path = labelled(source)
+        rows = load_results(experiment, path)
+        if label:
+            rows = [{**row, SOURCE: label} for row in rows]
+        tuned += [row for row in rows if _tells_rate(table, path, row)]
+        try:
+            check_provenance(experiment, [*merged.values(), *rows], path)
+            _check_rates(table, tuned, path)
+            for row in rows:
+                run = (row.get(SOURCE, ""), *(row[axis.name] for axis in table.axes), row["seed"])
+                _check_measures(table, merged.setdefault(run, row), row, path)
+        except ValueError as error:
+            other = "another label" if label else "a label"
+            raise ValueError(f"{error}; with {other} (LABEL={path}) it has curves of its own") from error
+    labels = list(dict.fromkeys(run[0] for run in merged))
+    return [merged[run] for run in sorted(merged, key=lambda run: (labels.index(run[0]), *run))]
+
+
+def _check_measures(table: ResultTable, known: Row, row: Row, where: object) -> None:
+    for measure in table.measures:
+        if known.get(measure) != row.get(measure):
+            raise ValueError(
+                f"{where}: {table.run_of(row)}: {row.get(measure)}{table.unit} ({measure}), and "
+                f"{known.get(measure)}{table.unit} in another source; expected one result for each run"
+            )
+
+
+def labelled(source: str | Path) -> tuple[str, Path]:
+    """Label and path of ``LABEL=PATH``; the label of a path alone is empty.
+
+    Raises:
+        ValueError: for a label that is not made of words.
+    """
+    label, equals, path = str(source).partition("=")
+    if not equals or "/" in label or Path(source).exists():
+        return "", Path(source)
+    if not path or not re.fullmatch(r"[\w.+-]+( [\w.+-]+)*", label):
+        raise ValueError(f"source: expected a path or LABEL=PATH, the label of letters and digits, got {source}")
+    return label, Path(path)

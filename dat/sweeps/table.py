@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -83,6 +83,8 @@ class ResultTable(RunTable):
     """Level that guessing reaches, or what says it of a panel."""
     colours: Mapping[str, str] = field(default_factory=dict)
     """Colours of curves, by the value of their axis."""
+    looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Lines of curves that are no solid ones with dots, by the value of their axis."""
     figures: Mapping[str, CurvesFigure | Draw] = field(default_factory=dict)
     """Figures by the names of their files: curves, or functions that draw rows of results."""
     published: Callable[[str, str, str], Sequence[Published]] | None = None
@@ -118,12 +120,25 @@ class ResultTable(RunTable):
         """Points of a published curve, sorted; empty if there is none."""
         return self.published(measure, panel, curve) if self.published is not None else []
 
-    def compares_with(self, rows: Sequence[Row]) -> bool:
-        """Whether there are published numbers of any curve in ``rows``."""
-        curves, panels = self.curve_axis.ordered(rows), self.panels(rows)
-        return any(
-            self.published_curve(name, panel, curve) for name in self.measures for panel in panels for curve in curves
-        )
+    def published_points(self, rows: Sequence[Row], measure: str, panel: str, curve: str) -> list[Published]:
+        """Points of a published curve as far as the measured ones of its panel go."""
+        if self.published is None:
+            return []
+        within = [row for row in rows if self.panel(row) == panel and row.get(measure) is not None]
+        largest = max((row[self.point_axis.name] for row in within), default=0)
+        return [point for point in self.published(measure, panel, curve) if point.point <= 1.02 * largest]
+
+    def published_beside(self, rows: Sequence[Row], measures: Iterable[str] | None = None) -> Iterator[Published]:
+        """The published points of the measured curves; of these measures, or of all."""
+        for measure in self.measures if measures is None else measures:
+            for panel in self.panels(rows):
+                within = [row for row in rows if self.panel(row) == panel and row.get(measure) is not None]
+                for curve in self.curve_axis.ordered(within):
+                    yield from self.published_points(within, measure, panel, curve)
+
+    def compares_with(self, rows: Sequence[Row], measures: Iterable[str] | None = None) -> bool:
+        """Whether there are published numbers beside ``rows``; of these measures, or of any."""
+        return any(True for _ in self.published_beside(rows, measures))
 
     def run_of(self, row: Row) -> str:
         """The run of a line of results, in words."""

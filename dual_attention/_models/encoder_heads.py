@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive
+from .._words import repr_of_shapes
 from ..functional import activation_function, cross_entropy
 from ..functional.checks import MaybeNone
 from ..functional.losses import mean_squared_error
@@ -34,6 +35,8 @@ class EncoderHeadOutput(NamedTuple):
 
     logits: Tensor | MaybeNone
     loss: Tensor | MaybeNone = None
+
+    __repr__ = repr_of_shapes
 
 
 class EncoderForMaskedLM(CountsParameters, TiesWeights):

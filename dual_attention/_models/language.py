@@ -19,6 +19,7 @@ from .._layers.context_parallel import gathers
 from .._layers.continuation import cache_parts, transaction
 from .._layers.inputs import is_offloaded
 from .._layers.options import checked_options, options_dict
+from .._words import repr_of_shapes
 from ..functional import cross_entropy, linear_cross_entropy
 from ..functional.checks import MaybeNone
 from ..generation import Generates
@@ -44,6 +45,8 @@ class LanguageModelOutput(NamedTuple):
 
     logits: Tensor | MaybeNone
     loss: Tensor | MaybeNone = None
+
+    __repr__ = repr_of_shapes
 
 
 class Layers(nn.ModuleDict):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .checks import check_tensor
 from .masks import require_boolean
 
 
@@ -55,7 +56,7 @@ def positions_from_segments(segments: Tensor, padding_mask: Tensor | None = None
     return (counted - before - 1).clamp_min(0)
 
 
-def segments_from_lengths(cu_seqlens: Tensor, length: int | None = None) -> Tensor:
+def segments_from_cu_seqlens(cu_seqlens: Tensor, length: int | None = None) -> Tensor:
     """Segments of sequences packed end to end, from where each begins.
 
     Args:
@@ -66,8 +67,10 @@ def segments_from_lengths(cu_seqlens: Tensor, length: int | None = None) -> Tens
         Integers ``(1, length)``: the number of the sequence that each position belongs to.
 
     Raises:
+        TypeError: if ``cu_seqlens`` is no tensor.
         ValueError: if ``cu_seqlens`` is not increasing from zero, or exceeds ``length``.
     """
+    check_tensor("cu_seqlens", cu_seqlens)
     if cu_seqlens.dim() != 1 or cu_seqlens.is_floating_point() or not len(cu_seqlens) or cu_seqlens[0] != 0:
         raise ValueError(f"cu_seqlens: expected a vector of integers that begins with 0, got {cu_seqlens}")
     if (cu_seqlens.diff() < 0).any():
@@ -78,3 +81,7 @@ def segments_from_lengths(cu_seqlens: Tensor, length: int | None = None) -> Tens
         raise ValueError(f"cu_seqlens: expected at most length={length}, got {last}")
     positions = torch.arange(length, device=cu_seqlens.device)
     return torch.bucketize(positions, cu_seqlens[1:], right=True)[None]
+
+
+segments_from_lengths = segments_from_cu_seqlens
+"""Its former name, which sounds as if it took lengths."""

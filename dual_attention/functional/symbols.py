@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._words import repr_of_shapes
 from .checks import check_axes, check_floating, check_same_device, check_tensor, is_readable
 
 
@@ -26,6 +27,8 @@ class RelativeSymbols:
 
     library: Tensor
     index: Tensor
+
+    __repr__ = repr_of_shapes
 
     def __post_init__(self) -> None:
         check_floating("library", self.library)
@@ -91,7 +94,7 @@ def symbols_as(symbols: Tensor | RelativeSymbols, dtype: torch.dtype) -> Tensor 
     return symbols.to(dtype)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class OffsetSymbols(RelativeSymbols):
     """Symbols that depend only on the clipped offset: ``s_ij = library[clip(j - (i + offset), -P, P) + P]``.
 

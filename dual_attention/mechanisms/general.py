@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .._layers.calls import TypedModule
 from .._layers.inputs import check_dropout, check_like, check_one_device, check_part, check_positive
+from .._words import repr_of_shapes
 from ..functional import Alignment
 from ..functional.checks import MaybeNone, check_tensor, in_transform
 from ..functional.masks import MaskPattern, causal_mask, require_boolean
@@ -48,6 +49,8 @@ class GeneralAttentionOutput(NamedTuple):
     log_prob: Tensor | MaybeNone = None
     entropy: Tensor | MaybeNone = None
     selection: Selection | MaybeNone = None
+
+    __repr__ = repr_of_shapes
 
 
 class GeneralAttention(TypedModule):

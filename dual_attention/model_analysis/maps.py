@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from .._words import repr_of_shapes
 from ..functional.checks import MaybeNone
 from .sites import KINDS, Kind
 
@@ -88,6 +89,8 @@ class HeadMaps:
     symbol_message: Tensor | MaybeNone = None
     head_output: Tensor | MaybeNone = None
     contribution: Tensor | MaybeNone = None
+
+    __repr__ = repr_of_shapes
 
     @property
     def kept(self) -> dict[str, Tensor]:
@@ -188,6 +191,9 @@ class CallMaps(Mapping[str, LayerMaps]):
 
     def __len__(self) -> int:
         return len(self._layers)
+
+    def __repr__(self) -> str:
+        return f"CallMaps({self.heads()})"
 
     def heads(self, kind: Kind | None = None) -> list[HeadMaps]:
         """Maps of all heads, or of one kind, in the order of the layers."""

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from dat.experiments.relational_games.presets import BASELINES, LABELS
-from dat.sweeps.curves import colours_of, draw_chance, draw_published, fix_range, published_points
+from dat.sweeps.curves import colours_of, draw_chance, draw_published, fix_range
 from dat.sweeps.results import values_by_point
 from dat.sweeps.table import ResultTable
 from dat.training.metrics import Row
@@ -45,14 +45,13 @@ def draw_baselines(table: ResultTable, rows: Sequence[Row], path: Path, *, objec
         )
         for column, task in enumerate(tasks):
             above, below = axes[0][column], axes[1][column]
-            largest = max(int(row["n_train"]) for row in rows if row["task"] == task)
             for model, look in looks.items():
                 width = 1.4 if model in BASELINES else 2.4
                 if trials := values_by_point(table, rows, object_set, task, model):
                     above.plot(list(trials), list(map(fmean, trials.values())), linewidth=width, markersize=4.5, **look)
                     dots = [(n, value) for n, values in trials.items() for value in values]
                     above.scatter(*zip(*dots, strict=True), color=look["color"], s=9, alpha=0.55, linewidths=0)
-                known = published_points(table, object_set, task, model, largest)
+                known = table.published_points(rows, object_set, task, model)
                 draw_published(below, known, linewidth=width, markersize=4, **look)
             for axis in (above, below):
                 draw_chance(axis, table, task)

@@ -14,7 +14,7 @@ from dual_attention.encoder_models import (
     EncoderForSequenceClassification,
     TransformerEncoder,
 )
-from dual_attention.functional import segments_from_lengths
+from dual_attention.functional import segments_from_cu_seqlens
 from dual_attention.relational_attention import RelationalAttention
 from tests.support.encoders import (
     FEW,
@@ -212,7 +212,7 @@ def test_packed_is_alone(kind, lengths, pos_enc_type, for_each, padding):
     model = build(kind, pos_enc_type=pos_enc_type, max_block_size=6, **retrieval)
     ends = torch.tensor([0, *lengths]).cumsum(0)
     length = int(ends[-1]) + padding
-    x, segments = tokens(2, length), segments_from_lengths(ends, length)
+    x, segments = tokens(2, length), segments_from_cu_seqlens(ends, length)
     mask = (torch.arange(length) < ends[-1]).expand(2, -1) if padding else None
     out = model(x, segments=segments.expand(2, -1) if for_each else segments, padding_mask=mask)
     for start, stop in itertools.pairwise(ends):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dual_attention.functional import RelativeSymbols, padding_mask, segments_from_lengths
+from dual_attention.functional import RelativeSymbols, padding_mask, segments_from_cu_seqlens
 from dual_attention.positional_encoding import RelativePositionalEncoding, RotaryPositionalEncoding
 from dual_attention.relational_attention import (
     DisentangledRelationalCrossAttention,
@@ -350,7 +350,7 @@ def test_exports():
 def test_packed_is_one_by_one(cls):
     layer = float64(cls(8, 2, n_kv_heads=1))
     x, s = normal(1, 7, 8), normal(1, 7, 8)
-    out = layer(x, s, is_causal=True, segments=segments_from_lengths(torch.tensor([0, 2, 3, 7])))[0]
+    out = layer(x, s, is_causal=True, segments=segments_from_cu_seqlens(torch.tensor([0, 2, 3, 7])))[0]
     for start, stop in ((0, 2), (2, 3), (3, 7)):
         alone = layer(x[:, start:stop], s[:, start:stop], is_causal=True)[0]
         torch.testing.assert_close(out[:, start:stop], alone)

@@ -17,6 +17,7 @@ from dual_attention._extras import require
 from dual_attention.generation import evaluating
 from dual_attention.model_analysis.capture import capture
 from dual_attention.model_analysis.measures import area_under_curve
+from dual_attention.model_analysis.views.colours import colour_map
 from dual_attention.model_analysis.views.plots import empty_figure, house_style, save_figure
 from dual_attention.relational_attention import RelationalAttention
 
@@ -91,6 +92,19 @@ def best_detector(model: nn.Module, images: Tensor, sources: Sequence[int] | Non
     return max(detection(model, images, sources), key=lambda relation: relation.auc)
 
 
+def most_improved(
+    untrained: nn.Module, model: nn.Module, images: Tensor, sources: Sequence[int] | None = None
+) -> Detector:
+    """The relation whose AUC on ``images`` training raised most: others may be as good in an untrained model."""
+    before = detection(untrained, images, sources)
+
+    def gain(pair: tuple[Detector, Detector]) -> float:
+        now, then = pair
+        return now.auc - (then.auc if then.sign == now.sign else 1 - then.auc)
+
+    return max(zip(detection(model, images, sources), before, strict=True), key=gain)[0]
+
+
 def auc_of(model: nn.Module, images: Tensor, relation: Detector, sources: Sequence[int] | None = None) -> float:
     """AUC on ``images`` of a relation that was chosen, with its sign, on others."""
     for other in detection(model, images, sources):
@@ -116,13 +130,13 @@ def draw_relation(
     rectangle = require("matplotlib.patches", extra="train").Rectangle
     with house_style():
         figure, axes = grouped_columns([len(images) for _, images in groups])
-        heat = None
+        heat, colours = None, colour_map(signed=True)
         for column, image in enumerate(images):
             top, bottom = axes[0][column], axes[1][column]
             top.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
             corner = ((source % GRID) * CELL - 0.5, (source // GRID) * CELL - 0.5)
             top.add_patch(rectangle(corner, CELL, CELL, fill=False, edgecolor="white", linewidth=2.2))
-            heat = bottom.imshow(others[column].view(GRID, GRID).numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
+            heat = bottom.imshow(others[column].view(GRID, GRID).numpy(), cmap=colours, vmin=-limit, vmax=limit)
             annotate(bottom, others[column], limit, both[column, source], equal[column, source], source)
             for axis in (top, bottom):
                 axis.set(xticks=[], yticks=[])

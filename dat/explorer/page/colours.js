@@ -1,5 +1,5 @@
 // Colour scales: blue to orange for signed values, one hue order for others; both with rising contrast to the ground,
-// and told apart with every common kind of colour blindness. SCALES is the file colours.json, which figures share.
+// and told apart with every common kind of colour blindness. SCALES is colours.json of the library, which figures share.
 
 const TABLE = 511; // colours from -255 to 255
 const DECADES = 4; // powers of ten on a logarithmic scale; smaller values look like zero

@@ -39,13 +39,13 @@ class DictionaryPage {
   }
 
   get chosen() {
-    const { heads, relation } = this.explorer.state, { relations } = this, of = this.recording.heads[heads];
-    return relations.find((one) => (!of || one.layer === of.layer) && one.relation === relation) || relations[0];
+    const { layer, relation } = this.explorer.state, { relations } = this;
+    const within = layer ? relations.filter((one) => isNamed(one.layer, layer)) : relations;
+    return within.find((one) => one.relation === relation) || within[0] || relations[0];
   }
 
   choose({ layer, relation }) {
-    const heads = this.recording.heads.find((one) => one.layer === layer && one.relations);
-    this.explorer.set({ heads: heads ? heads.place : null, relation });
+    this.explorer.set({ layer: shortOf(layer), relation });
   }
 
   async make(text, source) {

@@ -45,6 +45,10 @@ class Factors {
   }
 }
 
+// A layer as addresses name it: by number where a model has one stack.
+const shortOf = (layer) => layer.replace(/^blocks\.(?=\d+$)/, "");
+const isNamed = (layer, name) => name === layer || name === shortOf(layer);
+
 // Heads of one kind in one layer.
 class Heads {
   constructor(packed, place) {
@@ -71,6 +75,10 @@ class Heads {
     return `${this.layer} · ${this.kind}`;
   }
 
+  get short() {
+    return shortOf(this.layer);
+  }
+
   get count() {
     return this.weights ? this.weights.maps : 0;
   }
@@ -80,6 +88,12 @@ class Heads {
     if (relation === null) return this.senderNorms ? ["attention", "contribution"] : ["attention"];
     return this.relationNorms ? ["raw", "attended", "contribution"] : ["raw", "attended"];
   }
+}
+
+// The heads that an address names by layer and kind, or else the first.
+function headsOf(candidates, { layer, kind }) {
+  const within = layer ? candidates.filter((heads) => isNamed(heads.layer, layer)) : candidates;
+  return within.find((heads) => heads.kind === kind) || within[0] || candidates[0];
 }
 
 const VIEW_NAMES = { raw: "raw", attended: "under attention", contribution: "contribution", attention: "attention" };

@@ -45,7 +45,7 @@ class PairPage {
   }
 
   mapOf(state, page = this.name) {
-    const candidates = this.candidates(page), heads = candidates.find((one) => one.place === state.heads) || candidates[0];
+    const heads = headsOf(this.candidates(page), state);
     if (!heads) return null;
     const relation = page === "relations" ? Math.min(state.relation || 0, heads.relations.maps - 1) : null;
     return new PairMap(heads, relation, Math.max(0, state.head), state.view);
@@ -189,7 +189,7 @@ class PairPage {
     const { heads } = thumb.map;
     const same = this.map && heads.receivers === this.map.heads.receivers && heads.senders === this.map.heads.senders;
     this.set({
-      heads: heads.place, ...(this.name === "relations" ? { relation: thumb.number } : { head: thumb.number }),
+      layer: heads.short, ...(this.name === "relations" ? { relation: thumb.number } : { kind: heads.kind, head: thumb.number }),
       ...(same ? {} : { i: null, j: null, cell: null, x: 0, y: 0 }),
     });
   }
@@ -203,8 +203,8 @@ class PairPage {
   }
 
   pin() {
-    const { heads, relation, head, view } = this.state, page = this.name;
-    this.set({ pinned: this.state.pinned === null ? fragmentOf({ ...INITIAL, page, heads, relation, head, view }).slice(1) : null });
+    const { layer, kind, relation, head, view } = this.state, page = this.name;
+    this.set({ pinned: this.state.pinned === null ? fragmentOf({ ...INITIAL, page, layer, kind, relation, head, view }).slice(1) : null });
   }
 
   get exported() {

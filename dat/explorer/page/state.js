@@ -1,11 +1,11 @@
-// What is seen, as the fragment of the address: #page=relations&heads=1&relation=3&view=attended&i=5&j=2
+// What is seen, as the fragment of the address: #page=relations&layer=1&relation=3&view=attended&i=5&j=2
 
 const INITIAL = {
-  page: "relations", heads: null, relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
-  cell: null, x: 0, y: 0, theme: "system", pinned: null, layer: null, part: 0, symbol: null, off: "", change: "zero", factor: 2, place: null,
+  page: "relations", layer: "", kind: "", relation: null, head: 0, view: "raw", scale: "fitting", contrast: 0, i: null, j: null,
+  cell: null, x: 0, y: 0, theme: "system", pinned: null, part: 0, symbol: null, off: "", change: "zero", factor: 2, place: null,
   maps: "relations", tokens: 40, temperature: 0.8, top_k: 0, seed: 0, map: 0, step: null, end: "high",
 };
-const COUNTED = ["heads", "relation", "head", "i", "j", "layer", "part", "symbol", "place", "tokens", "top_k", "seed", "map", "step"];
+const COUNTED = ["relation", "head", "i", "j", "part", "symbol", "place", "tokens", "top_k", "seed", "map", "step"];
 const MEASURED = { contrast: [0, 6], factor: [-100, 100], temperature: [0, 100], cell: [0.001, 1000], x: [0, 1e9], y: [0, 1e9] };
 
 function stateOf(fragment) {

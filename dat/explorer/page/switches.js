@@ -1,6 +1,5 @@
 // Interventions: switches of heads, relations and symbols, and what they do to the predictions for the text.
 
-const SWITCH_LETTERS = { h: "head", r: "relation", s: "symbol" };
 const CHANGE_NAMES = { zero: "puts zero", mean: "puts the mean over the text", scale: "multiplies by" };
 const PATIENCE = 250; // milliseconds without another switch after which the model is asked
 
@@ -28,26 +27,27 @@ class SwitchPage {
 
   load(recording) {
     this.recording = recording;
+    this.switches = new Map(recording.heads.flatMap((heads) => [...this.switchesOf(heads)]));
     this.listed = false;
     if (this.asking) this.asking.abort();
     clearTimeout(this.waiting);
     this.asked = null;
   }
 
-  // Codes of the switches that there are and that are off: h0.1 is head 1 of the first heads of the recording.
+  // Codes of switches that are off: r1.3 is relation 3 of layer 1; the page of Python's View says all.
   get off() {
-    return this.explorer.state.off.split("_").filter((code) => this.switchOf(code));
+    return this.explorer.state.off.split("_").filter((code) => this.switches.has(code));
   }
 
-  switchOf(code) {
-    const [, letter, place, number] = /^([hrs])(\d{1,4})\.(\d{1,4})$/.exec(code) || [];
-    const heads = this.recording.heads[place], mediator = SWITCH_LETTERS[letter];
-    if (!heads || !heads.mediators.includes(mediator) || number >= this.countOf(heads, mediator)) return null;
-    return { mediator, layer: heads.layer, kind: heads.kind, number: Number(number) };
-  }
-
-  countOf(heads, mediator) {
-    return mediator === "relation" ? heads.relations.maps : heads.count;
+  // The switches of heads by their codes.
+  *switchesOf(heads) {
+    for (const mediator of heads.mediators) {
+      const letters = { head: heads.kind === "sensory" ? "sa" : "ra", relation: "r", symbol: "s" }[mediator];
+      const count = mediator === "relation" ? heads.relations.maps : heads.count;
+      for (let number = 0; number < count; number++) {
+        yield [`${letters}${heads.short}.${number}`, { mediator, layer: heads.layer, kind: heads.kind, number }];
+      }
+    }
   }
 
   toggle(codes) {
@@ -69,7 +69,7 @@ class SwitchPage {
     get("factor").value = state.factor;
     get("factor").hidden = change !== "scale";
     for (const id of ["change", "factor", "all-on"]) get(id).disabled = !server;
-    this.want({ switches: [...off].map((code) => this.switchOf(code)), change, factor: state.factor, place: state.place });
+    this.want({ switches: [...off].map((code) => this.switches.get(code)), change, factor: state.factor, place: state.place });
     if (kept.interventions) this.showEffects(kept.interventions);
     get("switch-effects").hidden = get("switch-next-box").hidden = !kept.interventions;
   }
@@ -77,17 +77,17 @@ class SwitchPage {
   list() {
     const list = document.createDocumentFragment();
     const row = (name, codes) => {
-      const buttons = codes.map((code, number) => element("button", { text: `${number}`, "data-codes": code, "aria-label": `${name} ${number}` }));
+      const buttons = codes.map((code, number) => element("button", { text: `${number}`, title: code, "data-codes": code, "aria-label": `${name} ${number}` }));
       if (codes.length > 1) buttons.push(element("button", { text: "all", "data-codes": codes.join("_"), "aria-label": `${name}, all` }));
       list.append(element("div", { className: "switches", role: "group", "aria-label": name }, element("span", { text: name.replace(/^\S+ /, "") }), ...buttons));
     };
     let layer = null;
     for (const heads of this.recording.heads) {
       if (heads.layer !== layer) list.append(element("h3", { text: (layer = heads.layer) }));
-      for (const [letter, mediator] of Object.entries(SWITCH_LETTERS)) {
-        if (!heads.mediators.includes(mediator)) continue;
+      const found = [...this.switchesOf(heads)];
+      for (const mediator of heads.mediators) {
         const name = { head: `${heads.kind} heads`, relation: "relations", symbol: "symbols of head" }[mediator];
-        row(`${layer} ${name}`, [...Array(this.countOf(heads, mediator)).keys()].map((number) => `${letter}${heads.place}.${number}`));
+        row(`${layer} ${name}`, found.flatMap(([code, one]) => (one.mediator === mediator ? [code] : [])));
       }
     }
     get("switch-list").replaceChildren(list);
@@ -155,9 +155,9 @@ class SwitchPage {
       found.next.map((one) => [isolated(one.token), percent(one.before), percent(one.after), percent(one.control)]));
   }
 
-  // The finding in a sentence.
-  said({ loss }) {
-    const note = "It is a finding on one text; measure_effects takes many.";
+  // The finding in a sentence, after what was done.
+  said({ loss, switched }) {
+    const note = `It is a finding on one text; measure_effects takes many. Changed: ${switched}.`;
     if (loss.before === null) return `A text of one token has no loss. ${note}`;
     const size = Math.abs(loss.after - loss.before), controls = loss.controls.map((value) => Math.abs(value - loss.before));
     const larger = controls.filter((value) => value >= size).length;
@@ -166,9 +166,9 @@ class SwitchPage {
   }
 
   // Changes of the loss on a line, and bars of the likeliest next tokens.
-  drawing({ loss, next, tokens, place }) {
+  drawing({ loss, next, tokens, place, switched }) {
     const { theme } = this.explorer.look, wide = 460, left = 104, right = 44, bar = 8, row = 3 * bar + 8, top = loss.before === null ? 40 : 130;
-    const drawing = new Drawing(wide, top + next.length * row + 14, "Effect of the switches", theme), { marks } = drawing;
+    const drawing = new Drawing(wide, top + next.length * row + 14, `Effect of ${switched}`, theme), { marks } = drawing;
     const room = wide - left - right;
     if (loss.before !== null) {
       const changes = [loss.after, ...loss.controls].map((value) => value - loss.before);
@@ -207,10 +207,11 @@ class SwitchPage {
   get exported() {
     const found = this.explorer.kept.interventions;
     if (!found) throw new Error("There are no effects to save: nothing is switched.");
-    const { losses, tokens } = found, rows = losses.before.map((value, place) => [place + 1, tokens[place + 1], value, losses.after[place], losses.control[place]]);
+    const { losses, tokens, switched } = found;
+    const rows = losses.before.map((value, place) => [place + 1, tokens[place + 1], value, losses.after[place], losses.control[place], switched]);
     return {
       title: "interventions", drawing: () => this.drawing(found),
-      numbers: () => ({ headings: ["place", "token", "loss", "loss_switched", "loss_random_direction"], rows }),
+      numbers: () => ({ headings: ["place", "token", "loss", "loss_switched", "loss_random_direction", "switched"], rows }),
     };
   }
 }

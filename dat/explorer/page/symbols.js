@@ -5,7 +5,7 @@ class SymbolPage {
     this.on = { choose: (change) => explorer.set(change) };
     this.explorer = explorer;
     const choose = (name, id) => get(id).addEventListener("change", () => this.on.choose({ [name]: Number(get(id).value) }));
-    choose("layer", "symbol-layer");
+    get("symbol-layer").addEventListener("change", () => this.on.choose({ layer: get("symbol-layer").value }));
     choose("part", "symbol-head");
     choose("symbol", "symbol");
     const canvas = get("usage").querySelector("canvas");
@@ -58,13 +58,13 @@ class SymbolPage {
         : "This model has no relational heads, and so no symbols.";
       return;
     }
-    this.heads = this.layers.find((heads) => heads.place === state.layer) || this.layers[0];
+    this.heads = headsOf(this.layers, state);
     const { usage, symbols, weights } = this.heads.assignment, [parts, count] = usage.shape, [, tokens, kept] = symbols.shape;
     this.part = Math.min(state.part, parts - 1);
     const used = usage.subarray(this.part * count, (this.part + 1) * count);
     const symbol = state.symbol !== null && state.symbol < count ? state.symbol : used.indexOf(Math.max(...used));
     Object.assign(this, { count, symbol, used });
-    fillOptions(get("symbol-layer"), this.layers.map((heads) => [heads.place, heads.layer]), this.heads.place);
+    fillOptions(get("symbol-layer"), this.layers.map((heads) => [heads.short, heads.layer]), this.heads.short);
     fillOptions(get("symbol-head"), [...Array(parts).keys()].map((part) => [part, `${part}`]), this.part);
     fillOptions(get("symbol"), [...Array(count).keys()].map((number) => [number, `${number}`]), symbol);
     get("symbol-note").textContent =

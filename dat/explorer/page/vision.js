@@ -20,7 +20,7 @@ class VisionPage {
     this.explorer = explorer;
     this.canvas = get("picture");
     fillOptions(get("vision-what"), [["relations", "relations"], ["attention", "attention"]], "relations");
-    get("vision-what").addEventListener("change", () => explorer.set({ maps: get("vision-what").value, heads: null }));
+    get("vision-what").addEventListener("change", () => explorer.set({ maps: get("vision-what").value, layer: "", kind: "" }));
     get("vision-view").addEventListener("change", () => explorer.set({ view: get("vision-view").value }));
     get("vision-head").addEventListener("change", () => explorer.set({ head: Number(get("vision-head").value) }));
     get("class-token").addEventListener("click", () => explorer.set({ i: 0 }));
@@ -51,13 +51,13 @@ class VisionPage {
 
   choose(map) {
     const { heads, relation, head } = map;
-    this.explorer.set(relation === null ? { heads: heads.place, head } : { heads: heads.place, relation });
+    this.explorer.set(relation === null ? { layer: heads.short, kind: heads.kind, head } : { layer: heads.short, relation });
   }
 
-  // The receiver: a patch, or the class token; at first the patch in the middle.
+  // The receiver: a patch, or the class token; at first an object.
   get receiver() {
-    const { grid: [rows, columns], first } = this.image, { i } = this.explorer.state;
-    return i !== null && i < first + rows * columns ? i : first + Math.floor(rows / 2) * columns + Math.floor(columns / 2);
+    const { grid: [rows, columns], first, chosen } = this.image, { i } = this.explorer.state;
+    return i !== null && i < first + rows * columns ? i : chosen;
   }
 
   has(what) {
@@ -93,8 +93,8 @@ class VisionPage {
 
   get chosen() {
     const { state } = this.explorer, number = this.what === "relations" ? state.relation || 0 : state.head;
-    const of = this.maps.filter((map) => state.heads === null || map.heads.place === state.heads);
-    return of.find((map) => (map.relation === null ? map.head : map.relation) === number) || of[0] || this.maps[0];
+    const heads = headsOf(this.maps.map((map) => map.heads), state), of = this.maps.filter((map) => map.heads === heads);
+    return of.find((map) => (map.relation === null ? map.head : map.relation) === number) || of[0];
   }
 
   // Receivers that are no patches each have a map of their own; null stands for the patch that is chosen.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..._words import repr_of_shapes
 from .. import reference
 from ..activations import Activation, activation_function
 from ..checks import (
@@ -42,6 +43,8 @@ class RelationalAttentionOutput(NamedTuple):
     output: Tensor
     weights: Tensor | MaybeNone = None
     relations: Tensor | MaybeNone = None
+
+    __repr__ = repr_of_shapes
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..._extras import require
 from ..._files import first_line, json_text, replaced_atomically
+from ..._words import shortened
 
 
 @dataclass(frozen=True)
@@ -111,14 +114,19 @@ def load_dictionary(path: str | Path) -> RelationDictionary:
     """Read what :meth:`RelationDictionary.save` wrote.
 
     Raises:
-        ValueError: naming the file, if it is something else.
+        ValueError: naming the file, and the line, if it is something else: numbers of layers, objects and tokens are
+            integers from 0, ranks from 1, and values are finite.
         OSError: if it cannot be read.
     """
     path = Path(path)
     try:
-        about, *rows = _read_parquet(path) if _is_parquet(path) else _read_lines(path)
-        return RelationDictionary(tuple(map(_entry, rows)), about["about"])
-    except (KeyError, TypeError, ValueError) as error:
+        head, *rows = _read_parquet(path) if _is_parquet(path) else _read_lines(path)
+        if not isinstance(head, Mapping) or not isinstance(about := head.get("about"), Mapping):
+            raise ValueError(f"expected an object about it first, got {shortened(repr(head))}")
+        first, unit = (1, "row") if _is_parquet(path) else (2, "line")
+        entries = (_read(DictionaryEntry, f"{unit} {number}", row) for number, row in enumerate(rows, first))
+        return RelationDictionary(tuple(entries), about)
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a relation dictionary ({first_line(error)})") from error
 
 
@@ -130,7 +138,11 @@ def _is_parquet(path: Path) -> bool:
 
 def _read_lines(path: Path) -> Iterator[Any]:
     with open(path, encoding="utf-8") as file:
-        yield from map(json.loads, file)
+        for number, line in enumerate(file, 1):
+            try:
+                yield json.loads(line)
+            except (RecursionError, ValueError) as error:
+                raise ValueError(f"line {number}: {first_line(error)}") from error
 
 
 def _read_parquet(path: Path) -> Iterator[Any]:
@@ -149,18 +161,54 @@ def _schema(arrow: Any) -> Any:
     return arrow.schema([*labels, ("example", example), ("counterexamples", arrow.list_(example))])
 
 
-def _entry(row: Mapping[str, Any]) -> DictionaryEntry:
-    others = tuple(map(_example, row["counterexamples"]))
-    return DictionaryEntry(row["layer"], row["relation"], row["end"], row["rank"], _example(row["example"]), others)
+_Kind = TypeVar("_Kind")
 
 
-def _example(row: Mapping[str, Any]) -> PairExample:
-    contexts = {name: _context(row[name]) for name in ("receiver_context", "sender_context")}
-    return PairExample(**{**row, **contexts})
+def _read(kind: type[_Kind], name: str, row: Any) -> _Kind:
+    """An entry, pair or context of a file, whose fields have the types that the dataclass says."""
+    names = {field.name: str(field.type) for field in fields(kind)}  # pyright: ignore[reportArgumentType]
+    if not isinstance(row, Mapping) or row.keys() != names.keys():
+        raise ValueError(f"{name}: expected {', '.join(names)}, got {shortened(repr(row))}")
+    return kind(**{field: _FIELDS[of](f"{name}, {field}", row[field]) for field, of in names.items()})
 
 
-def _context(row: Mapping[str, Any]) -> PairContext:
-    return PairContext(row["start"], tuple(row["tokens"]))
+def _integer(name: str, value: Any) -> int:
+    least = 1 if name.endswith(", rank") else 0
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name}: expected an integer from {least}, got {shortened(repr(value))}")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number, got {shortened(repr(value))}")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(f"{name}: expected a name, got {shortened(repr(value))}")
+    if name.endswith(", end") and value not in ("high", "low"):
+        raise ValueError(f"{name}: expected high or low, got {value!r}")
+    return value
+
+
+def _several(of: Callable[[str, Any], Any], name: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{name}: expected a list, got {shortened(repr(values))}")
+    return tuple(of(name, value) for value in values)
+
+
+_FIELDS: dict[str, Callable[[str, Any], Any]] = {
+    "int": _integer,
+    "float": _number,
+    "str": _text,
+    "PairContext": partial(_read, PairContext),
+    "PairExample": partial(_read, PairExample),
+    "tuple[int, ...]": partial(_several, _integer),
+    "tuple[PairExample, ...]": partial(_several, partial(_read, PairExample)),
+}
+"""What reads a field, by its type."""
 
 
 def context_around(document: Sequence[int], place: int, width: int) -> PairContext:

@@ -46,13 +46,20 @@ def predict_next_tokens(model: nn.Module, document: Tensor) -> Prediction:
     """Predictions of a language model, ours or one for transformers, for each next token of ``document`` ``(B, N)``.
 
     Raises:
+        TypeError: if the output of the model has no logits.
         ValueError: if a document has fewer than two tokens.
     """
     if document.dim() != 2 or document.shape[1] < 2:
         raise ValueError(
             f"document: expected token ids (B, N) of two tokens or more, got shape {tuple(document.shape)}"
         )
-    return Prediction(model(document[:, :-1]).logits, document[:, 1:])
+    output = model(document[:, :-1])
+    if not isinstance(getattr(output, "logits", None), Tensor):
+        raise TypeError(
+            f"model: expected a language model, whose output has logits, got {type(output).__name__} from "
+            f"{type(model).__name__}; name a function that predicts with it, predict=..."
+        )
+    return Prediction(output.logits, document[:, 1:])
 
 
 def document_losses(prediction: Prediction) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._extras import require
+from .colours import line_colour
 from .matrices import largest_of
 from .plots import empty_figure, house_style
 from .tokens import drawable
@@ -16,7 +17,6 @@ from .tokens import drawable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-POSITIVE, NEGATIVE = "#2166ac", "#b2182b"
 _SIZE = 10.0  # points of the text
 _PER_INCH = 72.0
 
@@ -30,7 +30,7 @@ def draw_arcs(
     most: int = 40,
     title: str = "",
 ) -> Figure:
-    """A figure of values of pairs as arcs, wider for larger ones; blue for positive and red for negative values.
+    """A figure of values of pairs as arcs, wider for larger ones; orange for positive and blue for negative values.
 
     Args:
         values: ``(N, N)``, receivers first; the diagonal is not drawn.
@@ -67,12 +67,14 @@ def draw_arcs(
         reach = max((abs(centres[i] - centres[j]) for i, j in chosen), default=_SIZE)
         height = min(0.5 * reach, 230.0) + 14.0
         room = 26.0 if title else 6.0
-        total = height + room + 22.0
+        total = height + room + 34.0
         figure.set_size_inches(width / _PER_INCH, total / _PER_INCH)
-        axis.set(xlim=(0, width), ylim=(-20.0, height + room))
+        axis.set(xlim=(0, width), ylim=(-32.0, height + room))
         axis.set_axis_off()
         for i, j in chosen:
             _arc(axis, centres[i], centres[j], float(values[i, j]) / top, height - 14.0, reach)
+        for x, sign, text in ((10.0, 1, "━ positive"), (70.0, -1, "━ negative")):
+            axis.text(x, -22.0, text, fontsize=8, va="top", color=line_colour(sign))
         if title:
             sign = "±" if any(values[i, j] < 0 for i, j in chosen) else ""
             text = f"{title}   widest {sign}{top:.2g}"
@@ -105,7 +107,7 @@ def _arc(axis: Any, one: float, other: float, value: float, height: float, reach
             2 * height * width / reach,
             theta1=0,
             theta2=180,
-            color=POSITIVE if value > 0 else NEGATIVE,
+            color=line_colour(value),
             linewidth=0.4 + 4.0 * abs(value),
             alpha=0.15 + 0.75 * abs(value),
         )

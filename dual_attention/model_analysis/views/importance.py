@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .colours import HIDDEN, colour_map
 from .matrices import largest_of
 from .plots import house_style, matplotlib_figure
 
@@ -47,8 +48,10 @@ def draw_importance(
         size = max(4.0, 1.6 + 0.95 * across), 1.0 + 0.55 * down
         figure, axis = matplotlib_figure(figsize=size)
         figure.set_layout_engine("constrained")
-        axis.set_facecolor("#ececec")
-        heat = axis.imshow(values.numpy(), cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+        axis.set_facecolor(HIDDEN)
+        heat = axis.imshow(
+            values.numpy(), cmap=colour_map(signed=True), vmin=-top, vmax=top, aspect="auto", interpolation="nearest"
+        )
         for row, column in (~values.isnan()).nonzero().tolist():
             half = None if half_widths is None else float(half_widths[row, column])
             _write(axis, row, column, float(values[row, column]), half, top)

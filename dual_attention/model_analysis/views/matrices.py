@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .colours import HIDDEN, colour_bar, colour_map
 from .plots import house_style, matplotlib_figure
 from .tokens import drawable
 
@@ -37,15 +38,14 @@ def draw_matrices(
 ) -> Figure:
     """A figure with one panel for each of several matrices over the same pairs.
 
-    Every panel has a colour scale of its own, since relations differ in scale; its end stands in the panel's title.
-    Pairs that may not be attended are grey.
+    Every panel has a colour scale of its own, since relations differ in scale. Pairs that may not be attended are grey.
 
     Args:
         values: ``(N, M, K)``; or ``(N, M)`` for a single one.
         receivers, senders: labels of rows and of columns; ``senders`` by default the receivers.
         titles: K names; by default numbers.
         visible: boolean ``(N, M)``; by default all.
-        signed: red for negative values and blue for positive ones; otherwise only blue, from zero.
+        signed: orange for positive values and blue for negative ones; otherwise one hue, from zero.
         title: above all panels.
         names: of the rows and the columns.
         columns: most panels in a row.
@@ -55,6 +55,7 @@ def draw_matrices(
         A matplotlib figure, which no pyplot knows.
 
     Raises:
+        TypeError: if values are no tensor.
         ValueError: if the numbers of labels, titles and values differ.
     """
     values = _checked(values, receivers, receivers if senders is None else senders, titles, visible)
@@ -108,6 +109,10 @@ def _checked(
     titles: Sequence[str] | None,
     visible: Tensor | None,
 ) -> Tensor:
+    if not isinstance(values, Tensor):
+        raise TypeError(
+            f"values: expected a tensor (N, M, matrices), got {type(values).__name__}; matrix_page takes them by name"
+        )
     values = values[..., None] if values.dim() == 2 else values
     if values.dim() != 3 or values.shape[:2] != (len(receivers), len(senders)):
         raise ValueError(
@@ -125,17 +130,18 @@ def _matrix(axis: Any, values: Tensor, visible: Tensor | None, signed: bool, tit
     visible = None if visible is None else visible.cpu()
     top = largest_of(values, visible)
     shown = values if visible is None else torch.where(visible, values, torch.nan)
-    axis.set_facecolor("#ececec")
-    axis.imshow(
+    axis.set_facecolor(HIDDEN)
+    image = axis.imshow(
         shown.numpy(),
-        cmap=cmap or ("RdBu" if signed else "Blues"),
+        cmap=cmap or colour_map(signed=signed),
         vmin=-top if signed else 0.0,
         vmax=top,
         interpolation="nearest",
         aspect="equal",
     )
     axis.grid(False)
-    axis.set_title(f"{title}   {'±' if signed else '0–'}{top:.2g}", fontsize=9.5, parse_math=False)
+    colour_bar(axis, image)
+    axis.set_title(title, fontsize=9.5, parse_math=False)
     for spine in axis.spines.values():
         spine.set_visible(False)
 

@@ -15,7 +15,7 @@ from .page import Page, make_page
 _STEPS = 32767  # of a value of 16 bits
 
 _BODY = """<p class="note">Choose a matrix; then point at a token on the left, or go there with the tab key, to see
-which senders it is compared with. Blue is positive, red negative; the widest line is the end of the matrix's scale.
+which senders it is compared with. Orange is positive, blue negative; the widest line is the end of the matrix's scale.
 Pairs that may not be attended are left out.</p>
 <div id="thumbs" role="listbox" aria-label="matrices"></div>
 <h2 id="name"></h2>

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import base64
+import hashlib
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..._files import write_atomically
+from ..._files import json_text, write_atomically
+from .colours import colour_stops
 
 _FOLDER = Path(__file__).parent / "static"
-# The browser itself refuses to load anything for the page, whatever is in the data.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+# The browser itself refuses to load anything for the page, or to run another script, whatever is in the data.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 class Page(str):
@@ -42,30 +44,35 @@ def make_page(title: str, body: str, *, data: Any = None, script: str | None = N
         script: name of a script in the folder ``static``; it runs after ``common.js``, which reads ``data``.
         height: of the frame in a notebook, in pixels.
     """
+    stops = json_text(colour_stops()["light"]["diverging"])
+    code = "" if script is None else f"\n{_static('common.js')}const STOPS = {stops};\n{_static(script)}"
+    policy = f"{_POLICY}; script-src {hash_source(code)}"
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>",
         f"<style>\n{_static('page.css')}</style>\n</head>\n<body>",
         f"<h1>{escape(title)}</h1>" if title else "",
         body,
     ]
-    if script is not None:
-        # "<" in a string would end the element that holds it.
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-        parts.append(f'<script type="application/json" id="data">{text}</script>')
-        parts.append(f"<script>\n{_static('common.js')}{_static(script)}</script>")
+    if code:
+        parts.append(f'<script type="application/json" id="data">{json_in_html(data)}</script>')
+        parts.append(f"<script>{code}</script>")
     page = Page("\n".join([*parts, "</body>\n</html>\n"]))
     page.height = height
     return page
 
 
+def hash_source(text: str) -> str:
+    """The source of a Content-Security-Policy that lets in this script or style, by its hash."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def json_in_html(value: Any) -> str:
+    """JSON in which nothing can end the element that it stands in, or begin a comment."""
+    return json_text(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
 def _static(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def tint(share: float) -> str:
-    """Colour of a cell: blue for shares of the largest value up to 1, red for those down to -1, as CSS."""
-    colour = "33,102,172" if share >= 0 else "178,24,43"
-    return f"background:rgba({colour},{min(1.0, abs(share)):.3f})"

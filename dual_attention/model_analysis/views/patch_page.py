@@ -17,7 +17,7 @@ from .page import Page, make_page
 from .patches import check_patches, pixels_of
 
 _BODY = """<p class="note">Choose a patch of the image, with the mouse or the arrow keys: the maps show its relations to
-all patches. Blue is positive, red negative, each map on its own scale over all pairs.</p>
+all patches. Orange is positive, blue negative, each map on its own scale over all pairs.</p>
 <div class="views"><figure><canvas id="image" tabindex="0" role="img" aria-label="image; arrow keys move the patch">
 </canvas><figcaption id="where"></figcaption></figure><div id="maps"></div></div>"""
 

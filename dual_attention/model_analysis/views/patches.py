@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..._extras import require
+from .colours import colour_bar, colour_map
 from .matrices import largest_of
 from .plots import empty_figure, house_style
 
@@ -29,7 +30,7 @@ def draw_patch_relations(
     titles: Sequence[str] | None = None,
     title: str = "",
     columns: int = 4,
-    cmap: Any = "RdBu",
+    cmap: Any = None,
 ) -> Figure:
     """A figure of an image with one patch outlined, and of each relation from that patch to all others.
 
@@ -44,7 +45,7 @@ def draw_patch_relations(
         titles: R names; by default numbers.
         title: above all panels.
         columns: most heat maps in a row.
-        cmap: matplotlib's, for values from negative to positive ones.
+        cmap: matplotlib's, for values from negative to positive ones; by default blue to orange.
 
     Returns:
         A matplotlib figure, which no pyplot knows.
@@ -66,7 +67,7 @@ def draw_patch_relations(
         shown = figure.add_subplot(layout[0])
         shown.set_anchor("C" if down == 1 else "N")
         _image(shown, image, patch, grid)
-        panels = layout[1].subgridspec(down, wide, wspace=0.12, hspace=0.3)
+        panels = layout[1].subgridspec(down, wide, wspace=0.35, hspace=0.3)
         for number in range(count):
             axis = figure.add_subplot(panels[divmod(number, wide)])
             _heat(axis, values[:, number], patch, grid, names[number], cmap)
@@ -120,11 +121,12 @@ def _heat(axis: Any, values: Tensor, patch: int | None, grid: tuple[int, int], n
     # An object's relation to itself is often far larger than any other, which a scale to its size would hide.
     others = torch.ones(len(values), dtype=torch.bool) if patch is None else torch.arange(len(values)) != patch
     top = largest_of(values, others)
-    axis.imshow(values.view(grid).numpy(), cmap=cmap, vmin=-top, vmax=top, interpolation="nearest")
+    options = {"cmap": cmap or colour_map(signed=True), "vmin": -top, "vmax": top, "interpolation": "nearest"}
+    colour_bar(axis, axis.imshow(values.view(grid).numpy(), **options))
     if patch is not None:
         row, column = divmod(patch, grid[1])
         _outline(axis, column - 0.5, row - 0.5, 1.0, 1.0)
-    _bare(axis, f"{name}   ±{top:.2g}")
+    _bare(axis, name)
 
 
 def _outline(axis: Any, x: float, y: float, width: float, height: float) -> None:

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ...generation.tokenizer import Tokenizer
 from ..dictionaries import DictionaryEntry, PairExample, RelationDictionary
+from .colours import colour_of
 from .importance import check_importance
 from .matrices import largest_of
-from .page import Page, make_page, tint
+from .page import Page, make_page
 from .tokens import token_labels
 
 
@@ -47,9 +48,8 @@ def _cell(value: float, half: float | None, top: float) -> str:
     if half is not None:
         text = f"({text})" if abs(value) <= half else text
         text += f"<small>±{half:.1g}</small>"
-    # Red is what hurts, as in the figure.
     dark = " class=dark" if abs(value) > 0.6 * top else ""
-    return f'<td{dark} style="{tint(-value / top)}">{text}</td>'
+    return f'<td{dark} style="background:{colour_of(value / top)}">{text}</td>'
 
 
 def dictionary_page(
@@ -88,7 +88,7 @@ _Labels = Callable[[Iterable[int]], list[str]]
 
 def _section(name: str, anchor: str, entries: list[DictionaryEntry], labels: _Labels) -> str:
     rows = "".join(
-        f"<tr><td>{entry.rank}</td>{_pair(entry.example, labels)}"
+        f"<tr><td>{escape(str(entry.rank))}</td>{_pair(entry.example, labels)}"
         f"<td><table>{''.join(f'<tr>{_pair(other, labels)}</tr>' for other in entry.counterexamples)}</table></td></tr>"
         for entry in entries
     )

@@ -40,8 +40,11 @@ def test_a_page_is_exported(run, capsys, monkeypatch):
     assert data["recording"]["facts"][""] == "DualAttnTransformerLM"
     assert "connect-src &#x27;none&#x27;" in html or "connect-src 'none'" in html
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"1 and 2\n")))
-    assert dat("explore", str(run), "--text", "-", "--export", "page.html", "--bits", "16") == 0
-    with open("page.html", encoding="utf-8") as file:
+    written = ["--text", "-", "--export", "page.html", "--bits", "16"]
+    assert "export: page.html is there already, and is not overwritten" in fails(capsys, "explore", str(run), *written)
+    written[3] = "other.html"
+    assert dat("explore", str(run), *written) == 0
+    with open("other.html", encoding="utf-8") as file:
         data = data_of(file.read())
     assert len(data["recording"]["sequences"]["tokens"]) == len("1 and 2")
     assert {heads["weights"]["bits"] for heads in data["recording"]["heads"]} == {16}
@@ -80,7 +83,7 @@ def test_runs_of_mathematics(tmp_path, capsys):
 
 
 def test_views_are_exported(run, capsys):
-    address = "http://127.0.0.1:1234/?token=x#page=attention&heads=2&i=3"
+    address = "http://127.0.0.1:1234/?token=x#page=attention&layer=1&i=3"
     for name, view in (("a.csv", address), ("a.svg", "symbols"), ("b.csv", "model"), ("a.html", "page=dictionary")):
         text = "1 and 2 and 3 and 4"
         assert dat("explore", str(run), "--text", text, "--view", view, "--export", name) == 0
@@ -135,7 +138,7 @@ def test_a_run_that_is_being_trained(run, tmp_path, capsys, monkeypatch):
         return open_checkpoint(name)
 
     monkeypatch.setattr(opening, "open_checkpoint", late)
-    assert dat("explore", str(unfinished), "--text", "1 and 2", "--export", "page.html") == 0 and len(calls) == 2
+    assert dat("explore", str(unfinished), "--text", "1 and 2", "--export", "later.html") == 0 and len(calls) == 2
     capsys.readouterr()
     for folder in unfinished.iterdir():
         if folder.is_dir() and any(folder.rglob("model.safetensors")):

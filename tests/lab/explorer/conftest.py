@@ -1,4 +1,4 @@
-"""A browser, and models to explore."""
+"""Models to explore, and their pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from dat.explorer.session import Session
 from dual_attention import DualAttnTransformerLM, TransformerLM, VisionDualAttnTransformer, VisionTransformer
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.vision_models import VisionModel
-from tests.lab.explorer.browser import Visit, launched
 
 TEXT = "the cat sat on the mat"
 COMMON: dict[str, Any] = {"vocab_size": 257, "d_model": 32, "dff": 32, "dropout_rate": 0.0, "activation": "gelu"}
@@ -55,28 +54,6 @@ def vision(dual: bool = True) -> VisionDualAttnTransformer | VisionTransformer:
         for parameter in model.parameters():
             parameter.add_(0.15 * torch.randn_like(parameter))
     return model
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    with launched() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
-    """A function that sends a visitor; at the end nobody may have complained."""
-    visitors: list[Visit] = []
-
-    def send(scheme: str = "light") -> Visit:
-        visitors.append(Visit(browser, scheme))
-        return visitors[-1]
-
-    yield send
-    complaints = [complaint for visitor in visitors for complaint in visitor.complaints]
-    for visitor in visitors:
-        visitor.close()
-    assert not complaints
 
 
 @pytest.fixture

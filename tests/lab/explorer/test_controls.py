@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.lab.explorer.browser import pixels
 from tests.lab.explorer.conftest import vision
+from tests.support.browser import pixels
 
 pytestmark = pytest.mark.slow
 

@@ -78,9 +78,15 @@ def test_a_dictionary_of_a_file(session, tmp_path):
 
 def test_tokens_of_another_tokenizer(session, tmp_path):
     expected = built(session)
-    example = replace(expected.entries[0].example, sender_token=9999)
+    pair = expected.entries[0].example
+    context = replace(pair.sender_context, tokens=(9999,) * len(pair.sender_context.tokens))
+    for example in (replace(pair, sender_token=9999), replace(pair, sender_context=context)):
+        replace(expected, entries=(replace(expected.entries[0], example=example),)).save(tmp_path / "a.jsonl")
+        with pytest.raises(ValueError, match="has the token 9999, but the tokenizer only 257"):
+            read_dictionary(session, str(tmp_path))
+    example = replace(pair, receiver=10**9)
     replace(expected, entries=(replace(expected.entries[0], example=example),)).save(tmp_path / "a.jsonl")
-    with pytest.raises(ValueError, match="has the token 9999, but the tokenizer only 257"):
+    with pytest.raises(ValueError, match="expected a context of the object 1000000000"):
         read_dictionary(session, str(tmp_path))
 
 

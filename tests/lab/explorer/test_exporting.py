@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -12,8 +13,8 @@ import pytest
 import torch
 
 from dat.explorer.dictionaries import made_dictionary
-from dat.explorer.exporting import Exporter
-from dat.explorer.figures import ending_of
+from dat.explorer.exporting import Exporter, csv_of, switch_of
+from dat.explorer.figures import Seen, ending_of, seen_pairs
 from dat.explorer.images import ImageSession
 from dat.explorer.memory import recording_bytes
 from dat.explorer.session import Session
@@ -50,12 +51,12 @@ def table(session, view, path, source=TEXT):
     ("view", "expected"),
     [
         ("relations", lambda m: m["blocks.0"].relational.relations[0, ..., 0]),
-        ("page=relations&heads=3&relation=2", lambda m: m["blocks.1"].relational.relations[0, ..., 2]),
+        ("page=relations&layer=1&relation=2", lambda m: m["blocks.1"].relational.relations[0, ..., 2]),
         (
-            "http://127.0.0.1:1/?token=x#heads=3&relation=2&head=1&view=attended&theme=dark&i=3",
+            "http://127.0.0.1:1/?token=x#layer=blocks.1&relation=2&head=1&view=attended&theme=dark&i=3",
             lambda m: m["blocks.1"].relational.relations[0, ..., 2] * m["blocks.1"].relational.weights[0, 1],
         ),
-        ("page=attention&heads=2&head=1", lambda m: m["blocks.1"].sensory.weights[0, 1]),
+        ("page=attention&layer=1&head=1", lambda m: m["blocks.1"].sensory.weights[0, 1]),
     ],
 )
 def test_numbers_of_maps(session, maps, tmp_path, view, expected):
@@ -68,7 +69,7 @@ def test_numbers_of_maps(session, maps, tmp_path, view, expected):
 
 def test_contributions(session, maps, tmp_path):
     """Of a sender, and of a relation."""
-    rows = table(session, "page=attention&heads=0&head=1&view=contribution", tmp_path)
+    rows = table(session, "page=attention&layer=0&kind=sensory&head=1&view=contribution", tmp_path)
     first = float(maps["blocks.0"].sensory.contribution[0, 1, 0].norm())  # which attends itself only
     assert float(rows[0]["value"]) == pytest.approx(first, rel=1e-4)
     raw = table(session, "relation=1&head=1&view=attended", tmp_path)
@@ -79,7 +80,7 @@ def test_contributions(session, maps, tmp_path):
 
 
 def test_other_pages(session, maps, tmp_path):
-    rows = table(session, "page=symbols&layer=1&part=1", tmp_path)
+    rows = table(session, "page=symbols&layer=0&part=1", tmp_path)
     assert len(rows) == 22 * 8
     assignment = maps["blocks.0"].relational.assignment[0, 1]
     assert int(rows[8]["symbol"]) == int(assignment[1].argmax())
@@ -87,7 +88,7 @@ def test_other_pages(session, maps, tmp_path):
         session,
         {"text": TEXT, "switches": [{"mediator": "relation", "layer": "blocks.0", "kind": "relational", "number": 2}]},
     )
-    rows = table(session, "page=interventions&off=r1.2", tmp_path)
+    rows = table(session, "page=interventions&off=r0.2", tmp_path)
     assert [float(row["loss_switched"]) for row in rows] == pytest.approx(found["losses"]["after"])
     _, *steps, _ = generated(session, {"text": TEXT, "tokens": 3, "seed": 1})
     rows = table(session, "page=generate&tokens=3&seed=1&map=2", tmp_path)
@@ -100,12 +101,12 @@ def test_other_pages(session, maps, tmp_path):
     assert not torch.allclose(shown, weights, atol=1e-2)
     *_, last = made_dictionary(session, {"text": TEXT * 20})
     named = replace(session, dictionary=last["dictionary"])
-    rows = table(named, "page=dictionary&heads=3&relation=1&end=low", tmp_path)
+    rows = table(named, "page=dictionary&layer=1&relation=1&end=low", tmp_path)
     assert {row["kind"] for row in rows} == {"pair", "like it"} and rows[0]["rank"] == "1"
 
 
 @pytest.mark.parametrize(
-    "view", ["relations", "page=attention", "page=symbols", "page=interventions&off=h0.0", "page=generate&tokens=3"]
+    "view", ["relations", "page=attention", "page=symbols", "page=interventions&off=sa0.0", "page=generate&tokens=3"]
 )
 def test_pictures(session, tmp_path, view):
     exporter = Exporter(session, TEXT, View.of(view))
@@ -117,7 +118,7 @@ def test_pictures(session, tmp_path, view):
 
 def test_images(tmp_path):
     session = ImageSession(vision(), "a model")
-    rows = table(session, "page=vision&i=3&heads=3", tmp_path, source="game same")
+    rows = table(session, "page=vision&i=3&layer=1", tmp_path, source="game same")
     with torch.no_grad(), capture(session.model) as maps:
         session.model(session.pixels("game same")[0][None] / 255.0)
     expected = maps["blocks.1"].relational.relations[0, 3, 1:].T.flatten()
@@ -131,11 +132,63 @@ def test_images(tmp_path):
         Exporter(session, "game same", View.of("generate"))
 
 
+def test_a_code_names_the_layer_that_is_switched(session):
+    recording = session.record(TEXT)
+    for layer in (0, 1):
+        name = f"blocks.{layer}"
+        assert switch_of(f"r{layer}.3", recording) == ("relation", name, "relational", 3)
+        assert switch_of(f"sa{layer}.0", recording) == ("head", name, "sensory", 0)
+        assert switch_of(f"ra{name}.1", recording) == ("head", name, "relational", 1)
+        assert switch_of(f"s{layer}.1", recording) == ("symbol", name, "relational", 1)
+
+
+def test_a_table_says_what_was_switched(session, tmp_path):
+    rows = table(session, "page=interventions&off=r1.3_sa0.1&change=mean", tmp_path)
+    said = "relation 3 of blocks.1, sensory head 1 of blocks.0: mean over the text"
+    assert {row["switched"] for row in rows} == {said}
+    switches = [
+        {"mediator": "relation", "layer": "blocks.1", "kind": "relational", "number": 3},
+        {"mediator": "head", "layer": "blocks.0", "kind": "sensory", "number": 1},
+    ]
+    found = switch_effects(session, {"text": TEXT, "switches": switches, "change": "mean"})
+    assert [float(row["loss_switched"]) for row in rows] == pytest.approx(found["losses"]["after"])
+    only = Session(session.model, ByteTokenizer(), "", layers=[1])
+    assert {row["switched"] for row in table(only, "page=interventions&off=r1.3", tmp_path)} == {
+        "relation 3 of blocks.1: zero"
+    }
+
+
+@pytest.mark.slow
+def test_a_browser_writes_the_same_texts(visit, exported, session, tmp_path):
+    texts = ["=1+2", "-5", "=", "@SUM(A1)", "a=1", "＝1", '"', "+.5e3"]
+    recording = replace(session.record("12345678"), sequences={"tokens": texts})
+    page = visit().open(f"{exported(recording=recording)}#page=attention")
+    with page.expect_download() as waiting:
+        page.click("#csv")
+    ours = list(csv.DictReader(io.StringIO(csv_of(seen_pairs(recording, View.of("attention"))))))
+    with open(waiting.value.path(), encoding="utf-8", newline="") as file:
+        theirs = list(csv.DictReader(file))
+    tokens = [row["sender_token"] for row in theirs]
+    assert tokens == [row["sender_token"] for row in ours]
+    assert [text for text in texts if text not in tokens] == ["=1+2", "@SUM(A1)", "＝1"]
+
+
+NUMBERS = ("-1.5e-3", "+2", "-.5")
+SIGNS = ("=", "+", "-", "@")
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, *SIGNS, "=1", "+a", "-1e", "@x", "\t=1", "\n=1", "＝1", "--", "a=1", ""])
+def test_a_text_that_a_spreadsheet_would_compute_follows_an_apostrophe(text):
+    [[_], *rows] = csv.reader(io.StringIO(csv_of(Seen("", ["text"], [[text]])), newline=""))
+    computed = text not in (*NUMBERS, *SIGNS, "a=1", "")
+    assert rows == [["'" * computed + text]]
+
+
 @pytest.mark.parametrize(
     ("view", "kept"),
     [
         ("page=relations&i=3", set()),
-        ("page=interventions&off=h0.0", {"interventions"}),
+        ("page=interventions&off=sa0.0", {"interventions"}),
         ("page=generate&tokens=2", {"generation"}),
         ("page=dictionary", {"dictionary"}),
     ],
@@ -151,7 +204,7 @@ def test_pages_hold_what_the_view_needs(session, tmp_path, view, kept):
 @pytest.mark.slow
 def test_a_browser_shows_the_same(visit, session, tmp_path):
     """What was computed here is what a page with the same answers shows."""
-    views = {"interventions": "off=r1.2", "generate": "tokens=5&step=2&map=1", "symbols": "layer=3&part=1"}
+    views = {"interventions": "off=r1.2_sa0.1", "generate": "tokens=5&step=2&map=1", "symbols": "layer=1&part=1"}
     for page, rest in views.items():
         exporter = Exporter(session, TEXT, View.of(f"page={page}&{rest}"))
         exporter.write(tmp_path / f"{page}.html")
@@ -164,8 +217,10 @@ def test_a_browser_shows_the_same(visit, session, tmp_path):
             theirs = list(csv.reader(file))
         ours = [[str(cell) for cell in row] for row in exporter.seen.rows]
         assert theirs[0] == list(exporter.seen.headings) and len(theirs) == len(ours) + 1
+        number = -2 if theirs[0][-1] == "switched" else -1
         for mine, other in zip(ours, theirs[1:], strict=True):
-            assert mine[1] == other[1] and float(mine[-1]) == pytest.approx(float(other[-1]), rel=1e-4, abs=1e-6)
+            assert mine[1] == other[1]
+            assert float(mine[number]) == pytest.approx(float(other[number]), rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -173,18 +228,21 @@ def test_a_browser_shows_the_same(visit, session, tmp_path):
     [
         ("page=nothing", "view: expected a page of relations, .* got 'nothing'"),
         ("relatons=3", "view: there is no 'relatons' in a view; did you mean relation"),
-        ("heads=x", "view: expected a number as heads, got 'x'"),
+        ("heads=3", "view: expected layer and kind in place of heads, as in layer=1&kind=sensory"),
+        ("head=x", "view: expected a number as head, got 'x'"),
         ("relation=-1", "view: expected a number of 0 or more as relation"),
-        ("heads=9", "view: expected heads of 1, 3, got 9"),
-        ("heads=0", "view: expected heads of 1, 3, got 0"),
+        ("layer=2", "view: expected a layer of 0, 1, got '2'"),
+        ("layer=0&kind=sensory", "view: expected kind relational of blocks.0, got 'sensory'"),
         ("relation=4", "view: expected relation from 0 to 3, got 4"),
         ("page=attention&head=2", "view: expected head from 0 to 1, got 2"),
         ("view=other", "view: expected raw, attended or contribution, got 'other'"),
-        ("page=symbols&layer=0", "view: expected a layer of 1, 3, got 0"),
+        ("page=symbols&layer=3", "view: expected a layer of 0, 1, got '3'"),
         ("page=symbols&part=2", "view: expected part from 0 to 1, got 2"),
         ("page=interventions", "switches: expected at least one"),
-        ("page=interventions&off=x1.2", "view: expected switches such as h0.1_r1.3, got 'x1.2'"),
-        ("page=interventions&off=h7.0", "view: expected heads of a switch from 0 to 3, got 7"),
+        ("page=interventions&off=h0.1", r"such as r1.3_sa0.1, each rL.N \(relation N of layer L\), .*; got 'h0.1'"),
+        ("page=interventions&off=r2.0", "view: expected a layer of 0, 1, got '2'"),
+        ("page=interventions&off=r1.4", "view: expected relation of blocks.1 from 0 to 3, got 4"),
+        ("page=interventions&off=ra1.2", "view: expected head of blocks.1 from 0 to 1, got 2"),
         ("page=generate&tokens=3&map=99", "view: expected map from 0 to 15, got 99"),
         ("page=model", "checkpoint: this model was not opened from one"),
         ("page=vision", "page vision is of images"),

@@ -86,6 +86,14 @@ def test_contributions_of_senders():
         torch.testing.assert_close(heads.sender_norms[:, 0], message[:, 0], rtol=1e-4, atol=1e-6)
 
 
+def test_a_recording_in_a_notebook_is_short():
+    model = language.lm("symbolic_attention")
+    tokens = language.tokens(1, N)
+    found = record(model, lambda: model(tokens), {"tokens": ["x"] * N}, title="a text")
+    assert repr(found).startswith(f"Recording('a text': {N} tokens; blocks.0 sensory, blocks.0 relational")
+    assert all("tensor(" not in repr(heads) and len(repr(heads)) < 1500 for heads in found.heads)
+
+
 def test_visible_runs():
     mask = causal_mask(5)
     visible = Visible.of_mask(mask)
@@ -120,6 +128,8 @@ def test_what_cannot_be_recorded():
         record(model, lambda: (model(tokens[:1]), model(tokens[:1])), labels)
     with pytest.raises(ValueError, match=r"labels of the 9 receivers of blocks\.0, got those of tokens 3"):
         record(model, lambda: model(tokens[:1]), {"tokens": ["x"] * 3})
+    with pytest.raises(TypeError, match=r"sequences: expected labels by name, .*got list"):
+        record(model, lambda: model(tokens[:1]), ["x"] * 9)
     with pytest.raises(ValueError, match="sequences: expected the labels"):
         record(model, lambda: model(tokens[:1]), {})
     layer = Attention(16, 2)

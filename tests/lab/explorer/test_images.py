@@ -7,6 +7,8 @@ import io
 import json
 import struct
 import zlib
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ import torch
 
 from dat.checkpoints import Checkpoint
 from dat.data.images import IMAGE_SETS
+from dat.data.relational_games import EXTRA_TASKS, TASKS
 from dat.experiments.images.config import ImageConfig
-from dat.explorer import images
+from dat.explorer import images, opening
 from dat.explorer.images import GAMES, ImageSession, decoded, normalisation_of
 from dual_attention.model_analysis.capture import capture
 from tests.lab.explorer.conftest import vision
@@ -56,6 +59,26 @@ def test_samples_are_the_projects_own(session):
     assert session.default == "game same" and len(session.samples) == len(GAMES)
     seen = {bytes(pixels_of(session.packed(name)).numpy()) for name in session.samples}
     assert len(seen) == len(GAMES) and all(any(pixels) for pixels in seen)
+
+
+def test_a_run_opens_on_its_own_task(monkeypatch):
+    run = Path(__file__).parents[1] / "old_runs" / "relational-games"
+    checkpoint = opening.opened(str(run))
+    for task in (*TASKS, *EXTRA_TASKS):
+        found = replace(checkpoint, config=replace(checkpoint.config, task=task))
+        monkeypatch.setattr(opening, "opened", lambda name, found=found: found)
+        session = opening.open_session(str(run))
+        assert session.default == f"game {task}" and session.default in session.samples
+
+
+@pytest.mark.parametrize("name", ImageSession(vision(), "").samples)
+def test_at_first_an_object_is_chosen(session, name):
+    _, shown = session.record(session.pixels(name)[0])
+    rows, columns = shown.grid
+    row, column = divmod(shown.chosen - shown.first, columns)
+    height, width = (side // count for side, count in zip(shown.pixels.shape[1:], shown.grid, strict=True))
+    patch = shown.pixels[:, row * height : (row + 1) * height, column * width : (column + 1) * width]
+    assert patch.float().std() > 20 and 0 <= row < rows
 
 
 def test_maps_are_those_of_the_model_on_the_image(session):

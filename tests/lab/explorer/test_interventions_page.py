@@ -63,7 +63,7 @@ def test_switches_and_what_they_do(visit, serve):
 def test_effects_as_files(visit, serve, tmp_path):
     visitor = visit()
     server = serve(text=TEXT)
-    page = visitor.open(f"{server.address}#page=interventions&off=r1.2&place=3")
+    page = visitor.open(f"{server.address}#page=interventions&off=r0.2&place=3")
     rows = switched(page)
     files = {}
     for kind in ("png", "svg", "csv", "html"):
@@ -73,6 +73,7 @@ def test_effects_as_files(visit, serve, tmp_path):
         waiting.value.save_as(files[kind])
     with open(files["csv"], encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file))
+    assert {row["switched"] for row in table} == {"relation 2 of blocks.0: zero"}
     assert [row["token"] for row in table] == [*TEXT.replace(" ", "␣")][1:]
     assert files["png"].read_bytes().startswith(b"\x89PNG") and files["svg"].read_text().startswith("<svg")
     # The file shows the same without a server, and asks for nothing.
@@ -87,7 +88,7 @@ def test_effects_as_files(visit, serve, tmp_path):
 def test_text_is_never_markup(visit, serve, tmp_path):
     """Signs of markup, and what XML cannot hold, are shown and saved as text."""
     text = "</svg><img src=x onerror=alert(1)> & \"'\x01\x0b"
-    page = visit().open(f"{serve(text=text).address}#page=interventions&off=h0.0&place=5")
+    page = visit().open(f"{serve(text=text).address}#page=interventions&off=sa0.0&place=5")
     switched(page)
     assert page.locator("#switch-figure > svg text").count() > 12 and page.locator("img, parsererror").count() == 0
     shown = page.locator("#switch-text bdi").all_text_contents()

@@ -134,7 +134,7 @@ def test_every_page_in_both_colour_schemes(visit, serve, scheme):
     servers = [serve(text=TEXT[:48]), serve(vision())]
     visitors = [visit(scheme) for _ in servers]
     for visitor, server in zip(visitors, servers, strict=True):
-        visitor.open(f"{server.address}#off=r1.2&i=3")
+        visitor.open(f"{server.address}#off=r0.2&i=3")
     words, images = (visitor.page for visitor in visitors)
     for page in (words, images, words, images):
         for tab in page.locator("nav button:visible").all():

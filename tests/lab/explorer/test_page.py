@@ -14,9 +14,9 @@ import torch
 from dat.explorer.recording import record
 from dual_attention.generation.tokenizer import ByteTokenizer
 from dual_attention.model_analysis.capture import capture
-from tests.lab.explorer.browser import pixels
 from tests.lab.explorer.conftest import TEXT, dat, transformer
 from tests.support import seq2seq
+from tests.support.browser import pixels
 
 pytestmark = pytest.mark.slow
 
@@ -47,11 +47,11 @@ def test_numbers_of_every_view_are_those_of_the_model(visit, exported):
     visitor = visit()
     address = exported(model)
     views = {
-        "page=relations&heads=3&relation=2": r[2],
-        "page=relations&heads=3&relation=2&head=1&view=attended": alpha[1] * r[2],
-        "page=relations&heads=3&relation=2&head=1&view=contribution": alpha[1] * r[2] * length,
-        "page=attention&heads=3&head=1&view=attention": alpha[1],
-        "page=attention&heads=0&head=0&view=attention": maps["blocks.0"].sensory.weights[0, 0],
+        "page=relations&layer=1&relation=2": r[2],
+        "page=relations&layer=1&relation=2&head=1&view=attended": alpha[1] * r[2],
+        "page=relations&layer=blocks.1&relation=2&head=1&view=contribution": alpha[1] * r[2] * length,
+        "page=attention&layer=1&kind=relational&head=1&view=attention": alpha[1],
+        "page=attention&layer=0&kind=sensory&head=0&view=attention": maps["blocks.0"].sensory.weights[0, 0],
     }
     for fragment, expected in views.items():
         visitor.open(f"{address}#{fragment}")
@@ -74,8 +74,8 @@ def test_numbers_of_activated_relations(visit, exported, activation):
     visible = maps.relational.visible[0, 0]
     address = exported(model)
     for fragment, expected in {
-        "page=relations&heads=3&relation=1": maps.relational.relations[0, :, :, 1],
-        "page=attention&heads=2&head=1": maps.sensory.weights[0, 1],
+        "page=relations&layer=1&relation=1": maps.relational.relations[0, :, :, 1],
+        "page=attention&layer=1&kind=sensory&head=1": maps.sensory.weights[0, 1],
     }.items():
         visitor = visit()
         visitor.open(f"{address}#{fragment}")
@@ -206,7 +206,7 @@ def test_a_view_is_in_its_address(visit, exported):
     again = visit().open(cited)
     assert again.inner_text("#work") == seen
     strange = visit().open(
-        f"{address}#page=none&heads=99&relation=-3&i=1e9&j=x&cell=NaN&view=&unknown=1&contrast=1e999"
+        f"{address}#page=none&layer=99&kind=x&relation=-3&i=1e9&j=x&cell=NaN&view=&unknown=1&contrast=1e999"
     )
     assert strange.inner_text("#main-map figcaption").startswith("blocks.0")
 
@@ -260,7 +260,7 @@ def test_symbols(visit, exported):
     model = dat()
     assignment = maps_of(model)["blocks.1"].relational.assignment[0, 1]  # (L, K)
     visitor = visit()
-    page = visitor.open(exported(model) + "#page=symbols&layer=3&part=1&symbol=5")
+    page = visitor.open(exported(model) + "#page=symbols&layer=1&part=1&symbol=5")
     cells = page.locator("#symbol-tokens tbody tr").first.locator("th, td").all_inner_texts()
     kept = assignment.topk(8).indices.eq(5).any(-1)
     best = assignment[:, 5].where(kept, 0.0)
@@ -291,9 +291,8 @@ def test_cross_attention(visit, exported):
     source, target = (words[:1] for words in seq2seq.words())
     labels = {"source": [f"s{j}" for j in range(source.shape[1])], "target": [f"t{i}" for i in range(target.shape[1])]}
     recording = record(model, lambda: model(source, target, target), labels)
-    place = next(number for number, heads in enumerate(recording.heads) if heads.layer == "decoder.0.cross")
     visitor = visit()
-    page = visitor.open(exported(recording=recording) + f"#page=attention&heads={place}&i=1&j=2")
+    page = visitor.open(exported(recording=recording) + "#page=attention&layer=decoder.0.cross&i=1&j=2")
     assert page.inner_text("#readout").startswith("receiver 1 t1 ← sender 2 s2: ")
     assert page.locator("#links bdi").all_text_contents() == labels["source"]
     assert len(numbers(visitor)) == source.shape[1] * target.shape[1]

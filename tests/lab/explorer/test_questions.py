@@ -87,9 +87,8 @@ def test_questions_that_cannot_be_read_get_a_message(serve, text, message):
 
 def test_views_of_questions(tmp_path):
     session = QuestionSession(model_of(), "a model")
-    cross = next(place for place, heads in enumerate(session.record(QUESTION).heads) if heads.layer.endswith("cross"))
     for name in ("a.html", "a.csv", "a.png"):
-        assert Exporter(session, QUESTION, View.of(f"page=attention&heads={cross}")).write(tmp_path / name) > 500
+        assert Exporter(session, QUESTION, View.of("page=attention&layer=decoder.0.cross")).write(tmp_path / name) > 500
     for page, message in {"generate": "is of language models", "vision": "is of images"}.items():
         with pytest.raises(ValueError, match=message):
             Exporter(session, QUESTION, View.of(page))

@@ -6,7 +6,9 @@ import http.client
 import json
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -76,6 +78,8 @@ def test_the_page(serve):
         (text("x"), {"X-Explorer-Token": None}, 403, "Open the address"),
         (text("x"), {"Host": "evil.example"}, 403, "answers only under"),
         (text("x"), {"Host": "127.0.0.1.evil.example:80"}, 403, "answers only under"),
+        (text("x"), {"Host": "["}, 400, "no valid address"),
+        (text("x"), {"path": "http://[", "Host": "localhost"}, 400, "no valid address"),
     ],
 )
 def test_bad_requests_get_a_message_and_the_server_lives_on(serve, body, changed, status, message):
@@ -102,6 +106,33 @@ def test_a_browser_that_goes_away(serve):
         with socket.create_connection(server.server_address) as connection:
             connection.sendall(sent)
     assert works(server)
+
+
+def test_a_request_that_does_not_end_is_given_up(serve, monkeypatch):
+    """Whether it sends nothing, or a byte now and then; with a token it is told."""
+    monkeypatch.setattr("dat.explorer.server.SECONDS", 0.5)
+    server = serve()
+    head = f"POST /record HTTP/1.1\r\nHost: localhost\r\nX-Explorer-Token: {server.token}\r\nContent-Length: 9\r\n\r\n"
+    for sent, answer in ((b"POST /rec", b""), (head.encode(), b"HTTP/1.1 408 ")):
+        with socket.create_connection(server.server_address, timeout=30) as connection:
+            connection.sendall(sent)
+            for _ in range(4):
+                time.sleep(0.1)
+                connection.sendall(b"x")
+            assert connection.recv(13) == answer
+    assert works(server)
+
+
+def test_many_connections_make_room(serve, monkeypatch):
+    monkeypatch.setattr("dat.explorer.server.MOST_CONNECTIONS", 4)
+    server = serve()
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(socket.create_connection(server.server_address, timeout=30)) for _ in range(9)]
+        assert works(server)
+        assert [connection.recv(1) for connection in waiting[:5]] == [b""] * 5
+        waiting[-1].settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            waiting[-1].recv(1)
 
 
 def test_closing_waits_for_what_is_computed(serve):

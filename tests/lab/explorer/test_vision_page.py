@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from dual_attention.model_analysis.capture import capture
-from tests.lab.explorer.browser import pixels
 from tests.lab.explorer.conftest import vision
 from tests.lab.explorer.test_baselines import session_of
 from tests.lab.explorer.test_images import file_of
+from tests.support.browser import pixels
 
 Image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from dual_attention.functional import (
     padding_mask,
     positions_from_padding,
     positions_from_segments,
-    segments_from_lengths,
+    segments_from_cu_seqlens,
 )
 from dual_attention.functional.masks import check_bias
 
@@ -110,14 +110,19 @@ def test_segments_of_receivers_and_senders():
 
 
 def test_segments_from_cumulative_lengths():
-    assert segments_from_lengths(torch.tensor([0, 2, 2, 3])).tolist() == [[0, 0, 2]]
-    assert segments_from_lengths(torch.tensor([0, 2]), 4).tolist() == [[0, 0, 1, 1]]
+    assert segments_from_cu_seqlens(torch.tensor([0, 2, 2, 3])).tolist() == [[0, 0, 2]]
+    assert segments_from_cu_seqlens(torch.tensor([0, 2]), 4).tolist() == [[0, 0, 1, 1]]
+
+
+def test_cumulative_lengths_are_a_tensor():
+    with pytest.raises(TypeError, match="cu_seqlens: expected a tensor, got list"):
+        segments_from_cu_seqlens([0, 4, 9])
 
 
 @pytest.mark.parametrize("cu_seqlens", [[1, 2], [0, 3, 2], [], [0.0, 2.0], [0, 9]])
 def test_bad_cumulative_lengths_are_refused(cu_seqlens):
     with pytest.raises(ValueError, match="cu_seqlens"):
-        segments_from_lengths(torch.tensor(cu_seqlens), 5)
+        segments_from_cu_seqlens(torch.tensor(cu_seqlens), 5)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ const unpack = text => {
 // Values of a matrix as shares of its largest.
 const shares = matrix => unpack(matrix.values).map(value => value / STEPS);
 
-// Blue for shares of the largest value up to 1, red for those down to -1.
+// A colour between those of the scale, STOPS: blue for shares of the largest value down to -1, orange for those up to 1.
 const colour = share => {
-  const end = share >= 0 ? [33, 102, 172] : [178, 24, 43];
-  return end.map(part => Math.round(255 + (part - 255) * Math.abs(share)));
+  const place = (share + 1) / 2 * (STOPS.length - 1), low = Math.max(0, Math.min(Math.floor(place), STOPS.length - 2));
+  const part = (stop, at) => parseInt(STOPS[stop].slice(at, at + 2), 16);
+  return [1, 3, 5].map(at => Math.round(part(low, at) + (part(low + 1, at) - part(low, at)) * (place - low)));
 };

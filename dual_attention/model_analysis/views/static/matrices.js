@@ -13,7 +13,7 @@ function picture(matrix) {
   canvas.height = rows;
   const image = new ImageData(columns, rows);
   for (let n = 0; n < rows * columns; n++)
-    image.data.set(visible[n] ? [...colour(matrix.values[n]), 255] : [236, 236, 236, 255], 4 * n);
+    image.data.set(visible[n] ? [...colour(matrix.values[n]), 255] : [217, 217, 217, 255], 4 * n);
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }
@@ -54,7 +54,7 @@ function drawMatrix() {
       context.restore();
     });
   }
-  context.strokeStyle = "#e8833a";
+  context.strokeStyle = "#222";
   context.lineWidth = 2;
   context.strokeRect(left, top + CELL * receiver, CELL * columns, CELL);
 }
@@ -87,7 +87,7 @@ function drawLines() {
   const lines = largest(LINES, receiver).reverse().map(n => {
     const share = matrix.values[n], line = document.createElementNS("http://www.w3.org/2000/svg", "line");
     const to = middle(byId("right").children[n % columns]);
-    const set = { x1: 0, y1: from, x2: box.width, y2: to, stroke: `rgb(${colour(Math.sign(share) || 1)})` };
+    const set = { x1: 0, y1: from, x2: box.width, y2: to, stroke: `rgb(${colour(2 / 3 * (Math.sign(share) || 1))})` };
     set["stroke-width"] = 0.4 + 4.6 * Math.abs(share);
     set["stroke-opacity"] = 0.15 + 0.8 * Math.abs(share);
     for (const key in set) line.setAttribute(key, set[key]);

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from dat.cli.main import main
 from dat.experiments.relational_games.experiment import RelationalGames
 from dat.experiments.relational_games.presets import BASELINES, LABELS
+from dat.sweeps.comparison import comparison_text
+from dat.sweeps.curves import draw_legend
 from dat.sweeps.report import plot_results
-from dat.sweeps.results import merge_results, read_results, to_csv
+from dat.sweeps.results import labelled, merge_results, read_results, to_csv
+from dat.sweeps.sources import by_source
+from dual_attention.model_analysis.views.plots import empty_figure
 
 GAMES = RelationalGames()
 DATS = ("transformer-128-h2", "dat-0+2-sym")
@@ -113,3 +119,50 @@ def test_results_of_different_generators_are_not_merged(tmp_path):
     other_tasks = tmp_path / "other.csv"
     other_tasks.write_text(to_csv(rows_of(DATS, ("same",))))
     assert len(merge_results(GAMES, [newer, other_tasks])) == 4 + 12
+
+
+def test_labelled_sources_are_curves_of_their_own(tmp_path, monkeypatch):
+    """Other seedings, the same cells again, whatever a source is: each run of each source is kept, as it is."""
+    mine, theirs = tmp_path / "mine.csv", tmp_path / "theirs.csv"
+    mine.write_text(to_csv([{**one, "seeding": 2} for one in rows_of(DATS)]))
+    theirs.write_text(to_csv(rows_of(DATS, ("occurs",), seeds=(0, 7))))
+    with pytest.raises(ValueError, match=rf"not merged.*; with a label \(LABEL={theirs}\)"):
+        merge_results(GAMES, [mine, theirs])
+    sources = [f"mine={mine}", f"theirs={theirs}", f"again={mine}"]
+    files = plot_results(GAMES, sources, tmp_path / "out", {"task": ("occurs",)}, "theirs: dat-0+2-sym")
+    rows = read_results(GAMES, files[0])
+    assert [sum(row["source"] == name for row in rows) for name in ("mine", "theirs", "again")] == [12, 8, 12]
+    assert {row["seeding"] for row in rows if row["source"] == "theirs"} == {1}
+    text, contrasts = ((tmp_path / "out" / name).read_text() for name in ("comparison.md", "contrasts.md"))
+    assert "The sources were made differently: seeding (mine: 2, theirs: 1, again: 2)." in text
+    assert text.count("| occurs | theirs: DAT 0+2, symmetric | 67.0 ± 44.5 (63.2;") == 1
+    assert "| 250 | mine: DAT 0+2, symmetric | 1 |" not in contrasts and "theirs: Transformer" in contrasts
+    table, curves = by_source(GAMES.table, rows)
+    assert len(set(table.colours.values())) == len(DATS) and table.panels(curves) == ["occurs"]
+    assert merge_results(GAMES, [files[0]]) == merge_results(GAMES, [tmp_path / "out"]) == rows
+
+
+@pytest.mark.parametrize("source", ["=x.csv", "a|b=x.csv", "mine="])
+def test_a_label_is_made_of_words(source):
+    with pytest.raises(ValueError, match=re.escape(f"LABEL=PATH, the label of letters and digits, got {source}")):
+        labelled(source)
+
+
+def test_a_path_may_have_an_equals_sign(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=1e-3").mkdir()
+    assert labelled("lr=1e-3") == ("", Path("lr=1e-3"))
+    assert labelled("runs/lr=1e-3") == ("", Path("runs/lr=1e-3"))
+    assert labelled("my runs=runs/lr=1e-3") == ("my runs", Path("runs/lr=1e-3"))
+
+
+def test_published_is_in_the_legend_where_it_is_drawn():
+    """The smallest published training set has 250 images."""
+    for sizes, compares in (((50, 100), False), ((50, 250), True)):
+        rows = [{**one, "n_train": size} for one in rows_of(DATS) for size in sizes]
+        assert GAMES.table.compares_with(rows) is compares
+        assert ("published" in comparison_text(GAMES.table, rows)) is compares
+        figure = empty_figure()
+        draw_legend(figure, GAMES.table, {"dat-0+2-sym": "red"}, rows, ["test"])
+        labels = " ".join(text.get_text() for text in figure.legends[0].get_texts())
+        assert ("published" in labels) is compares and ("interval" in labels) is not compares

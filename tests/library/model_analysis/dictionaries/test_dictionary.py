@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -63,3 +64,43 @@ def test_other_files_are_refused(dictionary, tmp_path):
         load_dictionary(tmp_path / "d.parquet")
     with pytest.raises(FileNotFoundError):
         load_dictionary(tmp_path / "nothing.jsonl")
+
+
+SCRIPT = "<script>alert(1)</script>"
+WRONG = [
+    (("rank",), SCRIPT, "an integer from 1"),
+    (("rank",), 0, "an integer from 1"),
+    (("rank",), True, "an integer from 1"),
+    (("relation",), 1.0, "an integer from 0"),
+    (("layer",), ["blocks.0"], "a name"),
+    (("layer",), "\ud800", "a name"),
+    (("end",), SCRIPT, "high or low"),
+    (("example", "value"), "0.1", "a finite number"),
+    (("example", "value"), float("nan"), "a finite number"),
+    (("example", "value"), None, "a finite number"),
+    (("example", "receiver"), -1, "an integer from 0"),
+    (("example", "sender_context"), [1, 2], "start, tokens"),
+    (("example", "sender_context", "start"), None, "an integer from 0"),
+    (("example", "sender_context", "tokens"), "abc", "a list"),
+    (("example", "sender_context", "tokens"), [1, "2"], "an integer from 0"),
+    (("counterexamples",), [SCRIPT], "value, document"),
+]
+
+
+@pytest.mark.parametrize("keys, value, expected", WRONG)
+def test_a_file_with_other_types_is_refused_by_line(dictionary, keys, value, expected, tmp_path):
+    rows = [{"about": {}}, *json.loads(json.dumps([asdict(entry) for entry in dictionary.entries]))]
+    inner = rows[2]
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match=rf"d\.jsonl: not .* \(line 3, {', '.join(keys)}: expected {expected}"):
+        load_dictionary(tmp_path / "d.jsonl")
+
+
+def test_damaged_lines_are_named(tmp_path):
+    for line in ("[" * 100_000, "1e999999", "{", '{"layer": "a"}'):
+        (tmp_path / "d.jsonl").write_text('{"about": {}}\n' + line)
+        with pytest.raises(ValueError, match=r"d\.jsonl: not a relation dictionary \(line 2: "):
+            load_dictionary(tmp_path / "d.jsonl")

@@ -373,6 +373,8 @@ def test_wrong_measurements(measure):
         with pytest.raises(error, match=message):
             measure(model, documents, interventions, **how)
         assert not hooks(model)
+    with pytest.raises(TypeError, match=r"model: expected a language model, .*got Tensor from Embedding; name a func"):
+        predict_next_tokens(torch.nn.Embedding(20, 4), x)
     with pytest.raises(ValueError, match="metrics: expected some of loss, logit_difference, got 'kl'"):
         approximate_effects(model, [x], {"head": HEAD}, metrics=["kl"])
     with pytest.raises(ValueError, match="targets: expected shape"):

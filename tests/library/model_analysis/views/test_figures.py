@@ -21,6 +21,7 @@ from dual_attention.model_analysis.views import (
     importance_grid,
     symbol_usage,
 )
+from dual_attention.model_analysis.views.colours import colour_of
 
 WORDS = ["the", "$x_1", "cat", "猫", "␣"]
 
@@ -49,8 +50,9 @@ def test_matrices_hold_the_values():
     for number in range(3):
         np.testing.assert_allclose(drawn[number].filled(np.nan)[visible], values[..., number][visible])
         assert np.isnan(drawn[number].filled(np.nan)[~visible]).all()
-        top = values[..., number][visible].abs().max()
-        assert f"{'abc'[number]}   ±{float(top):.2g}" in texts(figure)
+        top = float(values[..., number][visible].abs().max())
+        bar = figure.axes[number].get_images()[0].colorbar.ax
+        assert [tick.get_text() for tick in bar.get_yticklabels()] == [f"{-top:.2g}", "0", f"{top:.2g}"]
     assert "U+732B" in texts(figure) and "$x_1" in texts(figure)
     assert "receiver" in texts(figure) and "sender" in texts(figure)
 
@@ -67,6 +69,30 @@ def test_one_matrix_and_attention():
     assert pictures(draw_matrices(torch.zeros(5, 5), WORDS))
 
 
+@pytest.mark.parametrize(
+    "figure",
+    [
+        draw_matrices(torch.randn(5, 5, 3), WORDS),
+        draw_attention(torch.rand(4, 5, 5), WORDS),
+        draw_patch_relations(torch.rand(3, 4, 6), torch.randn(6, 6, 2), 1, (2, 3)),
+        draw_importance(torch.randn(2, 2)),
+        draw_symbol_assignment(torch.rand(2, 5, 30), WORDS),
+    ],
+)
+def test_orange_is_positive_blue_negative_and_a_bar_says_how_much(figure):
+    heats = [image for axis in figure.axes for image in axis.get_images() if image.get_array().ndim == 2]
+    assert heats and all(image.colorbar is not None for image in heats)
+    for image in heats:
+        low, high = (image.cmap(image.norm(end)) for end in image.get_clim())
+        if image.get_clim()[0] < 0:
+            assert high[0] > high[2] and low[2] > low[0]
+            assert list(low[:3]) == pytest.approx(
+                [int(colour_of(-1)[at : at + 2], 16) / 255 for at in (1, 3, 5)], abs=0.01
+            )
+        else:
+            assert image.get_clim()[0] == 0
+
+
 def test_arcs_go_from_receivers_to_senders():
     values = torch.zeros(5, 5)
     values[3, 0], values[4, 1], values[2, 2] = 2.0, -4.0, 9.0
@@ -80,7 +106,7 @@ def test_arcs_go_from_receivers_to_senders():
             sorted([centres[i], centres[j]])
         )
     assert large.get_linewidth() > small.get_linewidth()
-    assert large.get_edgecolor()[:3] != small.get_edgecolor()[:3]
+    assert large.get_edgecolor()[2] > large.get_edgecolor()[0] and small.get_edgecolor()[0] > small.get_edgecolor()[2]
     assert "widest ±4" in texts(figure)
     assert len(draw_arcs(values, WORDS, receiver=3).axes[0].patches) == 4
     assert "widest 4" in texts(draw_arcs(values.abs(), WORDS, title="r"))
@@ -161,3 +187,8 @@ def test_importance():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_matrices_by_name_are_for_pages():
+    with pytest.raises(TypeError, match=r"values: expected a tensor .*, got dict; matrix_page takes them by name"):
+        draw_matrices({"a": torch.zeros(5, 5)}, WORDS)

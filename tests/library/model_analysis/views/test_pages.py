@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
-import subprocess
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from io import BytesIO
@@ -24,9 +23,10 @@ from dual_attention.model_analysis.dictionaries import (
     RelationDictionary,
 )
 from dual_attention.model_analysis.views import Page, dictionary_page, importance_page, matrix_page, patch_page
+from dual_attention.model_analysis.views.colours import colour_of
+from dual_attention.model_analysis.views.page import hash_source
 
 NASTY = ["</script><script>alert(1)</script>", "<b>&amp;", "猫", '"', "'\u2028"]
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def data_of(page: Page):
@@ -88,6 +88,10 @@ def test_pages_hold_all_they_need(name):
     assert all(link.startswith("#") for link in outline.links)
     assert "http://www.w3.org/2000/svg" in page or "http" not in re.sub(r"http-equiv", "", page)
     assert "default-src 'none'" in page
+    policy = unescape(re.search(r'Content-Security-Policy" content="(.*?)"', page)[1])
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    allowed = re.search(r"script-src (.*)$", policy)[1]
+    assert all(allowed == hash_source(script) for script in scripts) and "'unsafe-inline'" not in allowed
     assert "fetch(" not in page and "XMLHttpRequest" not in page and "import(" not in page and "@import" not in page
 
 
@@ -137,6 +141,25 @@ def test_contexts_of_a_dictionary():
     assert page.count("<section") == 2 and "(lowest values)" in page and "2 documents, 50 tokens" in page
 
 
+def test_a_dictionary_of_other_types_is_text():
+    """As one that was not read from a file may be."""
+    entry = replace(dictionary().entries[0], layer=NASTY[1], rank=NASTY[0])
+    page = dictionary_page(RelationDictionary((entry,), {"documents": NASTY[0]}), ByteTokenizer())
+    assert Outline(page).found.count("script") == 0
+
+
+def test_a_script_in_the_data_does_not_run(tmp_path, visit):
+    """Nor would one that got into the page unescaped."""
+    page = matrix_page({NASTY[0]: torch.eye(5)}, NASTY, title=NASTY[0])
+    for name, text in {"as it is": page, "broken": page.replace("</h1>", "</h1><script>alert(1)</script>", 1)}.items():
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        visitor = visit()
+        visitor.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+        assert visitor.open((tmp_path / f"{name}.html").as_uri()).locator('[role="option"]').count() == 1
+        refused, visitor.complaints = visitor.complaints, []
+        assert [line.partition("script-src")[0] != line for line in refused] == [True] * (name == "broken")
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="matrices: expected at least one"):
         matrix_page({}, NASTY)
@@ -152,19 +175,18 @@ def test_bad_input():
         importance_page(torch.zeros(2, 2), rows=["a"])
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-def test_a_browser_runs_the_scripts(tmp_path):
-    def shown(page: Page) -> str:
+def test_a_browser_runs_the_scripts(tmp_path, visit):
+    def shown(page: Page):
         page.save(tmp_path / "page.html")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
-        command = [BROWSER, *flags, f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "page.html").as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        return visit().open((tmp_path / "page.html").as_uri())
 
     values = torch.tensor([[0.0, -2.0], [1.0, 0.5]])
     page = shown(matrix_page({"one": torch.zeros(2, 2), "two": values}, ["a", "<b>"]))
-    assert page.count('role="option"') == 2 and "one, scale ±1.00" in page
+    assert page.locator('[role="option"]').count() == 2 and page.inner_text("#name") == "one, scale ±1.00"
     page = shown(matrix_page({"two": values}, ["a", "<b>"]))
-    assert "<td>a (0)</td><td>&lt;b&gt; (1)</td><td>-2.00</td>" in page and page.count("<line") == 2
+    assert page.locator("#largest tr").all_inner_texts()[0].split("\t") == ["a (0)", "<b> (1)", "-2.00"]
+    assert page.locator("line").count() == 2
+    for share in (-1, -0.3, 0, 0.4, 1):
+        assert "#" + "".join(f"{part:02x}" for part in page.evaluate(f"colour({share})")) == colour_of(share)
     page = shown(patch_page(torch.rand(3, 4, 6), torch.randn(6, 6, 2), (2, 3)))
-    assert "patch in row 2, column 2" in page and "relation 1, ±" in page
+    assert page.inner_text("#where") == "patch in row 2, column 2" and "relation 1, ±" in page.inner_text("#maps")

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-
-
-def find_browser() -> str | None:
-    """Path of a Chromium of this machine."""
-    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+from . import chromium
 
 
 @contextmanager
 def launched() -> Iterator[Any]:
-    """A running browser; the test is skipped where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pages are tested with the package playwright")
-    program = find_browser()
+    """A running browser; where there is none the test is skipped, unless it runs in CI."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        left_out("pages are tested with the package playwright")
+    program = chromium.find_browser()
     if program is None:
-        pytest.skip(f"pages are tested with a browser of this machine, one of {', '.join(PROGRAMS)}")
-    with playwright.sync_playwright() as driver:
+        left_out(f"pages are tested with a browser, one of {', '.join(chromium.PROGRAMS)} or that of `make test`")
+    with sync_playwright() as driver:
         # No sandbox: tests may run as root, as in containers; the pages are our own.
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
             yield browser
         finally:
             browser.close()
+
+
+def left_out(reason: str) -> NoReturn:
+    """Skip a test, or fail it in CI."""
+    if chromium.IN_CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class Visit:

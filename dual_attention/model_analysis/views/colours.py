@@ -1,0 +1,52 @@
+"""Colours of numbers, the same in every figure and page: orange above zero, blue below it.
+
+They are told apart with every common kind of colour blindness. Numbers without a sign rise in one hue.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..._extras import require
+
+HIDDEN = "#d9d9d9"
+"""Colour of pairs that may not be attended."""
+
+
+@cache
+def colour_stops() -> dict[str, dict[str, list[str]]]:
+    """Colours of the scales: for ``light`` and ``dark``, those of ``diverging`` and of ``rising`` values."""
+    return json.loads((Path(__file__).parent / "static" / "colours.json").read_text(encoding="utf-8"))
+
+
+def colour_map(*, signed: bool) -> Any:
+    """The colours on light ground as a map of matplotlib."""
+    stops = colour_stops()["light"]["diverging" if signed else "rising"]
+    return require("matplotlib.colors", extra="train").LinearSegmentedColormap.from_list("numbers", stops)
+
+
+def colour_of(share: float) -> str:
+    """The colour on light ground of a share of the largest value, from -1 to 1, for HTML."""
+    stops = colour_stops()["light"]["diverging"]
+    place = (max(-1.0, min(1.0, share)) + 1) / 2 * (len(stops) - 1)
+    low = min(int(place), len(stops) - 2)
+    ends = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops[low : low + 2]]
+    return "#" + "".join(f"{round(a + (b - a) * (place - low)):02x}" for a, b in zip(*ends, strict=True))
+
+
+def line_colour(value: float) -> str:
+    """The colour of a line that stands for a number."""
+    return colour_of(2 / 3 if value > 0 else -2 / 3)
+
+
+def colour_bar(axis: Any, image: Any, **options: Any) -> None:
+    """Draw the scale of an image beside its panel: its ends, and zero."""
+    low, high = image.get_clim()
+    bar = axis.figure.colorbar(image, ax=axis, fraction=0.05, pad=0.03, **options)
+    ticks = sorted({low, 0.0, high})
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+    bar.ax.tick_params(labelsize=7, length=0, pad=2)
+    bar.outline.set_visible(False)

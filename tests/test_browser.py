@@ -1,0 +1,28 @@
+"""The browser of tests: no test of a page is left out in CI, and what is fetched is what was meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import chromium
+from tests.support.browser import launched
+
+
+@pytest.mark.parametrize("in_ci", [False, True])
+def test_only_ci_insists_on_a_browser(in_ci, monkeypatch, capsys):
+    def fetch():
+        raise OSError("no network")
+
+    monkeypatch.setattr(chromium, "IN_CI", in_ci)
+    monkeypatch.setattr(chromium, "find_browser", lambda: None)
+    monkeypatch.setattr(chromium, "fetch", fetch)
+    assert chromium.main() == int(in_ci)
+    assert capsys.readouterr().err == "No browser, so pages are not tested: no network\n"
+    with pytest.raises(pytest.fail.Exception if in_ci else pytest.skip.Exception, match="pages are tested with"):
+        launched().__enter__()
+
+
+def test_another_file_of_the_registry_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected a file with the SHA-256"):
+        chromium.unpack(b"PK", tmp_path, None)
+    assert not list(tmp_path.iterdir())
