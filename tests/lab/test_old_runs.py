@@ -13,6 +13,7 @@ import torch
 from dat.checkpoints import open_checkpoint
 from dat.cli.main import main
 from dat.training.metrics import read_rows
+from tests.support.processes import fork_workers
 
 KEPT = Path(__file__).parent / "old_runs"
 RUNS = ["language", "relational-games", "recall", "images", "questions"]
@@ -36,6 +37,7 @@ GRIDS = {
 @pytest.fixture(autouse=True)
 def working_folder(tmp_path, monkeypatch) -> Path:
     """Copies of the old folders, and the working folder of the test."""
+    fork_workers(monkeypatch)
     shutil.copytree(KEPT, tmp_path / "old")
     monkeypatch.chdir(tmp_path / "old")
     return tmp_path / "old"

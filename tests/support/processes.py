@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -15,14 +16,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from dat.cli.main import main
+from dat.sweeps import workers
 from dat.training.distributed import launched
 
 SECONDS = 300
 """After which processes that wait for each other are killed."""
+
+PRELOADED = (
+    "dat.training.runs",
+    "dat.training.sharded_checkpoint",
+    "dual_attention.native.implementation",
+    "matplotlib.pyplot",
+    "torch._dynamo",  # by DistributedDataParallel and FSDP
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+)
+"""Modules that a training imports as it begins: loaded once here, not again, for a second or two, in each process."""
 
 
 def together(size: int, function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -162,6 +176,8 @@ def rendezvous(size: int) -> Iterator[dict[str, str]]:
     A process of its own keeps it. A thread of this one would hold locks of the C library, its resolver's say, at the
     moment at which others are forked, which would then wait for them for ever.
     """
+    for name in PRELOADED:
+        importlib.import_module(name)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     keeper = context.Process(target=_keep, args=(theirs,))
@@ -183,3 +199,12 @@ def _keep(pipe: Any) -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     pipe.send(store.port)
     signal.pause()
+
+
+def fork_workers(patch: pytest.MonkeyPatch) -> None:
+    """Let grids fork the processes of their cells, which then have imported what they need.
+
+    That they are spawned, tests/lab/experiments/test_own_file.py tests.
+    """
+    fork = multiprocessing.get_context("fork")
+    patch.setattr(workers.multiprocessing, "get_context", lambda method: fork)

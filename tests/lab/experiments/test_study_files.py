@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from dat.cli.main import main
 from dat.experiments import MOVED, files
+from tests.support.processes import fork_workers
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK = ("--output.progress=false", "--output.tensorboard=false", "--machine.threads=1", "--output.name=a")
@@ -46,8 +46,8 @@ def test_one_is_trained_and_opened_also_where_it_was_built_in(name, tmp_path, mo
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MOVED)
 def test_one_is_swept(name, tmp_path, monkeypatch):
+    fork_workers(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / MOVED[name], "mine.py")  # a module that no process has imported
-    assert main(["reproduce", "mine.py", "--out=grid", "--workers=1", "--quiet", *GRIDS[name]]) == 0
-    assert main(["plot", "mine.py", "grid", "--out=plots"]) == 0
+    assert main(["reproduce", str(ROOT / MOVED[name]), "--out=grid", "--workers=1", "--quiet", *GRIDS[name]]) == 0
+    assert main(["plot", str(ROOT / MOVED[name]), "grid", "--out=plots"]) == 0
     assert Path("plots/results.csv").read_text().count("\n") == Path("grid/results.csv").read_text().count("\n") > 1

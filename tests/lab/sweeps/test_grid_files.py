@@ -20,6 +20,7 @@ from dat.training.configs import LoopConfig, OptimConfig
 from dat.training.lock import LOCK, InUse
 from dat.training.loop import Diverged
 from examples.my_experiment import Sums, SumsGrid
+from tests.support.processes import fork_workers
 
 from .doomed import Alike, Delayed, Doomed, Failing, Lacking
 
@@ -171,7 +172,8 @@ def test_cells_that_were_not_run_are_named(grid, monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_named_with_its_cell(grid):
+def test_a_killed_worker_is_named_with_its_cell(grid, monkeypatch):
+    fork_workers(monkeypatch)
     doomed: AnySwept = Doomed()
     words = r"grid: the process of a cell was killed.*: deep__\w+__seed0 \(signal 9\); the same"
     with pytest.raises(WorkerDied, match=words):
@@ -181,7 +183,8 @@ def test_a_killed_worker_is_named_with_its_cell(grid):
 
 
 @pytest.mark.slow
-def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, capsys):
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    fork_workers(monkeypatch)
     grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)
     failing: AnySwept = Failing()
     reason = "no network of 8 examples (RuntimeError; DAT_DEBUG=1 shows where)"
@@ -195,7 +198,8 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
+def test_a_reason_that_cells_share_is_said_once(tmp_path, monkeypatch, capsys):
+    fork_workers(monkeypatch)
     alike: AnySwept = Alike()
     with pytest.raises(
         CellsFailed, match=r"grid: 4 cells failed: linear__8__seed0, .* \(all: no network \(RuntimeError"
@@ -206,7 +210,8 @@ def test_a_reason_that_cells_share_is_said_once(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path):
+def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path, monkeypatch):
+    fork_workers(monkeypatch)
     delayed: AnySwept = Delayed()
     with pytest.raises(CellsFailed, match="4 cells failed: linear__8__seed0, "):
         reproduce(delayed, SumsGrid(out=str(tmp_path / "grid"), workers=2), quiet=True)
@@ -215,6 +220,7 @@ def test_cells_that_failed_are_named_in_the_order_of_the_grid(tmp_path):
 @pytest.mark.slow
 def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
     """The command says so once and leaves no folder of its own; another folder, and what is in one, it leaves alone."""
+    fork_workers(monkeypatch)
     monkeypatch.setenv("LACKING", "linear")
     lacking: AnySwept = Lacking()
     grid, folder = SumsGrid(out=str(tmp_path / "grid"), workers=1), tmp_path / "grid"
@@ -229,6 +235,7 @@ def test_a_grid_without_its_data_begins_no_cell(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_later_cell_without_its_data_stops_no_other(tmp_path, monkeypatch):
+    fork_workers(monkeypatch)
     monkeypatch.setenv("LACKING", "deep")
     lacking: AnySwept = Lacking()
     grid = SumsGrid(out=str(tmp_path / "grid"), workers=1)

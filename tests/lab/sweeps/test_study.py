@@ -15,6 +15,7 @@ from dat.sweeps.reproduce import reproduce
 from dat.sweeps.study import load_study, with_study
 from dat.training.config_io import commented_yaml, read_config
 from examples.my_experiment import Sums, SumsGrid
+from tests.support.processes import fork_workers
 
 STUDY = """
 from dataclasses import replace
@@ -36,7 +37,8 @@ def file(tmp_path, monkeypatch) -> Path:
     return Path("study.py")
 
 
-def test_a_study_is_run_and_drawn(file, capsys):
+def test_a_study_is_run_and_drawn(file, capsys, monkeypatch):
+    fork_workers(monkeypatch)
     Path("text.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 400)
     small = ["--data.path=text.txt", "--data.val_tokens=256", "--loop.batch_size=2", "--workers=1"]
     words = ["language", "--study", str(file)]

@@ -28,6 +28,7 @@ from dat.training.experiment import count_parameters
 from dat.training.interrupt import StopOnSignal
 from dat.training.optim import learning_rate
 from tests.support.cifar_archives import make_official
+from tests.support.processes import fork_workers
 
 IMAGES = ImageClassification()
 RECIPE = Path(__file__).parents[4] / "examples" / "cifar.yaml"
@@ -184,8 +185,9 @@ def test_arms_share_the_data(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_tiny_scale_leaves_a_table_and_a_figure(capsys):
+def test_the_tiny_scale_leaves_a_table_and_a_figure(capsys, monkeypatch):
     """The grid of --scale tiny with fewer and shorter runs."""
+    fork_workers(monkeypatch)
     assert main(["reproduce", "images", "--scale", "tiny", "--dry_run"]) == 0
     assert "12 cells, 0 done, 12 to run" in capsys.readouterr().out
     fewer = ["--sizes=[16,24]", "--seeds=1", "--workers=2", "--loop.epochs=1", "--data.n_test=20"]

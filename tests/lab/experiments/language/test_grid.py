@@ -18,6 +18,7 @@ from dat.sweeps.grid import GridFolder, cells
 from dat.sweeps.results import to_csv
 from dat.sweeps.workers import run_cell
 from dat.training.experiment import count_parameters
+from tests.support.processes import fork_workers
 
 from .conftest import MODEL, TEXT
 
@@ -110,6 +111,7 @@ def test_steps_are_timed_and_models_made_without_the_text(config, tmp_path):
 @pytest.mark.slow
 def test_the_tiny_scale_smaller(tmp_path, monkeypatch, capsys):
     """As ``dat reproduce language`` does it, on a page of text, in two processes; then again, and with a seed more."""
+    fork_workers(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(TEXT, encoding="utf-8")
     words = ["reproduce", "language", "--scale=tiny", "--out=grid", "--workers=2", "--data.path=text.txt"]

@@ -34,6 +34,7 @@ from dat.sweeps.grid import cells
 from dat.training.config_io import build_parser, parse_config
 from dat.training.configs import MachineConfig, PrecisionMachineConfig
 from dat.training.experiment import count_parameters
+from tests.support.processes import fork_workers
 from tests.support.questions import write_official
 
 MATHEMATICS = Mathematics()
@@ -274,8 +275,9 @@ def test_published_numbers_stand_beside_measured_ones():
 
 
 @pytest.mark.slow
-def test_the_tiny_grid_smaller(here):
+def test_the_tiny_grid_smaller(here, monkeypatch):
     """As ``dat reproduce mathematics`` does it, on generated questions."""
+    fork_workers(monkeypatch)
     small = ["--data.n_train=30", "--data.n_val=3", "--data.n_test=10", "--data.n_answered=5", "--seeds=1"]
     loop = ["--epochs=[2]", "--loop.measure_at=[1]", "--workers=2"]
     assert main(["reproduce", "mathematics", "--out=grid", "--quiet", *small, *loop]) == 0

@@ -34,6 +34,7 @@ from dat.sweeps.workers import NotPrepared, run_cell
 from dat.training.configs import LoopConfig
 from dat.training.interrupt import Interrupted
 from dual_attention._files import read_json
+from tests.support.processes import fork_workers
 
 GAMES = RelationalGames()
 
@@ -269,7 +270,8 @@ def test_a_stopped_cell_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_grid_without_its_official_files_leaves_no_folder(tmp_path):
+def test_a_grid_without_its_official_files_leaves_no_folder(tmp_path, monkeypatch):
+    fork_workers(monkeypatch)
     grid = tiny_grid(tmp_path / "grid")
     grid = replace(grid, data=replace(grid.data, official_folder=str(tmp_path / "nowhere")))
     with pytest.raises(NotPrepared, match="nowhere"):

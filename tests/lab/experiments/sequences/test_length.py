@@ -15,6 +15,7 @@ from dat.experiments.sequences.experiment import Length
 from dat.experiments.sequences.presets import PRESETS
 from dat.sweeps.grid import cells
 from dat.training.experiment import count_parameters
+from tests.support.processes import fork_workers
 
 LENGTH = Length()
 PARAMETERS = {  # in all, and trained, with 98 tokens
@@ -117,6 +118,7 @@ def test_grids_that_come_with_it_can_be_run(grid):
 @pytest.mark.slow
 def test_the_tiny_grid_smaller(tmp_path, monkeypatch):
     """As ``dat reproduce length --scale tiny`` does it, one after another."""
+    fork_workers(monkeypatch)
     monkeypatch.chdir(tmp_path)
     small = ["--data.n_val=8", "--data.n_test=8", "--data.lengths=[3,6]", "--longest=[4]", "--seeds=2", "--workers=1"]
     loop = ["--loop.steps=2", "--loop.batch_size=4", "--models=[T,DAT-clipped]"]

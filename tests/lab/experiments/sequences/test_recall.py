@@ -21,6 +21,7 @@ from dat.sweeps.durations import timed_rate, timing_problem
 from dat.sweeps.grid import GridFolder, cells
 from dat.training.experiment import count_parameters
 from dual_attention.dual_attention import DualAttentionOutput
+from tests.support.processes import fork_workers
 
 RECALL = Recall()
 PARAMETERS = {  # in all, and trained
@@ -245,6 +246,7 @@ def test_steps_are_timed_on_sequences_as_long_as_those_trained_on():
 @pytest.mark.slow
 def test_the_tiny_grid_smaller(tmp_path, monkeypatch):
     """As ``dat reproduce recall --scale tiny`` does it, one after another."""
+    fork_workers(monkeypatch)
     monkeypatch.chdir(tmp_path)
     small = ["--data.n_val=8", "--data.n_test=8", "--tasks=[in-context-copying-4,s3-4]", "--steps=[4]", "--seeds=2"]
     words = ["--evaluations=2", "--loop.batch_size=4", "--workers=1", "--models=[T,DAT-relative]"]
