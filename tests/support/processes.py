@@ -106,6 +106,19 @@ def dat_together(
         ]
 
 
+def dat_alone(words: Sequence[str], folder: Path) -> str:
+    """What ``dat`` prints in one process that torchrun did not start."""
+    _preload()
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place) / "out", Path(place) / "err"
+        arguments = ({}, list(words), folder, out, err)
+        process = multiprocessing.get_context("fork").Process(target=_run_dat, args=arguments)
+        process.start()
+        process.join(SECONDS)
+        assert process.exitcode == 0, err.read_text()
+        return out.read_text()
+
+
 def _run_dat(environment: dict[str, str], words: list[str], folder: Path, out: Path, err: Path) -> None:
     torch.set_num_threads(1)
     os.environ.update(environment)
@@ -176,8 +189,7 @@ def rendezvous(size: int) -> Iterator[dict[str, str]]:
     A process of its own keeps it. A thread of this one would hold locks of the C library, its resolver's say, at the
     moment at which others are forked, which would then wait for them for ever.
     """
-    for name in PRELOADED:
-        importlib.import_module(name)
+    _preload()
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     keeper = context.Process(target=_keep, args=(theirs,))
@@ -193,6 +205,11 @@ def rendezvous(size: int) -> Iterator[dict[str, str]]:
     finally:
         keeper.kill()
         keeper.join()
+
+
+def _preload() -> None:
+    for name in PRELOADED:
+        importlib.import_module(name)
 
 
 def _keep(pipe: Any) -> None:

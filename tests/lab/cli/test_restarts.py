@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents import ROOT
-from tests.support.processes import dat_together
+from tests.support.processes import dat_alone, dat_together
 
-from .text_runs import RESUME, TEXT, losses, main_alone, words
+from .text_runs import RESUME, TEXT, losses, words
 
 LONGER = {"loop__steps": 40, "loop__batch_size": 12, "loop__checkpoint_every": 4, "loop__eval_every": 20}
 
@@ -25,7 +25,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """Losses of the steps of a run that nothing happens to."""
     place = tmp_path_factory.mktemp("alone")
     (place / "text.txt").write_text(TEXT, encoding="utf-8")
-    main_alone(words(**LONGER), place)
+    dat_alone(words(**LONGER), place)
     return losses(place / "runs" / "run")
 
 

@@ -22,9 +22,9 @@ from dat.training.interrupt import StopOnSignal
 from dat.training.metrics import OF_THE_MACHINE, read_rows
 from dat.training.run_folder import RunFolder
 from tests.support.documents import ROOT
-from tests.support.processes import dat_together
+from tests.support.processes import dat_alone, dat_together
 
-from .text_runs import RESUME, TEXT, losses, main_alone, one_line, words
+from .text_runs import RESUME, TEXT, losses, one_line, words
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +32,32 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of one process without torchrun; not to be changed."""
     place = tmp_path_factory.mktemp("alone")
     (place / "text.txt").write_text(TEXT, encoding="utf-8")
-    command = [sys.executable, "-m", "dat", *words()]
-    subprocess.run(command, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    dat_alone(words(), place)
     return place / "runs" / "run"
 
 
-@pytest.mark.parametrize("parallel", ["replicate", "shard"])
-def test_the_same_command_under_torchrun(folder, alone, parallel):
+def torchrun(command: list[str], folder: Path) -> tuple[int, str, str]:
+    """Status and output of a command that torchrun starts in two processes."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "dat"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([*launcher, *command], cwd=folder, env=environment, capture_output=True, text=True)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def forked(command: list[str], folder: Path) -> tuple[int, str, str]:
+    """The same of two processes that are started as torchrun starts them."""
+    first, second = dat_together(command, command, folder=folder)
+    return first.status or second.status, first.out + second.out, first.err + second.err
+
+
+@pytest.mark.parametrize(
+    ("launch", "parallel"), [(torchrun, "replicate"), (forked, "shard")], ids=["replicate", "shard"]
+)
+def test_the_same_command_in_two_processes(folder, alone, launch, parallel):
     """A complete run folder, written by the first process, with the numbers of one process."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launcher, "-m", "dat", *words(machine__parallel=parallel)]
-    ran = subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.count("run folder: runs/run") == 1 and "Traceback" not in ran.stderr
+    status, out, err = launch(words(machine__parallel=parallel), folder)
+    assert status == 0, err
+    assert out.count("run folder: runs/run") == 1 and "Traceback" not in err
     run = folder / "runs" / "run"
     assert {path.name for path in run.iterdir()} == {path.name for path in alone.iterdir()}
     assert losses(run) == pytest.approx(losses(alone), rel=2e-6)
@@ -89,7 +100,7 @@ def test_a_run_goes_on_in_other_numbers_of_processes(folder, monkeypatch):
         assert len(said) == (status == 130) and all("continue with: dat train language --resume" in err for err in said)
     assert losses(run) == pytest.approx(losses(run.with_name("expected")), rel=2e-6)
     stop_after(None, monkeypatch)
-    again = main_alone(["evaluate", "runs/run", "--json", "--machine.threads=1"], folder)
+    again = dat_alone(["evaluate", "runs/run", "--json", "--machine.threads=1"], folder)
     assert json.loads(again)["val"]["loss"] == pytest.approx(read_rows(run / "metrics.jsonl")[-1]["val_loss"], rel=1e-6)
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from dat._native import ENABLED
 from dat.training.metrics import read_rows
-from tests.support.documents import ROOT
 from tests.support.processes import Ended
 
 TEXT = "".join(f"{i} times {i} is {i * i}. Ünïcödé is text, too.\n" for i in range(80))
@@ -53,17 +49,3 @@ def one_line(ended: list[Ended]) -> str:
     lines = [line for line in lines if not line.startswith(("[W", "[rank", "[Gloo", f"dat: {ENABLED}"))]  # no error
     assert len(lines) == 1, lines
     return lines[0]
-
-
-def main_alone(command: list[str], folder: Path) -> str:
-    """What a command prints in one process without torchrun."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-m", "dat", *command],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return ran.stdout
