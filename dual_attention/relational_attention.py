@@ -172,6 +172,9 @@ class RelationalAttention(SymbolHeads):
             **kept_symbols(self.use_relative_positional_symbols, self.n_kv_heads, self.head_dim),
         }
 
+    def _kept_wide(self) -> tuple[str, ...]:
+        return ("w",) if self.rel_score == "squared_distance" else ()
+
     def forward(
         self,
         x: Tensor,

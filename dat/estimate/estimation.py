@@ -94,7 +94,7 @@ def _estimate_of(run: Run, name: str, device: Device, evaluated: TracedCall, tra
     seen, call = trained or evaluated, evaluated.call
     parts = tuple(_parts(seen))
     kept = sum(part.activation_bytes for part in parts) + seen.kept.casts - seen.kept.inputs
-    cached, context_cached = _caches(evaluated.model, call)
+    cached, context_cached = _caches(evaluated.model, call, run.dtype)
     return Estimate(
         model=name,
         batch=call.batch,
@@ -157,8 +157,8 @@ def _parts(seen: TracedCall) -> Iterator[Part]:
             yield part
 
 
-def _caches(model: nn.Module, call: Example) -> tuple[tuple[tuple[int, int | None], ...], int]:
-    """Numbers that decoding keeps of an example: for each layer those of a token and a window; and of the context."""
+def _caches(model: nn.Module, call: Example, dtype: torch.dtype) -> tuple[tuple[tuple[int, int | None], ...], int]:
+    """Bytes that decoding keeps of an example: for each layer those of a token and a window; and of the context."""
     is_causal = call.kwargs.get("is_causal", getattr(model, "is_causal", getattr(model, "causal", True)))
     new_cache = getattr(model, "new_cache", None)
     if new_cache is None or not is_causal:
@@ -174,7 +174,7 @@ def _caches(model: nn.Module, call: Example) -> tuple[tuple[tuple[int, int | Non
         if isinstance(cache, CacheGroup):
             caches.extend(cache.caches.values())
         elif isinstance(cache, ContextCache):
-            of_context += sum(prod(shape) for shape in cache.shapes.values())
+            of_context += sum(prod(shape) for shape in cache.shapes.values()) * dtype.itemsize
         elif isinstance(cache, TokenCache) and cache.numbers_per_token:
-            cached.append((cache.numbers_per_token, cache.window))
+            cached.append((cache.bytes_per_token(dtype), cache.window))
     return tuple(cached), of_context

@@ -52,8 +52,8 @@ class Estimate:
         transient_bytes: what a training step needs at its worst moment besides parameters, gradients, optimiser state
             and what is kept for the backward pass.
         inference_bytes: activations at the worst moment of a forward pass without gradients.
-        cached: what decoding keeps of an example, for each layer: numbers a token, and a window or None.
-        context_cached: numbers kept of each token of the context, all layers together.
+        cached: what decoding keeps of an example, for each layer: bytes a token, and a window or None.
+        context_cached: bytes kept of each token of the context, all layers together.
         traced_on: the device whose kernels were traced.
         notes: what is approximate or unknown, and why.
     """
@@ -161,7 +161,7 @@ class Estimate:
     @property
     def cache_bytes_per_token(self) -> int:
         """Bytes that decoding keeps of each token of an example, as long as no window drops any."""
-        return sum(numbers for numbers, _ in self.cached) * self.dtype.itemsize
+        return sum(nbytes for nbytes, _ in self.cached)
 
     def cache_bytes(self, length: int | None = None, batch: int | None = None) -> int:
         """Bytes that decoding keeps after ``length`` tokens of ``batch`` examples, by default those of the estimate.
@@ -171,7 +171,7 @@ class Estimate:
         length = self.length if length is None else length
         held = sum(n * (length if window is None else min(length, window - 1)) for n, window in self.cached)
         held += self.context_cached * self.context_length
-        return held * (self.batch if batch is None else batch) * self.dtype.itemsize
+        return held * (self.batch if batch is None else batch)
 
     def time(self, rate: float, utilisation: float = 1.0, *, tokens: float | None = None, devices: int = 1) -> float:
         """Seconds, if only arithmetic took time.

@@ -289,7 +289,7 @@ class Trainer:
             batches = list(batches)
             weights = [problem.weigh(batch) * bool(part.examples) for batch, part in zip(batches, parts, strict=True)]
             total = self.workers.sum(torch.stack(weights).double().sum())
-            shares = [weight / total for weight in weights]
+            shares = [weight / total.where(total != 0, 1.0) for weight in weights]  # 0 if nothing is scored
         passes = []
         for part, batch, share in zip(parts, batches, shares, strict=True):
             with placement.passing(last=len(passes) == len(parts) - 1):

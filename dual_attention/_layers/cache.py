@@ -18,7 +18,7 @@ Shapes: B batch, L tokens held.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -126,11 +126,20 @@ class TokenCache(Cache):
         shapes: what is kept of one token.
         window: tokens a receiver sees, itself included; earlier ones are dropped.
         max_length: most tokens that will ever be seen.
+        wide: names of what is kept in float32 where the layer computes in half precision.
     """
 
-    def __init__(self, shapes: Shapes, *, window: int | None = None, max_length: int | None = None) -> None:
+    def __init__(
+        self,
+        shapes: Shapes,
+        *,
+        window: int | None = None,
+        max_length: int | None = None,
+        wide: Collection[str] = (),
+    ) -> None:
         check_positive(window=1 if window is None else window, max_length=1 if max_length is None else max_length)
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.wide = frozenset(wide)
         self.window = window
         self.max_length = max_length
         self._reserved = 0
@@ -162,6 +171,12 @@ class TokenCache(Cache):
     @property
     def numbers_per_token(self) -> int:
         return sum(prod(shape) for shape in self.shapes.values())
+
+    def bytes_per_token(self, dtype: torch.dtype) -> int:
+        """Bytes that are kept of each token while it is held, of a layer that computes in ``dtype``."""
+        wide = torch.promote_types(dtype, torch.float32)
+        types = {name: wide if name in self.wide else dtype for name in self.shapes}
+        return sum(prod(shape) * types[name].itemsize for name, shape in self.shapes.items())
 
     def numel(self) -> int:
         return (self._batch or 0) * self.held * self.numbers_per_token

@@ -115,9 +115,13 @@ class Heads(TypedModule):
     def _kept(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of what is kept of each sender."""
 
+    def _kept_wide(self) -> tuple[str, ...]:
+        """Names of what is kept in float32 where the rest has a narrower type."""
+        return ()
+
     def new_cache(self, max_length: int | None = None) -> TokenCache:
         """An empty cache of keys (after RoPE) and values or symbols, unless these are relative to positions.
 
         For causal self-attention, token by token or in chunks; ``max_length``: most tokens to come, reserved at once.
         """
-        return TokenCache(self._kept(), window=self.window, max_length=max_length)
+        return TokenCache(self._kept(), window=self.window, max_length=max_length, wide=self._kept_wide())

@@ -5,6 +5,7 @@ Shapes: B batch, G key/value heads, N receivers, M senders, d width of the model
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ..functional import RelativeSymbols
@@ -69,7 +70,8 @@ def project_symbols(
     check_sequence("symbols", symbols, wv.in_features, batch=(1, batch), layer=wv)
     if symbols.shape[1] != m:
         raise ValueError(f"symbols: expected one for each of {m} senders, got {symbols.shape[1]}")
-    if symbols.stride(0) == 0:  # the same for all examples, as those of positions
+    differentiated = symbols.requires_grad and torch.is_grad_enabled()  # perhaps by each example
+    if symbols.stride(0) == 0 and not differentiated:  # the same for all examples
         symbols = symbols[:1]
     return split_heads(wv(symbols), n_kv_heads)
 

@@ -154,14 +154,27 @@ def test_symmetric_relations_of_self_attention_are_projected_once():
 
 
 @pytest.mark.parametrize("layer", [kind(8, 2, n_kv_heads=1) for kind in LAYERS])
-def test_symbols_of_positions_are_projected_once_for_all_examples(layer):
-    layer, x = float64(layer), normal(3, 5, 8)
-    symbols = normal(5, 8).requires_grad_()
+def test_symbols_that_examples_share_are_projected_once(layer):
+    layer, x, symbols = float64(layer), normal(3, 5, 8), normal(1, 5, 8)
     assert projected(layer.wv, lambda: layer(x, symbols.expand(3, 5, 8))) == [(1, 5, 8)]
-    once, each = layer(x, symbols.expand(3, 5, 8))[0], layer(x, symbols.repeat(3, 1, 1))[0]
+    symbols.requires_grad_()
+    assert projected(layer.wv, lambda: layer(x, symbols)) == [(1, 5, 8)]
+    once, each = layer(x, symbols)[0], layer(x, symbols.repeat(3, 1, 1))[0]
     torch.testing.assert_close(once, each)
     of_once, of_each = (torch.autograd.grad(out.square().sum(), symbols)[0] for out in (once, each))
     torch.testing.assert_close(of_once, of_each)
+
+
+@pytest.mark.parametrize("layer", [kind(8, 2, n_kv_heads=1) for kind in LAYERS])
+def test_gradients_of_symbols_are_those_of_each_example(layer):
+    """Also where the symbols of all examples lie in the same memory."""
+    layer, x, symbols = float64(layer), normal(3, 5, 8), normal(1, 5, 8)
+    found = []
+    for same in (symbols.expand(3, 5, 8), symbols.repeat(3, 1, 1)):
+        leaf = same.detach().requires_grad_()
+        (of_leaf,) = torch.autograd.grad(layer(x, leaf)[0].square().sum(), leaf)
+        found.append((of_leaf, torch.func.grad(lambda s: layer(x, s)[0].square().sum())(same)))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("symmetric, n_relations", [(False, 2), (True, 7)])

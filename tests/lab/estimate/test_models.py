@@ -255,6 +255,25 @@ def test_caches(retrieval: str, window: int | None, ra_type: str):
     assert found.cache_bytes(batch=5) * 2 == found.cache_bytes() * 5
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("window", [None, 4])
+def test_caches_of_squared_distances(dtype: torch.dtype, window: int | None):
+    """Their relation keys are kept in float32."""
+    relational = {"n_relations": 2, "rel_proj_dim": 4, "rel_score": "squared_distance", "window": window}
+    model = language_model("dat", ra_kwargs=relational).eval().to(dtype)
+    found, cache = estimate(model, batch=2, length=20, training=False), model.new_cache(max_length=20)
+    with torch.no_grad():
+        model(tokens(2, 20), cache=cache)
+    kept = [(part, buffer) for part in token_caches(cache) for buffer in part._buffers.values()]
+    assert found.cache_bytes() == sum(buffer[..., : part.held, :].nbytes for part, buffer in kept)
+
+
+def token_caches(cache: Any) -> list[Any]:
+    if not hasattr(cache, "caches"):
+        return [cache]
+    return [part for inner in cache.caches.values() for part in token_caches(inner)]
+
+
 def test_optimizer_state():
     model = language_model("dat")
     model.layers.symbol_retrievers[0].symbol_library.requires_grad_(False)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dat.training.checkpoint import Checkpoints
-from dat.training.configs import LoopConfig, OptimConfig
+from dat.training.configs import LoopConfig, OptimConfig, StepLoopConfig
 from dat.training.interrupt import Interrupted
 from dat.training.loop import Diverged, Trainer, mean_measures
 from dat.training.metrics import OF_THE_MACHINE, MetricsLog, read_rows
@@ -239,6 +239,28 @@ def test_means_over_parts_of_examples_do_not_depend_on_the_batches():
     assert all(found == pytest.approx(means[-1], rel=1e-5) for found in means)
     trainer.problem = replace(problem, evaluation={"val": examples})
     assert trainer.evaluate(("val",)) == pytest.approx({f"val_{name}": x for name, x in means[-1].items()}, rel=1e-5)
+
+
+def test_steps_in_which_nothing_is_scored_may_be_taken_in_micro_batches():
+    """Of all examples only the first is scored: the weights take the same steps, and the loss stays finite."""
+    x = Rows(8 * 16, 0).x
+    examples = TensorExamples(x, x.sum(1, keepdim=True), torch.arange(8 * 16) == 0)
+
+    def loss(model, batch):
+        x, y, scored = batch
+        return ((model(x) - y).square().squeeze(1) * scored).sum() / scored.sum().clamp(min=1), {}
+
+    ends = []
+    for size in (None, 4):
+        trainer = make_trainer(loop=StepLoopConfig(steps=8, batch_size=16, eval_every=4, micro_batch_size=size))
+        trainer.problem.model[2].p = 0.0  # dropout would draw other masks
+        trainer.problem = replace(
+            trainer.problem, train=examples, evaluation={}, loss=loss, weigh=lambda batch: batch[2].sum()
+        )
+        rows = []
+        trainer.fit(SimpleNamespace(log=rows.append, mark=lambda: None))
+        ends.append(([row["train_loss"] for row in rows], weights(trainer)))
+    torch.testing.assert_close(*ends)
 
 
 def test_gradient_clipping_bounds_the_first_update():
