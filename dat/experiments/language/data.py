@@ -195,7 +195,7 @@ def load_data(
         train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
         origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
         to_train = TextSequences(train.arrays, context, **order, **common)
-        to_val = TextSequences(_first(val.arrays, config.val_tokens, context), context, **common)
+        to_val = TextSequences(first_tokens(val.arrays, config.val_tokens, context), context, **common)
     except ValueError as error:
         raise ValueError(f"data: {error}, after {source.size:,} tokens were found") from error
     origin["val_tokens"] = len(to_val) * context
@@ -216,20 +216,21 @@ def _sources(
             if name is not None
         }
         return tokens.pop("train"), next(iter(tokens.values()), None)
-    train = _source(config.path, "data.path", config, tokenizer, cache, report)
+    train = tokens_of(config.path, "data.path", config, tokenizer, cache, report)
     if config.val_path is None:
         return train, None
-    return train, _source(config.val_path, "data.val_path", config, tokenizer, cache, report)
+    return train, tokens_of(config.val_path, "data.val_path", config, tokenizer, cache, report)
 
 
-def _source(
+def tokens_of(
     paths: tuple[str, ...] | str | None,
     argument: str,
     config: LanguageDataConfig,
     tokenizer: Tokenizer,
     cache: Path,
-    report: Report | None,
+    report: Report | None = None,
 ) -> TokenSource:
+    """The tokens of text or of files of tokens; arguments as :func:`load_data`, errors name the ``argument``."""
     if paths is None:
         return tokenize_documentation(tokenizer, cache, report=report)
     files = _files(paths, argument)
@@ -278,7 +279,7 @@ def _files(paths: tuple[str, ...] | str, argument: str) -> list[Path]:
     try:
         return find_files((paths,) if isinstance(paths, str) else paths, argument)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; {WHERE}") from error
+        raise FileNotFoundError(f"{error}; {WHERE}" if argument.startswith("data.") else str(error)) from error
 
 
 def _split(source: TokenSource, fraction: float, context: int, end: int) -> tuple[TokenSource, TokenSource]:
@@ -289,7 +290,7 @@ def _split(source: TokenSource, fraction: float, context: int, end: int) -> tupl
     return TokenSource((train,), origin), TokenSource((val,), origin)
 
 
-def _first(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarray]:
+def first_tokens(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarray]:
     """The beginning of the vectors that holds ``tokens`` to score, in whole sequences, at least one."""
     left = max(tokens // context, 1)
     found = []
