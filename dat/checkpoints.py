@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dual_attention._checkpoints.files import CONFIG, CheckpointFiles
+from dual_attention._checkpoints.files import ADAPTER, CONFIG, CheckpointFiles, is_adapter
 from dual_attention._checkpoints.language import (
     LoadedModel,
     empty_language_model,
@@ -37,8 +37,8 @@ from .training.run_folder import RunFolder
 
 __all__ = ["Checkpoint", "open_checkpoint"]
 
-CHECKPOINT = """Run folder, folder that save_pretrained wrote (the hub's format or transformers'), or OWNER/NAME on \
-the Hugging Face hub."""
+CHECKPOINT = """Run folder, folder that save_pretrained wrote (the hub's format, transformers', or an adapter's), or \
+OWNER/NAME on the Hugging Face hub."""
 """The names that :func:`open_checkpoint` takes, in words."""
 
 _GPT2_SIZES = (50257, 50304)  # as it is, and padded to a multiple of 128 as in the paper
@@ -51,7 +51,7 @@ class Checkpoint:
 
     Attributes:
         source: the name that the user gave.
-        kind: of its folder: ``"<experiment> run"``, ``"hub format"`` or ``"transformers format"``.
+        kind: of its folder: ``"<experiment> run"``, ``"hub format"``, ``"transformers format"`` or ``"adapter"``.
         config: the arguments of a language model's class, the configuration of a run of another experiment, or that
             of transformers for encoders and image classifiers.
         model: in evaluation mode, of this library.
@@ -98,11 +98,12 @@ class Checkpoint:
 
     def _tokenizer(self, name: str | None) -> Tokenizer:
         if name is None:
-            home = self.files[0].parent if self.run is None else self.run.path
-            if (home / FOLDER).is_dir():
-                return load_tokenizer(home / FOLDER)
-            if (home / TOKENIZER_JSON).is_file():
-                return JsonTokenizer(home)
+            homes = [file.parent for file in self.files] if self.run is None else [self.run.path]
+            for home in homes:  # of an adapter, then of the model that it is for
+                if (home / FOLDER).is_dir():
+                    return load_tokenizer(home / FOLDER)
+                if (home / TOKENIZER_JSON).is_file():
+                    return JsonTokenizer(home)
             size = self.config.vocab_size
             names = {ByteTokenizer.vocab_size: "bytes", **dict.fromkeys(_GPT2_SIZES, "gpt2")}
             if size not in names:
@@ -128,11 +129,16 @@ class Checkpoint:
 
 
 def open_checkpoint(
-    name: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+    name: str | Path,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    without_text: bool = False,
 ) -> Checkpoint:
     """Open a trained model by the folder, or the name on the hub, that it has.
 
     Args:
+        without_text: open runs that train a language model on other tokens than those of a text, too.
         device: of the model; on ``"meta"`` its weights are compared with the model by name and shape, but not read.
         dtype: of the model's parameters; by default torch's default.
 
@@ -155,21 +161,21 @@ def open_checkpoint(
         raise ValueError(f"{source}: a file; name the folder of the checkpoint ({path.parent}, perhaps)")
     run = RunFolder(path)
     if run.config.is_file() or (path / CHECKSUMS).exists():
-        return _open_run(source, run, device, dtype)
+        return _open_run(source, run, device, dtype, without_text)
     if path.is_dir():
-        if not (path / CONFIG).is_file():
+        if not any((path / name).is_file() for name in (CONFIG, ADAPTER)):
             raise ValueError(f"{source}: not a checkpoint (it has neither config.yaml, as runs have, nor {CONFIG})")
     else:
         _check_name(source)
     loaded = _load(path if path.is_dir() else source, device, dtype)
-    kind = "hub format" if loaded.format == "hub" else "transformers format"
+    kind = loaded.format if loaded.format == "adapter" else f"{loaded.format} format"
     return Checkpoint(source, kind, loaded.config, loaded.model, loaded.files, loaded.dtype)
 
 
 def _load(name: str | Path, device: torch.device | str, dtype: torch.dtype | None) -> LoadedModel:
     """The model of a folder or name; transformers, which takes its time to be imported, only where it is needed."""
     files = CheckpointFiles(name)
-    if is_language_model(files.config()):
+    if not is_adapter(files) and is_language_model(files.config()):
         return load_language_checkpoint(files, device=device, dtype=dtype)
     from dual_attention.hf.loading import load_model
 
@@ -187,7 +193,9 @@ def _check_name(name: str) -> None:
         )
 
 
-def _open_run(source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None) -> Checkpoint:
+def _open_run(
+    source: str, run: RunFolder, device: torch.device | str, dtype: torch.dtype | None, without_text: bool
+) -> Checkpoint:
     experiment = experiment_of_run(run)
     run.check_beginning()
     file, state = _weights_of_run(run)
@@ -197,11 +205,13 @@ def _open_run(source: str, run: RunFolder, device: torch.device | str, dtype: to
     else:
         config = read_config(experiment.Config, run.config)
         model = experiment.empty_model(config).to(dtype)
-        if isinstance(model, LanguageModel):
-            if experiment.name != "language":
+        if isinstance(model, LanguageModel) and experiment.name != "language":
+            if not without_text:
                 raise ValueError(
-                    f"{source}: a run of {experiment.name}, no language model; dat evaluate and dat estimate take it"
+                    f"{source}: a run of {experiment.name}, no language model; dat evaluate, dat estimate and dat "
+                    "export take it"
                 )
+        elif isinstance(model, LanguageModel):
             raise FileNotFoundError(f"{run.path / CONFIG}: missing, though a run of a language model has one")
     meta = torch.device(device).type == "meta"
     if not meta:

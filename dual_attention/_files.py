@@ -119,6 +119,41 @@ def opened_without_links(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
+@contextmanager
+def folder_made_atomically(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes ``folder`` at the end of the block, and its files readable as any new ones.
+
+    What a process left that was killed in such a block is removed.
+
+    Raises:
+        FileExistsError: if there is anything at ``folder``; it is left untouched.
+        OSError: naming ``folder`` or its file, for instance if the disk is full, also where safetensors found that.
+    """
+    if os.path.lexists(folder):
+        raise FileExistsError(f"{folder} exists already and is not overwritten")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder.parent, folder.name)
+    temporary = temporary_path(folder)
+    try:
+        temporary.mkdir()
+        yield temporary
+        mode = temporary.stat().st_mode & 0o666
+        for file in (path for path in temporary.rglob("*") if path.is_file()):
+            file.chmod(mode)
+            sync_file(file)
+        os.rename(temporary, folder)
+    except Exception as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))  # as Rust has it
+        number = getattr(error, "errno", None) or (int(found[1]) if found else None)
+        if number is None:
+            raise
+        place = str(getattr(error, "filename", None) or folder).replace(str(temporary), str(folder))
+        raise OSError(number, os.strerror(number), place) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync_folder(folder.parent)
+
+
 def write_atomically(path: Path, data: str | bytes) -> None:
     """Write ``data`` to a temporary file beside ``path``, flush it to disk and rename it into place."""
     with replaced_atomically(path) as file:

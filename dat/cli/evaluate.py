@@ -1,16 +1,22 @@
-"""``dat evaluate``: the numbers of a trained model, measured again."""
+"""``dat evaluate``: the numbers of a trained model, measured again, or those of a language model on a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from dual_attention._files import json_text
+from dual_attention.language_models import LanguageModel
 
+from .._native import use_native
+from ..checkpoints import CHECKPOINT, open_checkpoint
 from ..experiments import experiment_of_run
 from ..experiments.files import run_given, takes_file
 from ..training.config_io import build_parser, parse_config
-from ..training.configs import MachineConfig
+from ..training.configs import MachineConfig, check
+from ..training.device import prepare_device
 from ..training.run_folder import RunFolder
 from ..training.runs import evaluate_run
 from ..training.tables import show
@@ -26,19 +32,58 @@ class EvaluateConfig:
 
 def evaluate(prog: str, arguments: Sequence[str]) -> int:
     """``dat evaluate``."""
-    about = "Measure a trained model from its weights, on the evaluation sets of its experiment."
+    about = (
+        "Measure a finished run from its weights, on the evaluation sets of its experiment; or, with --text, the loss "
+        "and perplexity of any language model on a text: of a run, a folder, an adapter, or a name on the hub."
+    )
     parser = build_parser(EvaluateConfig, prog=prog, description=about)
-    parser.usage = "%(prog)s RUN [--KEY VALUE ...]"
-    parser.add_argument("run", metavar="RUN", help="Run folder of a finished run.")
+    parser.usage = "%(prog)s CHECKPOINT [--text FILE ...] [--KEY VALUE ...]"
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
     takes_file(parser)
-    parser.add_argument("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
+    add = parser.add_argument
+    text = "Text or tokens, as data.path of `dat train language`; may be given several times."
+    add("--text", type=str, action="append", metavar="FILE", help=text)
+    add("--tokens", type=int, help="With --text: most tokens to score, the first ones; by default all.")
+    add("--batch_size", type=int, help="With --text: sequences at once; by default 16.")
+    add("--tokenizer", type=str, help="With --text: as of `dat generate`; by default that of the checkpoint.")
+    add("--json", action="store_true", help="Print the numbers as JSON instead of words or a table.")
     config, options = parse_config(parser, EvaluateConfig, arguments)
     run_given(options)
-    folder = RunFolder.open(options.run)
+    if options.text is not None:
+        return _evaluate_text(options, config.machine)
+    for name in ("tokens", "batch_size", "tokenizer"):
+        check(getattr(options, name) is None, name, "none without --text", getattr(options, name))
+    if Path(options.checkpoint).is_dir() and not RunFolder(options.checkpoint).config.is_file():
+        raise ValueError(f"{options.checkpoint}: no run, which has evaluation sets; name a text: --text FILE")
+    folder = RunFolder.open(options.checkpoint)
     experiment = experiment_of_run(folder)
-    numbers = evaluate_run(experiment, options.run, config.machine)
+    numbers = evaluate_run(experiment, options.checkpoint, config.machine)
     if options.json:
         print(json_text(numbers, indent=2))
     else:
         show(experiment.describe(folder.read_result(), numbers))
+    return 0
+
+
+def _evaluate_text(options: Any, machine: MachineConfig) -> int:
+    from ..experiments.language.evaluation import evaluate_text
+    from ..experiments.language.experiment import numbers_in_words
+
+    tokens, size = options.tokens, 16 if options.batch_size is None else options.batch_size
+    check(tokens is None or tokens >= 1, "tokens", "a positive integer", tokens)
+    check(size >= 1, "batch_size", "a positive integer", size)
+    device = prepare_device(machine)
+    checkpoint = open_checkpoint(options.checkpoint, device=device)
+    if not isinstance(checkpoint.model, LanguageModel):
+        kind = type(checkpoint.model).__name__
+        raise ValueError(f"{options.checkpoint}: expected a causal language model, got a {kind}")
+    tokenizer = checkpoint.tokenizer(options.tokenizer)
+    use_native(checkpoint.model)
+    numbers = evaluate_text(
+        checkpoint.model, tokenizer, tuple(options.text), device=device, tokens=tokens, batch_size=size
+    )
+    if options.json:
+        print(json_text({"text": numbers}, indent=2))
+    else:
+        show(f"{options.checkpoint}: {numbers_in_words(numbers)}")
     return 0

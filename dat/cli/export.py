@@ -1,4 +1,4 @@
-"""``dat export``: a trained language model and its tokenizer as a folder for transformers, or of the hub's format."""
+"""``dat export``: a trained model as a folder for transformers, or of the hub's format."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dual_attention._extras import require
+from dual_attention._files import folder_made_atomically
 from dual_attention._words import printable
 from dual_attention.generation.tokenizer_json import write_tokenizer_json
 from dual_attention.language_models import LanguageModel
+from dual_attention.language_presets import LanguageModelConfig
 
 from ..checkpoints import CHECKPOINT, Checkpoint, open_checkpoint
 from ..estimate.units import DTYPES
+from ..experiments import experiment_of_run
 from ..experiments.files import run_given, takes_file
 from ..training.config_io import option_parser, parse_options
 from ..training.configs import check
@@ -26,9 +29,9 @@ def export(prog: str, arguments: Sequence[str]) -> int:
     """``dat export``."""
     parser = option_parser(
         prog=prog,
-        description="Write a trained language model and its tokenizer into a new folder: for transformers, whose "
-        "AutoModelForCausalLM, AutoTokenizer and pipelines load it after `import dual_attention.hf`, or in the format "
-        "of the published models on the hub.",
+        description="Write a trained model into a new folder for transformers, whose Auto classes and pipelines load "
+        "it after `import dual_attention.hf`: a language model with its tokenizer, also in the format of the published "
+        "models on the hub; a model of images, with how they are normalised; a model of sequences.",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT)
     takes_file(parser)
@@ -57,7 +60,7 @@ def export(prog: str, arguments: Sequence[str]) -> int:
     out = Path(options.out)
     if out.exists():
         raise FileExistsError(f"--out: {out} exists already and is not overwritten")
-    checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype])
+    checkpoint = open_checkpoint(options.checkpoint, dtype=DTYPES[options.dtype], without_text=True)
     write_export(checkpoint, out, to=options.to, tokenizer=options.tokenizer, max_shard_size=options.max_shard_size)
     print(printable(str(out)))
     return 0
@@ -71,26 +74,41 @@ def write_export(
     tokenizer: str | None = None,
     max_shard_size: str | None = None,
 ) -> None:
-    """Write a language model and its tokenizer into a folder.
+    """Write a model, and what makes its inputs, into a folder, which appears when all is written.
 
     Args:
         tokenizer: see :meth:`~dat.checkpoints.Checkpoint.tokenizer`.
         max_shard_size: most bytes of a file of weights for transformers, ``"5GB"``; None: what that does by itself.
 
     Raises:
-        ValueError: if it is no language model, or its tokenizer is not known.
+        ValueError: if there is no such form of the model, or its tokenizer is not known.
+        OSError: if the folder is there, or cannot be written, for instance to a full disk.
     """
-    model: Any = checkpoint.model
-    if not isinstance(model, LanguageModel):
-        raise ValueError(f"{checkpoint.source}: expected a language model, got a {type(model).__name__}")
-    found = checkpoint.tokenizer(tokenizer)
     require("huggingface_hub", extra="hf")
+    saving: dict[str, Any] = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+    model: Any = checkpoint.model
+    if isinstance(model, LanguageModel) and isinstance(checkpoint.config, LanguageModelConfig):
+        _write_language_model(checkpoint, model, out, to, tokenizer, saving)
+        return
+    if checkpoint.run is None:
+        raise ValueError(f"{checkpoint.source}: is in the format of transformers already")
+    experiment = experiment_of_run(checkpoint.run)
+    check(to == "transformers", "--to", f"transformers for a run of {experiment.name}", to)
+    check(tokenizer is None, "--tokenizer", f"none for a run of {experiment.name}", tokenizer)
+    with folder_made_atomically(out) as folder:
+        experiment.export(checkpoint.config, model, folder, **saving)
+
+
+def _write_language_model(
+    checkpoint: Checkpoint, model: LanguageModel, out: Path, to: str, tokenizer: str | None, saving: dict[str, Any]
+) -> None:
+    found = checkpoint.tokenizer(tokenizer)
     from dual_attention.hf.convert import to_hub, to_transformers
 
-    if to == "hub":
-        to_hub(model, checkpoint.config).save_pretrained(out)
-    else:
-        tokens = {"bos_token_id": found.end, "eos_token_id": found.end, "pad_token_id": found.end}
-        sizes = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
-        to_transformers(model, checkpoint.config, **tokens).save_pretrained(out, **sizes)
-    write_tokenizer_json(found, out, context=model.block_size)
+    with folder_made_atomically(out) as folder:
+        if to == "hub":
+            to_hub(model, checkpoint.config).save_pretrained(folder)
+        else:
+            tokens = {"bos_token_id": found.end, "eos_token_id": found.end, "pad_token_id": found.end}
+            to_transformers(model, checkpoint.config, **tokens).save_pretrained(folder, **saving)
+        write_tokenizer_json(found, folder, context=model.block_size)

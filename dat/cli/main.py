@@ -49,7 +49,12 @@ class Command:
 
 
 FIXED = (
-    Command(("evaluate",), "RUN", "evaluate:evaluate", "accuracies, or perplexity, of a trained model"),
+    Command(
+        ("evaluate",),
+        "CHECKPOINT [--text FILE]",
+        "evaluate:evaluate",
+        "accuracies, or perplexity, of a trained model",
+    ),
     Command(("generate",), "CHECKPOINT PROMPT", "generate:generate", "let a language model continue a text"),
     Command(("explore",), "[CHECKPOINT]", "explore:explore", "see relations, attention and symbols in a browser"),
     Command(("info",), "CHECKPOINT", "info:info", "configuration, parameters and memory of a model"),
@@ -63,7 +68,7 @@ FIXED = (
         ("export",),
         "CHECKPOINT --out FOLDER",
         "export:export",
-        "a language model and its tokenizer for transformers or the hub",
+        "a model, and what makes its inputs, for transformers or the hub",
     ),
     Command(("completion",), "SHELL", "completion:completion", "completion of commands and options in bash or zsh"),
 )

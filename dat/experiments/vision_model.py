@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from dual_attention._files import write_json
 from dual_attention._layers.config import arguments_for
 from dual_attention._layers.options import SymbolOptions
 from dual_attention.vision_models import VisionDualAttnTransformer, VisionModel, VisionTransformer
@@ -20,22 +23,61 @@ def build_vision_model(
         symbols: arguments of the symbol mechanism.
         image_shape: channels, width and height.
     """
+    kind, arguments = _class_and_arguments(config, symbols)
+    return kind(image_shape=image_shape, num_classes=num_classes, **arguments)
+
+
+def _class_and_arguments(config: VisionModelKeys, symbols: SymbolOptions) -> tuple[Any, dict[str, Any]]:
+    """The class of a model and its arguments, without those of the images."""
     if not config.relational:
-        return VisionTransformer(
-            image_shape=image_shape,
-            num_classes=num_classes,
-            n_heads=config.n_heads_sa,
-            **arguments_for(VisionTransformer, config),
+        arguments = arguments_for(VisionTransformer, config)
+        return VisionTransformer, {**arguments, "n_heads": config.n_heads_sa}
+    own = {
+        "symbol_retrieval": config.symbols,
+        "symbol_retrieval_kwargs": symbols,
+        "ra_kwargs": config.relational_options(),
+        "sa_kwargs": {"n_kv_heads": config.n_kv_heads},
+    }
+    return VisionDualAttnTransformer, {**arguments_for(VisionDualAttnTransformer, config), **own}
+
+
+def export_vision_model(
+    model: Any,
+    config: VisionModelKeys,
+    symbols: SymbolOptions,
+    image_shape: tuple[int, int, int],
+    folder: Path,
+    *,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    **saving: Any,
+) -> None:
+    """Write a model, and how images become its inputs, into a folder for transformers.
+
+    Args:
+        symbols, image_shape: as :func:`build_vision_model`.
+        mean, std: of each channel, by which images in 0..1 are normalised; without them they are not.
+        saving: arguments of ``save_pretrained``.
+    """
+    from dual_attention.hf import DualAttnForImageClassification, DualAttnVisionConfig
+
+    kind, arguments = _class_and_arguments(config, symbols)
+    name = "transformer" if kind is VisionTransformer else "dat"
+    sizes = {"image_shape": image_shape, "num_labels": model.final_out.out_features}
+    about = DualAttnVisionConfig(model=name, **sizes, **arguments)
+    DualAttnForImageClassification(about, model).save_pretrained(folder, **saving)
+    channels, width, height = image_shape
+    inputs = {
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+    }
+    normalised = {"do_normalize": bool(mean), **({"image_mean": list(mean), "image_std": list(std)} if mean else {})}
+    if channels == 3:  # transformers turns images into such before it looks at them
+        write_json(
+            folder / "preprocessor_config.json", {"image_processor_type": "ViTImageProcessor", **inputs, **normalised}
         )
-    return VisionDualAttnTransformer(
-        image_shape=image_shape,
-        num_classes=num_classes,
-        symbol_retrieval=config.symbols,
-        symbol_retrieval_kwargs=symbols,
-        ra_kwargs=config.relational_options(),
-        sa_kwargs={"n_kv_heads": config.n_kv_heads},
-        **arguments_for(VisionDualAttnTransformer, config),
-    )
 
 
 def vision_symbols(config: VisionModelKeys, image_shape: Sequence[int], *, class_token: bool = True) -> SymbolOptions:

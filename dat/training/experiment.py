@@ -79,6 +79,17 @@ class Experiment(ABC, Generic[Config, Ready]):
     def headline(self, result: Mapping[str, Any]) -> str:
         """One line that says what was trained, from the numbers of a run."""
 
+    def export(self, config: Config, model: nn.Module, folder: Path, **saving: Any) -> None:
+        """Write a trained model into a folder for transformers.
+
+        Args:
+            saving: arguments of ``save_pretrained``.
+
+        Raises:
+            ValueError: if transformers has no class for such a model.
+        """
+        raise ValueError(f"{self.name}: expected a model that transformers has a class for, got {type(model).__name__}")
+
     def preset_config(self, name: str) -> Any:
         """The default run with the preset of that name; ``ValueError`` naming the known ones, if there is none."""
         return replace(self.Config(), model=value_named("preset", self.presets, name))

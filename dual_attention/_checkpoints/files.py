@@ -13,9 +13,11 @@ from .._checksums import check_checksums
 from .._extras import require
 from .._files import first_line, read_json_object
 
-__all__ = ["CONFIG", "CheckpointFiles", "folder_of", "warn_of_misspelt"]
+__all__ = ["ADAPTER", "CONFIG", "CheckpointFiles", "folder_of", "is_adapter", "warn_of_misspelt"]
 
 CONFIG = "config.json"
+ADAPTER = "adapter_config.json"
+"""Of an adapter of PEFT."""
 REACHED_WITHIN = 5.0
 """Seconds that the hub may take to answer, unless ``HF_HUB_ETAG_TIMEOUT`` says otherwise."""
 
@@ -125,6 +127,11 @@ class CheckpointFiles:
         """Compare a file with its checksum, if it is in a folder that has them, as runs do; errors name it."""
         if self.folder is not None:
             check_checksums(self.folder, [path.name])
+
+
+def is_adapter(files: CheckpointFiles) -> bool:
+    """Whether a folder or name holds an adapter of PEFT, and no model."""
+    return files.find(CONFIG, needed=False) is None and files.find(ADAPTER, needed=False) is not None
 
 
 def folder_of(name_or_path: Any, /, subfolder: str | None = None, **_: Any) -> Path | None:

@@ -39,14 +39,14 @@ class LoadedModel(NamedTuple):
         model: in evaluation mode.
         config: a :class:`~dual_attention.language_presets.LanguageModelConfig`, or that of transformers for encoders
             and image classifiers.
-        format: of the folder.
+        format: of the folder; ``"adapter"`` for one of PEFT.
         files: its weights were read from.
         dtype: of most of the tensors in them.
     """
 
     model: nn.Module
     config: Any
-    format: Literal["hub", "transformers"]
+    format: Literal["hub", "transformers", "adapter"]
     files: tuple[Path, ...]
     dtype: torch.dtype
 

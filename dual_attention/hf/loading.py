@@ -1,10 +1,11 @@
 """Trained models of this library, encoders and image classifiers among them, from any folder or name on the hub.
 
-Those two are in transformers' format and need it; language models do not.
+Those two are in transformers' format and need it; language models do not, unless they are told by an adapter of PEFT.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._checkpoints.files import CheckpointFiles
+from .._checkpoints.files import ADAPTER, CheckpointFiles, is_adapter
 from .._checkpoints.language import (
     LoadedModel,
     empty_language_model,
@@ -22,25 +23,65 @@ from .._checkpoints.language import (
     load_language_checkpoint,
     read_into,
 )
+from .._checkpoints.weights import read_weights
 from .._extras import require
+from .._files import first_line, read_json_object
 
 __all__ = ["load_model", "model_from_config"]
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def load_model(
     name_or_path: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None, **download: Any
 ) -> LoadedModel:
-    """As :func:`load_language_model`, and for encoders with their heads and image classifiers as well.
+    """As :func:`load_language_model`, and for encoders with their heads, image classifiers, and adapters as well.
 
-    An ``ImportError`` says which package is needed for that and not installed.
+    An adapter of PEFT is merged into the language model that it names. An ``ImportError`` says which package is needed
+    and not installed.
     """
     files = CheckpointFiles(name_or_path, **download)
+    if is_adapter(files):
+        return _with_adapter(files, torch.device(device), dtype)
     saved = files.config()
     if is_language_model(saved):
         return load_language_checkpoint(files, device=device, dtype=dtype)
     config, model = model_from_config(saved, source=files.name, dtype=dtype)
     model, weights = read_into(model, files, device)
     return LoadedModel(model, config, format_of(saved), weights.files, weights.dtype)
+
+
+def _with_adapter(files: CheckpointFiles, device: torch.device, dtype: torch.dtype | None) -> LoadedModel:
+    """A language model with an adapter merged into it, in float32 or wider."""
+    try:
+        import peft
+    except ImportError as error:
+        raise ImportError(f"{files.name}: an adapter, which needs PEFT ({error}): pip install peft") from error
+    from .convert import to_transformers
+
+    about, weights = files.find(ADAPTER), files.find(ADAPTER_WEIGHTS)
+    if about is None or weights is None:
+        raise FileNotFoundError(f"{files.name}: an adapter without {ADAPTER_WEIGHTS}")
+    saved = read_json_object(about)
+    task, source = saved.get("task_type"), saved.get("base_model_name_or_path")
+    if task not in (None, "CAUSAL_LM") or not isinstance(source, str):
+        raise ValueError(
+            f"{files.name}: expected an adapter of a language model that it names, got task_type={task!r} and "
+            f"base_model_name_or_path={source!r}"
+        )
+    base = CheckpointFiles(source, revision=saved.get("revision"))
+    wide = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
+    loaded = load_language_checkpoint(base, dtype=wide)
+    model: Any = to_transformers(loaded.model, loaded.config)  # pyright: ignore[reportArgumentType]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of transformers, about PEFT
+            merged = peft.PeftModel.from_pretrained(model, str(about.parent)).merge_and_unload()
+    except (AttributeError, RuntimeError, TypeError) as error:  # of kinds that cannot be merged, and of sizes
+        raise ValueError(f"{files.name}: cannot be merged into {source} ({first_line(error)})") from error
+    owned = merged.model.to(device, dtype or torch.get_default_dtype()).eval()
+    kept = (weights, *loaded.files)
+    return LoadedModel(owned, merged.config.language_config(), "adapter", kept, read_weights(weights, meta=True).dtype)
 
 
 def model_from_config(

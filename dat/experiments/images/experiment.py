@@ -21,6 +21,7 @@ from ...training.experiment import Prepared, count_parameters
 from ...training.problem import Problem
 from ...training.seeding import derive_seed
 from ..base_width import scaled_from_base
+from ..vision_model import export_vision_model, vision_symbols
 from .config import ImageConfig, ImageDataConfig
 from .examples import AugmentedImages, NormalisedImages, image_loss
 from .grid import ImageGrid
@@ -97,6 +98,11 @@ class ImageClassification(SweptExperiment[ImageConfig, Prepared]):
 
     def empty_model(self, config: ImageConfig) -> nn.Module:
         return empty_image_model(config.model, config.data.dataset)
+
+    def export(self, config: ImageConfig, model: nn.Module, folder: Path, **saving: Any) -> None:
+        about, keys = IMAGE_SETS[config.data.dataset], config.model
+        symbols, looks = vision_symbols(keys, about.shape), {"mean": about.mean, "std": about.std}
+        export_vision_model(model, keys, symbols, about.shape, folder, **looks, **saving)
 
     def preset_config(self, name: str) -> ImageConfig:
         """The default run of a preset; those of the paper are of CIFAR-10."""

@@ -214,7 +214,7 @@ def load_data(
     train, val = (source, given) if given else _split(source, config.val_fraction, context, tokenizer.end)
     origin = {"train": train.origin, "val": val.origin, "train_tokens": train.size}
     to_train = TextSequences(train.arrays, context, name=train.name, **order, **common)
-    to_val = TextSequences(_first(val.arrays, config.val_tokens, context), context, name=val.name, **common)
+    to_val = TextSequences(first_tokens(val.arrays, config.val_tokens, context), context, name=val.name, **common)
     origin["val_tokens"] = len(to_val) * context
     about = [about_text("text", train, context), *([about_text("validation", val, context)] if given else [])]
     about.append(about_tokens(to_train.size, len(to_train), context, origin["val_tokens"]))
@@ -239,19 +239,30 @@ def _sources(
             if name is not None
         }
         return tokens.pop("train"), next(iter(tokens.values()), None)
+    train = tokens_of(config.path, "data.path", config, tokenizer, cache, report, begun.get("train"))
+    if config.val_path is None:
+        return train, None
+    return train, tokens_of(config.val_path, "data.val_path", config, tokenizer, cache, report, begun.get("val"))
 
-    def source(paths: tuple[str, ...] | str | None, argument: str, part: str) -> TokenSource:
-        if paths is None:
-            return tokenize_documentation(tokenizer, cache, report=report)
-        files, left_out = _begun_with(_files(paths, argument), begun.get(part))
-        if holds_tokens(files, argument):
-            found = open_tokens(files)
-        else:
-            found = tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
-        return found._replace(left_out=left_out)
 
-    train = source(config.path, "data.path", "train")
-    return train, None if config.val_path is None else source(config.val_path, "data.val_path", "val")
+def tokens_of(
+    paths: tuple[str, ...] | str | None,
+    argument: str,
+    config: LanguageDataConfig,
+    tokenizer: Tokenizer,
+    cache: Path,
+    report: Report | None = None,
+    origin: Any = None,
+) -> TokenSource:
+    """The tokens of text or of files of tokens; arguments as :func:`load_data`, errors name the ``argument``."""
+    if paths is None:
+        return tokenize_documentation(tokenizer, cache, report=report)
+    files, left_out = _begun_with(_files(paths, argument), origin)
+    if holds_tokens(files, argument):
+        found = open_tokens(files)
+    else:
+        found = tokenize_files(files, config.separator, tokenizer, cache, field=config.field, report=report)
+    return found._replace(left_out=left_out)
 
 
 def _begun_with(found: FoundFiles, origin: Any) -> FoundFiles:
@@ -305,7 +316,7 @@ def _files(paths: tuple[str, ...] | str, argument: str) -> FoundFiles:
     try:
         return find_files((paths,) if isinstance(paths, str) else paths, argument)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; {WHERE}") from error
+        raise FileNotFoundError(f"{error}; {WHERE}" if argument.startswith("data.") else str(error)) from error
 
 
 def _split(source: TokenSource, fraction: float, context: int, end: int) -> tuple[TokenSource, TokenSource]:
@@ -319,7 +330,7 @@ def _split(source: TokenSource, fraction: float, context: int, end: int) -> tupl
     return source._replace(arrays=(train,), origin=origin), source._replace(arrays=(val,), origin=origin)
 
 
-def _first(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarray]:
+def first_tokens(arrays: Sequence[Tokens], tokens: int, context: int) -> list[np.ndarray]:
     """The beginning of the vectors that holds ``tokens`` to score, in whole sequences, at least one."""
     left = max(tokens // context, 1)
     found = []

@@ -23,7 +23,7 @@ from .corpus import Corpus
 from .data import TextSequences, text_digest
 from .grid import LanguageGrid
 from .presets import PRESETS
-from .problem import TOKENS, PreparedText, bits_per_byte, build_language_model, language_loss, perplexity, prepare_text
+from .problem import TOKENS, PreparedText, build_language_model, language_loss, prepare_text, validated
 from .published import published_perplexity
 from .scales import SCALES
 
@@ -106,9 +106,7 @@ class LanguageModelling(SweptExperiment[LanguageConfig, PreparedText]):
         }
 
     def evaluation(self, prepared: PreparedText, name: str, means: Mapping[str, float]) -> dict[str, Any]:
-        loss, data = means[f"{name}_loss"], prepared.data
-        numbers = {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": bits_per_byte(loss, data)}
-        return {**numbers, "tokens": len(data.val) * data.val.length}
+        return validated(means[f"{name}_loss"], prepared.data)
 
     def describe(self, result: Mapping[str, Any], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> str:
         if numbers is not None:
@@ -139,9 +137,14 @@ def timed_text(config: LanguageConfig) -> Problem:
 
 
 def validation_text(numbers: Mapping[str, Any]) -> str:
-    """The numbers of a validation in words; JSON has null for those that are not finite."""
+    """The numbers of a validation in words."""
+    return f"validation {numbers_in_words(numbers)}"
+
+
+def numbers_in_words(numbers: Mapping[str, Any]) -> str:
+    """The numbers of a text in words; JSON has null for those that are not finite."""
     loss, perplexity = (math.inf if numbers[name] is None else numbers[name] for name in ("loss", "perplexity"))
-    words = f"validation loss {loss:.4f}, perplexity {perplexity:.2f}"
+    words = f"loss {loss:.4f}, perplexity {perplexity:.2f}"
     if numbers["bits_per_byte"] is not None:
         words += f", {numbers['bits_per_byte']:.3f} bits per byte"
     return f"{words} ({numbers['tokens']:,} tokens)"

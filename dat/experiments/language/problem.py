@@ -143,10 +143,15 @@ def language_loss(autocast: torch.dtype | None = None) -> LossFunction:
     return loss
 
 
-def bits_per_byte(loss: float, data: LanguageData) -> float | None:
-    """A mean loss in nats over the validated tokens as bits for each byte of their text; None if they have no text."""
-    n_tokens = len(data.val) * data.val.length
-    return loss * n_tokens / data.val_bytes / math.log(2) if data.val_bytes else None
+def numbers_of_text(loss: float, tokens: int, n_bytes: int) -> dict[str, Any]:
+    """A mean loss in nats over tokens, its perplexity, and bits for each byte of their text; None if they have none."""
+    bits = loss * tokens / n_bytes / math.log(2) if n_bytes else None
+    return {"loss": loss, "perplexity": perplexity(loss), "bits_per_byte": bits, "tokens": tokens}
+
+
+def validated(loss: float, data: LanguageData) -> dict[str, Any]:
+    """The numbers of the validation text of a run, from its mean loss."""
+    return numbers_of_text(loss, len(data.val) * data.val.length, data.val_bytes)
 
 
 def perplexity(loss: float) -> float:
@@ -190,7 +195,7 @@ def derived_numbers(tokens_per_step: int, data: LanguageData, share: float | Non
     def derive(row: Mapping[str, Any]) -> dict[str, float | None]:
         losses = {split: row[f"{split}_loss"] for split in ("train", "val") if f"{split}_loss" in row}
         numbers: dict[str, float | None] = {f"{split}_perplexity": perplexity(loss) for split, loss in losses.items()}
-        if "val" in losses and (bits := bits_per_byte(losses["val"], data)) is not None:
+        if "val" in losses and (bits := validated(losses["val"], data)["bits_per_byte"]) is not None:
             numbers["val_bits_per_byte"] = bits
         tokens = row["step"] * tokens_per_step
         rate = tokens / max(row["seconds"], 1e-9)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
+
+from dual_attention.vision_models import VisionModel
 
 from ...data.relational_games import num_classes
 from ...sweeps.durations import EVALUATION_SHARE
@@ -17,8 +20,9 @@ from ...training.device import check_memory, prepare_device
 from ...training.experiment import Prepared, count_parameters
 from ...training.problem import ImageExamples, Problem, classification_loss
 from ..base_width import scaled_from_base
+from ..vision_model import export_vision_model
 from .config import GamesRunConfig
-from .model import IMAGE_SHAPE, build_games_model, empty_games_model
+from .model import IMAGE_SHAPE, build_games_model, empty_games_model, symbol_arguments
 from .presets import COLOURS, LABELS, ORDER, PRESETS
 
 Run = TypeVar("Run", bound=GamesRunConfig)
@@ -31,6 +35,11 @@ class ImageGames(SweptExperiment[Run, Prepared]):
 
     def empty_model(self, config: Run) -> nn.Module:
         return empty_games_model(config.model, config.task)
+
+    def export(self, config: Run, model: nn.Module, folder: Path, **saving: Any) -> None:
+        if not isinstance(model, VisionModel):
+            super().export(config, model, folder)
+        export_vision_model(model, config.model, symbol_arguments(config.model), IMAGE_SHAPE, folder, **saving)
 
     def cost(self, config: Run) -> Cost:
         data = config.data

@@ -65,6 +65,12 @@ class SequenceExperiment(SweptExperiment[Config, Prepared]):
     def empty_model(self, config: Config) -> nn.Module:
         return config.model.empty(config.vocab_size)
 
+    def export(self, config: Config, model: nn.Module, folder: Path, **saving: Any) -> None:
+        from dual_attention.hf import to_transformers
+
+        owned: Any = model
+        to_transformers(owned, config.model.language_config(config.vocab_size)).save_pretrained(folder, **saving)
+
     def summary(
         self, config: Config, prepared: Prepared, trainer: Trainer, final: Mapping[str, float]
     ) -> dict[str, Any]:

@@ -1,8 +1,13 @@
-"""``dat export``: the folder goes on as the run does, with its tokenizer."""
+"""``dat export``: the folder goes on as the run does, with its tokenizer, and is written whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
+import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,15 @@ import torch
 
 from dat.checkpoints import open_checkpoint
 from dat.cli.main import main
+from dat.experiments.images.config import ImageConfig, ImageDataConfig
+from dat.experiments.images.examples import NormalisedImages
+from dat.experiments.images.experiment import ImageClassification
+from dat.experiments.images.model import build_image_model
+from dat.experiments.relational_games.config import RelationalGamesConfig
+from dat.experiments.relational_games.experiment import RelationalGames
+from dat.experiments.relational_games.presets import PRESETS as GAMES
 from dual_attention.generation import generate
+from tests.lab.test_old_runs import KEPT
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +113,101 @@ def test_what_is_not_exported(capsys, tmp_path):
     assert main(["export", "none"]) == 2
     assert not Path("folder").exists()
     assert "required: --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "auto", "inputs"),
+    [
+        ("images", "AutoModelForImageClassification", lambda: torch.rand(3, 1, 8, 8)),
+        ("relational-games", "AutoModelForImageClassification", lambda: torch.rand(3, 3, 36, 36)),
+        ("recall", "AutoModelForCausalLM", lambda: torch.randint(64, (3, 9))),
+    ],
+)
+def test_runs_of_other_experiments(name, auto, inputs, capsys):
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(KEPT / name, name)
+    printed(capsys, "export", name, "--out=folder")
+    model = getattr(transformers, auto).from_pretrained("folder")
+    ours, x = open_checkpoint(name, without_text=True).model, inputs()
+    with torch.no_grad():
+        found, expected = model(x).logits, ours(x)
+    torch.testing.assert_close(found, expected[0] if isinstance(expected, tuple) else expected)
+    assert not Path("folder", "tokenizer.json").exists()
+    for words, message in ((["--to=hub"], "--to: expected transformers"), (["--tokenizer=bytes"], "expected none")):
+        assert main(["export", name, "--out=other", *words]) == 2
+        assert f"{message} for a run of {name}, got" in capsys.readouterr().err and not Path("other").exists()
+    assert main(["export", "folder", "--out=other"]) == 2
+    reason = "does not say which tokenizer" if name == "recall" else "in the format of transformers already"
+    assert reason in capsys.readouterr().err
+
+
+def test_images_become_inputs_as_in_training(capsys):
+    """Of the models that are exported with what makes their inputs, those of colour images."""
+    transformers = pytest.importorskip("transformers")
+    image_module = pytest.importorskip("PIL.Image")
+    about = ImageDataConfig(dataset="cifar10", folder="cifar")
+    config = ImageConfig(data=about)
+    model = build_image_model(config.model, "cifar10", seed=0)
+    ImageClassification().export(config, model, Path("folder"))
+    pixels = torch.randint(256, (1, 3, 32, 32), dtype=torch.uint8)
+    made = NormalisedImages(
+        pixels, torch.zeros(1, dtype=torch.long), (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+    )
+    processor = transformers.AutoImageProcessor.from_pretrained("folder")
+    image = image_module.fromarray(pixels[0].permute(1, 2, 0).numpy())
+    found = processor(image, return_tensors="pt")["pixel_values"]
+    torch.testing.assert_close(found, made.batch(torch.tensor([0]))[0], atol=1e-5, rtol=1e-5)
+    loaded = transformers.AutoModelForImageClassification.from_pretrained("folder")
+    torch.testing.assert_close(loaded(found).logits, model.eval()(found))
+
+
+@pytest.mark.parametrize("preset", ["predinet", "corelnet"])
+def test_models_without_a_class_of_transformers(preset, tmp_path):
+    experiment, config = RelationalGames(), RelationalGamesConfig(model=GAMES[preset])
+    with pytest.raises(ValueError, match="relational-games: expected a model that transformers has a class for, got"):
+        experiment.export(config, experiment.empty_model(config), tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("to", ["transformers", "hub"])
+def test_files_are_readable_as_any_new_ones(run, to, capsys):
+    before = os.umask(0o022)
+    try:
+        printed(capsys, "export", run, f"--to={to}", "--out=here/folder")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in Path("here/folder").iterdir()}
+    assert len(modes) > 3 and set(modes.values()) == {0o644}
+    assert not any(".tmp" in path.read_text() for path in Path("here/folder").glob("*.[jm]*") if path.stem != "model")
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int):
+    """As on a disk that is nearly full: files cannot become larger."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no largest size there")
+@pytest.mark.parametrize(("to", "size"), [("transformers", 10_000), ("hub", 10_000), ("transformers", 300)])
+def test_a_full_disk_is_named_and_leaves_nothing(run, to, size, capsys):
+    """Whether safetensors finds it, with an error of its own, or Python does; and the next call goes through."""
+    with files_of_at_most(size):
+        assert main(["export", str(run), f"--to={to}", "--out=folder"]) == 2
+    error = capsys.readouterr().err
+    assert "File too large" in error and "folder" in error and ".tmp" not in error
+    assert not list(Path().iterdir())
+    printed(capsys, "export", run, f"--to={to}", "--out=folder")
+
+
+def test_what_a_killed_export_left_is_no_hindrance(run, capsys):
+    dead = Path(f".folder.{2**22 + 1}.tmp")  # above the largest number of a process
+    dead.mkdir()
+    (dead / "config.json").write_text("{")
+    printed(capsys, "export", run, "--out=folder")
+    assert [path.name for path in Path().iterdir()] == ["folder"]
