@@ -266,7 +266,7 @@ def relations(page: Variables, path: Path) -> None:
         else:
             panels += [(f"{name} {f + 1}", r[..., f], True) for f in range(r.shape[-1])]
     with house_style():
-        figure, axes = matplotlib_figure(1, 7, figsize=(9.2, 1.8))
+        figure, axes = matplotlib_figure(1, 7, figsize=(11.6, 1.8))
         for axis, (name, values, signed) in zip(axes, panels, strict=True):
             matrix(axis, values, name, x="sender", y="receiver" if axis is axes[0] else "", signed=signed)
             axis.title.set_fontsize(7.8)

@@ -212,6 +212,7 @@ def seen_effects(found: Json) -> Seen:
         below.set_yticks([place + 0.27 for place in range(len(names))], names, parse_math=False, fontsize=8)
         below.invert_yaxis()
         below.set_title(f"probability of the token after {found['place']}")
+        below.locator_params(axis="x", nbins=5)
         below.legend(frameon=False)
         return figure
 
