@@ -28,7 +28,7 @@ from torch import Tensor
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
-from ._layers.inputs import check_boolean, check_not_negative, check_sequence
+from ._layers.inputs import check_boolean, check_choice, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
@@ -108,8 +108,7 @@ class DualAttention(TypedModule):
         check_not_negative(n_heads_sa=n_heads_sa, n_heads_ra=n_heads_ra)
         if n_heads_sa + n_heads_ra == 0:
             raise ValueError("n_heads_sa, n_heads_ra: expected at least one head, got none")
-        if ra_type not in _RELATIONAL_HEADS:
-            raise ValueError(f"ra_type: expected one of {', '.join(_RELATIONAL_HEADS)}, got {ra_type!r}")
+        check_choice("ra_type", ra_type, RelationalHeadType)
         self.d_model = d_model
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra

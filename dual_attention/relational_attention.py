@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache
 from ._layers.continuation import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
-from ._layers.inputs import check_boolean, check_positive
+from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.options import RelationScore
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .functional import (
@@ -125,16 +125,14 @@ class RelationalAttention(SymbolHeads):
         self.rel_activation = rel_activation
         self.symmetric_rels = symmetric_rels
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
-        if rel_score not in ("dot", "squared_distance"):
-            raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
+        check_choice("rel_score", rel_score, RelationScore)
         if rel_score == "squared_distance" and rel_activation in ("relu", torch.relu, F.relu):
             raise ValueError(
                 "rel_activation: expected one that tells negative relations apart, as those of "
                 f"rel_score='squared_distance' are, got {rel_activation!r}"
             )
         self.rel_score = rel_score
-        if wr_init not in ("published", "large"):
-            raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
+        check_choice("wr_init", wr_init, ("published", "large"))
         self.wr_init = wr_init
 
         self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=False)

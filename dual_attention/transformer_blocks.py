@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transaction
-from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
+from ._layers.inputs import check_boolean, check_choice, check_dropout, check_features, check_positive, check_sequence
 from ._layers.options import AttentionOptions, DecoderBlockOptions, EncoderBlockOptions, NormType, checked_options
 from .attention import Attention
 from .functional import activation_function
@@ -106,8 +106,7 @@ def create_norm(d_model: int, norm_type: NormType = "layernorm") -> nn.Module:
     """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``."""
     check_positive(d_model=d_model)
     norms = {"layernorm": nn.LayerNorm, "rmsnorm": RMSNorm, "none": nn.Identity}
-    if norm_type not in norms:
-        raise ValueError(f"norm_type: expected 'layernorm', 'rmsnorm' or 'none', got {norm_type!r}")
+    check_choice("norm_type", norm_type, norms)
     return norms[norm_type](d_model)
 
 

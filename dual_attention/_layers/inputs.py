@@ -6,7 +6,7 @@ Shapes: B batch, L length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,14 @@ def check_boolean(**flags: bool) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name}: expected True or False, got {flag!r}")
+
+
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Raise ``ValueError`` unless a value is one of several, which are listed or those of a ``Literal``."""
+    known = get_args(choices) or tuple(choices)
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}")
 
 
 def check_part(name: str, part: Any, kind: type) -> None:

@@ -5,13 +5,13 @@ Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C c
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive
+from .._layers.inputs import check_boolean, check_choice, check_dropout, check_part, check_positive
 from ..functional import activation_function, cross_entropy
 from ..functional.losses import mean_squared_error
 from .config import Pool
@@ -141,10 +141,8 @@ class EncoderForSequenceClassification(CountsParameters):
         super().__init__()
         check_part("encoder", encoder, EncoderModel)
         check_positive(n_classes=n_classes)
-        if problem not in get_args(Problem):
-            raise ValueError(f"problem: expected one of {', '.join(get_args(Problem))}, got {problem!r}")
-        if pool not in get_args(Pool):
-            raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
+        check_choice("problem", problem, Problem)
+        check_choice("pool", pool, Pool)
         rate = encoder.dropout_rate if dropout_rate is None else check_dropout("dropout_rate", dropout_rate)
         self.n_classes = n_classes
         self.problem: Problem = problem

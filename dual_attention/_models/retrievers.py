@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor, nn
 
 from .._layers.cache import Cache
 from .._layers.config import SequenceSymbolRetrieval
-from .._layers.inputs import check_not_negative, check_positive
+from .._layers.inputs import check_choice, check_not_negative, check_positive
 from .._layers.options import (
     RelationalOptions,
     RetrieverOptions,
@@ -44,8 +44,7 @@ def create_symbol_retriever(
     name: str = "symbol_retrieval_kwargs",
 ) -> nn.Module:
     """The symbol retriever of that name, one of ``choices``; ``name``: the argument that is ``kwargs``."""
-    if symbol_retrieval not in get_args(choices):
-        raise ValueError(f"symbol_retrieval: expected one of {', '.join(get_args(choices))}, got {symbol_retrieval!r}")
+    check_choice("symbol_retrieval", symbol_retrieval, choices)
     kind = _CLASSES[symbol_retrieval]
     options = checked_options(name, kwargs, kind)
     check_complete(name, options, kind)

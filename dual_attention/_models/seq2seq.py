@@ -7,14 +7,14 @@ model, V classes, or width of a vector output.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transaction
-from .._layers.inputs import check_depth, check_dropout, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
@@ -22,7 +22,7 @@ from ..functional.checks import check_same_device
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
-from .config import LossType, PairPositions, Seq2SeqConfig
+from .config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
 from .inputs import check_padding, check_specified, count_positions
 from .stack import apply_blocks, are_causal
@@ -341,12 +341,9 @@ def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) 
     check_positive(**{name: getattr(config, name) for name in sizes})
     check_depth(n_layers_dec=config.n_layers_dec)
     check_depth(0 if encoder_is_optional else 1, n_layers_enc=config.n_layers_enc)
-    if config.pos_enc not in (*_POSITIONS, "none"):
-        raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {config.pos_enc!r}")
-    if config.loss_type not in (None, "cross_entropy", "mse"):
-        raise ValueError(f"loss_type: expected 'cross_entropy', 'mse' or None, got {config.loss_type!r}")
-    if config.embedding_init not in (None, "published", "scaled"):
-        raise ValueError(f"embedding_init: expected 'published', 'scaled' or None, got {config.embedding_init!r}")
+    check_choice("pos_enc", config.pos_enc, PairPositions)
+    check_choice("loss_type", config.loss_type, (*get_args(LossType), None))
+    check_choice("embedding_init", config.embedding_init, (*get_args(EmbeddingInit), None))
 
 
 def _checked_spec(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

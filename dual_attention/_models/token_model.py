@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.heads import Heads
-from .._layers.inputs import check_depth, check_dropout, check_positive, check_vectors
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_positive, check_vectors
 from .._layers.options import NormType
 from ..positional_encoding import RotaryPositionalEncoding
 from .config import TokenPositions, TokensConfig
@@ -26,8 +26,7 @@ class TokenModel(StackModel):
         kind = config.pos_enc_type
         check_positive(vocab_size=config.vocab_size, max_block_size=config.max_block_size)
         check_depth(n_layers=config.n_layers)
-        if kind not in ("pos_emb", "RoPE", "none"):
-            raise ValueError(f"pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got {kind!r}")
+        check_choice("pos_enc_type", kind, TokenPositions)
         self.vocab_size = config.vocab_size
         self.d_model = config.d_model
         self.n_layers = config.n_layers

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_like, check_positive
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
 from ..transformer_blocks import create_norm
-from .config import VisionConfig
+from .config import PatchPositions, Pool, VisionConfig
 from .stack import BlockInputs, StackModel
 
 PROJECTION = 2
@@ -82,10 +82,8 @@ class VisionModel(StackModel):
         check_positive(d_model=width, num_classes=config.num_classes)
         self.image_channels, image_width, image_height = checked_sizes("image_shape", config.image_shape, 3)
         self.patch_width, self.patch_height = checked_sizes("patch_size", config.patch_size, 2)
-        if pool not in ("cls", "mean"):
-            raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
-        if pos_enc not in ("learned", "interpolated", "none"):
-            raise ValueError(f"pos_enc: expected 'learned', 'interpolated' or 'none', got {pos_enc!r}")
+        check_choice("pool", pool, Pool)
+        check_choice("pos_enc", pos_enc, PatchPositions)
         self.pool = pool
         self.pos_enc = pos_enc
         self.d_model = width

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from torch import Tensor, nn
 
-from .._layers.inputs import check_boolean, check_depth, check_positive, check_sequence
+from .._layers.inputs import check_boolean, check_choice, check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
 from ..attention import Attention
@@ -199,8 +199,7 @@ class Abstractor(nn.Module):
         check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
         check_positive(d_model=d_model)
         check_depth(n_layers=n_layers)
-        if residual not in ("symbols", "objects"):
-            raise ValueError(f"residual: expected 'symbols' or 'objects', got {residual!r}")
+        check_choice("residual", residual, ResidualStream)
         self.d_model = d_model
         self.residual = residual
         self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, AbstractorSymbols)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transaction
-from .._layers.inputs import check_depth, check_positive, check_sequence
+from .._layers.inputs import check_choice, check_depth, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
 from .._models.inputs import check_padding
 from ..functional import MaskPattern
@@ -22,10 +22,8 @@ from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 
 def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
     """Raise ``ValueError`` unless it is one of the four arrangements, with an encoder where it has one."""
-    if abstractor_reads not in ("source", "encoder"):
-        raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
-    if decoder_reads not in ("abstractor", "both"):
-        raise ValueError(f"decoder_reads: expected 'abstractor' or 'both', got {decoder_reads!r}")
+    check_choice("abstractor_reads", abstractor_reads, ("source", "encoder"))
+    check_choice("decoder_reads", decoder_reads, ("abstractor", "both"))
     encoded = abstractor_reads == "encoder" or decoder_reads == "both"
     check_depth(0, n_layers_enc=n_layers_enc)
     if (n_layers_enc > 0) != encoded:

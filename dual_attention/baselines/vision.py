@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_like, check_not_negative, check_positive
+from .._layers.inputs import check_choice, check_like, check_not_negative, check_positive
 from .._layers.options import SymbolOptions, arguments_of
 from .._models.vision import checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
@@ -131,12 +131,11 @@ class VisionPrediNet(ObjectClassifier):
         positions: Literal["index", "grid", "none"] = "index",
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
-        if positions not in ("index", "grid", "none"):
-            raise ValueError(f"positions: expected 'index', 'grid' or 'none', got {positions!r}")
+        widths = {"index": 1, "grid": 2, "none": 0}
+        check_choice("positions", positions, widths)
         self.positions = positions
-        width = {"index": 1, "grid": 2, "none": 0}[positions]
         own = arguments_of(PrediNet, locals())
-        self.predinet = PrediNet(n_objects=self.n_objects, position_dim=width, **own)
+        self.predinet = PrediNet(n_objects=self.n_objects, position_dim=widths[positions], **own)
         self.classifier = two_layers(self.predinet.out_features, d_model, num_classes)
 
     def summary(self, objects: Tensor) -> Tensor:
@@ -192,8 +191,7 @@ class VisionCoRelNet(ObjectClassifier):
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
         check_not_negative(object_features=object_features)
-        if readout not in ("flat", "pooled"):
-            raise ValueError(f"readout: expected 'flat' or 'pooled', got {readout!r}")
+        check_choice("readout", readout, ("flat", "pooled"))
         self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
         self.readout = readout
         width = self.n_objects + object_features

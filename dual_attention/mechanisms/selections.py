@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import functional
-from .._layers.inputs import check_boolean, check_not_negative, check_one_device, check_positive
+from .._layers.inputs import check_boolean, check_choice, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
 from ..functional.checks import check_finite
 from ._parameters import matrix
@@ -179,8 +179,7 @@ class SubsetSampler(nn.Module):
         super().__init__()
         d_w = d if d_w is None else d_w
         check_positive(d=d, d_w=d_w)
-        if evaluation not in ("threshold", "sample"):
-            raise ValueError(f"evaluation: expected threshold or sample, got {evaluation!r}")
+        check_choice("evaluation", evaluation, ("threshold", "sample"))
         self.activation = activation
         self.evaluation = evaluation
         self.generator = generator

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from .._layers.inputs import check_choice
 from .sites import KINDS, Kind
 
 Quantity = Literal[
@@ -190,8 +191,7 @@ class CallMaps(Mapping[str, LayerMaps]):
 
     def heads(self, kind: Kind | None = None) -> list[HeadMaps]:
         """Maps of all heads, or of one kind, in the order of the layers."""
-        if kind not in (None, *KINDS):
-            raise ValueError(f"kind: expected {' or '.join(map(repr, KINDS))}, got {kind!r}")
+        check_choice("kind", kind, (*KINDS, None))
         return [heads for layer in self.values() for heads in layer.kinds if kind in (None, heads.kind)]
 
     @property
@@ -253,8 +253,7 @@ class Maps:
         Raises:
             ValueError: if calls kept different layers, or do not fit together.
         """
-        if axis not in ("example", "receiver"):
-            raise ValueError(f"axis: expected 'example' or 'receiver', got {axis!r}")
+        check_choice("axis", axis, ("example", "receiver"))
         if not self.calls:
             return self.only
         first, *others = self.calls

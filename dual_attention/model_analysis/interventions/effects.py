@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from ..._layers.inputs import check_choice
 from ...generation import evaluating
 from ..maps import CallMaps, Maps
 from .applying import intervene
@@ -62,6 +63,7 @@ class Effect:
         Raises:
             ValueError: for fewer than two documents, or an argument out of range.
         """
+        check_choice("method", method, ("t", "bootstrap"))
         if not 0 < level < 1:
             raise ValueError(f"level: expected a probability between 0 and 1, got {level}")
         if method == "t":
@@ -69,8 +71,6 @@ class Effect:
 
             half = half_width(self.values, level=level)
             return self.mean - half, self.mean + half
-        if method != "bootstrap":
-            raise ValueError(f"method: expected 't' or 'bootstrap', got {method!r}")
         if len(self.values) < 2:
             raise ValueError(f"values: expected at least 2, got {len(self.values)}")
         generator = torch.Generator().manual_seed(seed)

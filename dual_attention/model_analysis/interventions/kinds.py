@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from ..._layers.inputs import check_choice
 from ...functional.checks import check_finite
 from ..padding import real_pairs, real_senders
 from .targets import AXES, Target
@@ -121,8 +122,7 @@ class Ablate(Intervention):
 
     def __post_init__(self) -> None:
         self._check()
-        if self.how not in get_args(Replacement):
-            raise ValueError(f"how: expected 'zero', 'mean' or 'resample', got {self.how!r}")
+        check_choice("how", self.how, Replacement)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed: expected a number of 0 or more, got {self.seed!r}")
         if self.direction is not None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ..._layers.inputs import check_choice
 from ..sites import ChosenSite, HeadChoice, LayerChoice, RelationChoice, choose_sites
 
 Mediator = Literal["head", "relation", "symbol", "selection"]
-MEDIATORS: tuple[Mediator, ...] = get_args(Mediator)
 
 TAPS = {"head": "head_output", "relation": "relations", "symbol": "symbol_values", "selection": "weights"}
 """The tap that each mediator passes through; taps are named as the quantities of a capture."""
@@ -67,9 +67,7 @@ class Target:
     pairs: Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        if self.mediator not in MEDIATORS:
-            expected = ", ".join(map(repr, MEDIATORS))
-            raise ValueError(f"mediator: expected one of {expected}, got {self.mediator!r}")
+        check_choice("mediator", self.mediator, Mediator)
         for name in ("layers", "heads", "relations"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         for name in ("receivers", "senders"):

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._layers.inputs import check_choice
 from ..._layers.options import RelationScore
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
@@ -85,8 +86,7 @@ def random_relations(
     ]
     queries = torch.einsum("bnd,drp->bnrp", x, projections[0])
     keys = torch.einsum("bmd,drp->bmrp", y, projections[0 if symmetric else 1])
-    if rel_score not in ("dot", "squared_distance"):
-        raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
+    check_choice("rel_score", rel_score, RelationScore)
     if rel_score == "squared_distance":
         queries, keys = squared_distance_queries(queries), squared_distance_keys(keys)
     with nullcontext() if rel_score == "dot" else without_autocast(x):

@@ -6,11 +6,12 @@ Shapes: B examples, N objects, S scores of each pair: relations, attention heads
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from ..._layers.inputs import check_choice
 from ._checks import check_labels, check_relations, check_strata, pair_mask
 from .auc import MatchedAuc, RankedScores
 from .intervals import half_width
@@ -91,8 +92,7 @@ def detect(
         TypeError, ValueError: if dtypes or shapes do not fit, or if no positive has a negative in its stratum.
     """
     check_relations("scores", scores, square=True)
-    if shuffle not in get_args(Shuffle):
-        raise ValueError(f"shuffle: expected one of {', '.join(get_args(Shuffle))}, got {shuffle!r}")
+    check_choice("shuffle", shuffle, Shuffle)
     counts = pair_mask(mask, scores)
     pairs = tuple(counts.shape)
     labels, strata = check_labels(labels, pairs), check_strata(strata, pairs, scores.device)

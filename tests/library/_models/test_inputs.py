@@ -19,11 +19,19 @@ from tests.support.language import CONTEXT, KINDS, POSITIONS, SYMBOLS, VOCAB, bu
         ("transformer", {"n_heads": 3}, "d_model: 16 is not divisible by the total number of heads, 3"),
         ("transformer", {"norm_type": "batch"}, "norm_type: expected"),
         ("transformer", {"activation": "step"}, "activation: expected one of"),
-        ("symbolic_attention", {"symbol_retrieval": "magic"}, "symbol_retrieval: expected one of"),
+        (
+            "symbolic_attention",
+            {"symbol_retrieval": "magic"},
+            "symbol_retrieval: expected .*, got 'magic'",
+        ),
         ("symbolic_attention", {"symbol_retrieval": "position_relative_2d"}, "needs use_relative_positional_symbols"),
         ("symbolic_attention", {"n_layers": 0}, "n_layers: expected a positive number, got 0"),
         ("symbolic_attention", {"n_heads_sa": 0, "n_heads_ra": 0}, "n_heads_sa, n_heads_ra: expected"),
-        ("symbolic_attention", {"ra_type": "ra"}, "ra_type: expected one of"),
+        (
+            "symbolic_attention",
+            {"ra_type": "ra"},
+            "ra_type: expected 'relational_attention', 'rca' or 'disrca'",
+        ),
         (
             "symbolic_attention",
             {"symbol_retriever_config": {"shared": True}},

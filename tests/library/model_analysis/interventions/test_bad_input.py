@@ -22,7 +22,11 @@ from tests.support.language import lm, tokens
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Target("value"), ValueError, "mediator: expected one of 'head', 'relation'"),
+        (
+            lambda: Target("value"),
+            ValueError,
+            "mediator: expected 'head', 'relation', 'symbol' or 'selection'",
+        ),
         (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
         (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),
         (lambda: Target("symbol", receivers=[0]), ValueError, "receivers: expected None for 'symbol'"),

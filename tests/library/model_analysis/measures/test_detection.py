@@ -110,5 +110,5 @@ def test_bad_input():
         detect(values, labels[:, :9, :9], mask)
     with pytest.raises(ValueError, match="none of them with a match"):
         detect(values, torch.zeros_like(labels), mask)
-    with pytest.raises(ValueError, match="shuffle: expected one of objects, pairs, got 'rows'"):
+    with pytest.raises(ValueError, match="shuffle: expected 'objects' or 'pairs', got 'rows'"):
         detect(values, labels, mask, shuffle="rows")
