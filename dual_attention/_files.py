@@ -163,7 +163,7 @@ def _is_another(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # of another user
-        return True
+        pass
     return True
 
 
@@ -186,11 +186,7 @@ def _finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        ValueError: naming the file, if it does not hold JSON.
-    """
+    """Read a JSON file; ``ValueError`` naming the file, if it does not hold JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end

@@ -87,9 +87,6 @@ class DualAttention(TypedModule):
         share_attn_params: one set of attention queries and keys for both kinds; needs as many heads of both.
         ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
             :mod:`dual_attention.relational_attention`.
-
-    Raises:
-        ValueError: if heads are of no number or kind that goes, or their arguments have another name.
     """
 
     def __init__(
@@ -177,9 +174,6 @@ class DualAttention(TypedModule):
             need_weights: also return the maps of both kinds.
             cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
-
-        Returns:
-            ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
         """
         with transaction(cache):
             caches = cache_parts(cache, tuple(self._heads()))

@@ -45,9 +45,6 @@ class TransformerEncoder(EncoderModel):
         embedding_norm: normalise embeddings, as BERT does.
         final_norm: normalise the output; by default with pre-norm only.
         rope_theta: base of RoPE's frequencies.
-
-    Raises:
-        ValueError: if a size or name is wrong.
     """
 
     _block_kind = EncoderBlock
@@ -109,9 +106,6 @@ class DualAttnTransformerEncoder(EncoderModel):
         bias: biases in the feed-forward blocks.
         shared_symbol_retriever: one retriever for all layers, or one for each.
         others: as :class:`TransformerEncoder`.
-
-    Raises:
-        ValueError: if a size or name is wrong, or heads and symbols do not fit.
     """
 
     _block_kind = DualAttnEncoderBlock

@@ -104,11 +104,8 @@ class _AddedPositions(TypedModule):
         """``(B, L, d) -> (B, L, d)``.
 
         Args:
-            positions: integers ``(B or 1, L)``, by default 0 to L - 1: where the tokens stand, if earlier ones are
-                in a cache, or if examples are padded on the left.
-
-        Raises:
-            ValueError: if a position is ``max_len`` or more, or positions have the wrong shape.
+            positions: integers ``(B or 1, L)`` below ``max_len``, by default 0 to L - 1: where the tokens stand, if
+                earlier ones are in a cache, or if examples are padded on the left.
         """
         check_sequence("x", x, self.d_model)
         table = self._table(x)
@@ -198,16 +195,13 @@ class RelativePositionalEncoding(TypedModule):
         return self(1, 2 * self.max_rel_pos + 1, offset=self.max_rel_pos)[0]  # of one receiver, in the middle
 
     def scores(self, q: Tensor, length_k: int, *, offset: int = 0) -> Tensor:
-        """Inner products of queries with the vectors of their pairs, without a vector for every pair.
+        """Inner products ``(B, H, N, M)`` of queries with the vectors of their pairs, without a vector for every pair.
 
         Math: t_ij = <q_i, a_{clip(j - i)}>
 
         Args:
             q: ``(B, H, N, dim)``; length_k: M.
             offset: as :meth:`index`.
-
-        Returns:
-            ``(B, H, N, M)``.
         """
         products = q @ self.table(q).transpose(0, 1)
         index = self._index(q.shape[-2], length_k, offset, q.device)
@@ -251,11 +245,7 @@ class RotaryPositionalEncoding(TypedModule):
         return self
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """``(freqs_cos, freqs_sin)`` for the first ``length`` positions, each ``(length, dim / 2)``, for the layers.
-
-        Raises:
-            ValueError: if ``length`` exceeds ``max_len``.
-        """
+        """``(freqs_cos, freqs_sin)`` for the first ``length`` positions, each ``(length, dim / 2)``, for the layers."""
         if length > self.max_len:
             raise ValueError(f"length: {length} exceeds max_len={self.max_len}")
         return self.freqs_cos[:length], self.freqs_sin[:length]
@@ -265,9 +255,6 @@ class RotaryPositionalEncoding(TypedModule):
 
         Left padding by itself does not need them, since rotary scores depend on differences of positions, unless the
         layer adds Shaw positions, whose vectors are not rotated.
-
-        Raises:
-            ValueError: if a position is negative, or ``max_len`` or more.
         """
         check_positions(positions, positions.shape[0], positions.shape[-1], self.max_len - 1, f"max_len={self.max_len}")
         return self.freqs_cos[positions], self.freqs_sin[positions]

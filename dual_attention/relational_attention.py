@@ -190,7 +190,8 @@ class RelationalAttention(SymbolHeads):
         """Attend from receivers ``x`` to senders ``y``.
 
         With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones;
-        symbols are those of the new tokens, or relative ones ``(N, t + M, d)``.
+        symbols are those of the new tokens, or relative ones ``(N, t + M, d)``. A call that fails leaves the cache as
+        it was.
 
         Args:
             x: receivers, ``(B, N, d)``.
@@ -206,9 +207,6 @@ class RelationalAttention(SymbolHeads):
             ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
             last two None unless ``need_weights``. Only the normaliser of softmax masks relations. With a window and a
             cache, M counts the senders that are still held.
-
-        Raises:
-            ValueError, TypeError: for wrong shapes, kinds of mask or symbols, or another layer's cache, which stays.
         """
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
@@ -278,8 +276,7 @@ class RelationalAttention(SymbolHeads):
     def relation_factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors whose inner products times ``rel_scale`` are the relations before their activation.
 
-        Returns:
-            ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances p + 2, in float32 or better.
+        ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances with p + 2 features, in float32 or better.
         """
         wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel
         return self._factors(self.wq_rel(x), wk_rel(y))

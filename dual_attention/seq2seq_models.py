@@ -56,9 +56,6 @@ class Seq2SeqTransformer(Seq2SeqModel):
             multiplication by ``sqrt(d)`` they all but drown the positions. ``"scaled"``: ``d_model ** -0.5``, as large
             as the positions, and small enough for an output layer. By default the latter with tied weights, which the
             published package has not, and the former without.
-
-    Raises:
-        TypeError, ValueError: if a size or name is wrong, or weights are to be tied that have different shapes.
     """
 
     _kinds = types.MappingProxyType({"encoder": EncoderBlock, "decoder": DecoderBlock})
@@ -120,14 +117,10 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
             ``d_model``; with position-relative symbols, ``ra_kwargs={"use_relative_positional_symbols": True}``.
         decoder_kwargs: arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` likewise.
         decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs: a retriever of the decoder's own; by default one
-            serves both sides.
+            serves both sides. A causal decoder refuses symbols that depend on later tokens.
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does; otherwise once
             on each side, for the first.
         others: as :class:`Seq2SeqTransformer`.
-
-    Raises:
-        TypeError, ValueError: as :class:`Seq2SeqTransformer`; if heads and symbols do not fit, or symbols of a causal
-            decoder would depend on later tokens.
     """
 
     _kinds = types.MappingProxyType({"encoder": DualAttnEncoderBlock, "decoder": DualAttnDecoderBlock})

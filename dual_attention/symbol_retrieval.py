@@ -177,10 +177,7 @@ class PositionalSymbolRetriever(_CountsTokens):
 
         Args:
             cache: from :meth:`new_cache`.
-            positions: integers ``(B or 1, L)``; by default L in a row after the tokens seen, in every example.
-
-        Raises:
-            ValueError: if a position is ``max_length`` or more, or positions have the wrong shape.
+            positions: integers ``(B or 1, L)`` below ``max_length``; by default L in a row after the tokens seen.
         """
         with transaction(cache):
             seen = self._count(cache, x)
@@ -216,9 +213,6 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         Returns:
             :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``, or ``(N, t + N, symbol_dim)`` after t tokens in a
             cache. ``.dense()`` builds the tensor.
-
-        Raises:
-            ValueError: if both senders and a cache are given.
         """
         with transaction(cache):
             if cache is not None and y is not None:
@@ -279,11 +273,7 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
         return index
 
     def forward(self, x: Tensor, grid_size: tuple[int, int], *, cache: Cache | None = None) -> RelativeSymbols:
-        """Symbols for the tokens ``x`` ``(B, T, ...)`` of a grid of ``grid_size`` = (rows, columns).
-
-        Raises:
-            ValueError: if the number of tokens does not fit the grid, or a cache is given.
-        """
+        """Symbols for the tokens ``x`` ``(B, T, ...)`` of a grid of ``grid_size`` = (rows, columns); no cache."""
         if cache is not None:
             raise ValueError("cache: a grid is not a sequence that new tokens continue; expected None")
         check_tokens("x", x)
@@ -358,11 +348,7 @@ class RelationalSymbolicAttention(TypedModule):
         return {"k": (self.rel_n_heads, self.d_model // self.rel_n_heads)}
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of the keys of the last ``nbhd_delta`` tokens.
-
-        Raises:
-            ValueError: if neighbourhoods are not causal.
-        """
+        """An empty cache of the keys of the last ``nbhd_delta`` tokens; needs ``causal_nbhd``."""
         return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
 
     def forward(self, x: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None) -> Tensor:
@@ -371,11 +357,7 @@ class RelationalSymbolicAttention(TypedModule):
         Args:
             cache: from :meth:`new_cache`.
             positions: integers ``(B or 1, L)``: real tokens before each, so that neighbourhoods do not reach into left
-                padding. By default all tokens are real.
-
-        Raises:
-            ValueError: for a cache or positions with neighbourhoods that are not causal, or positions that are negative
-                or exceed the number of earlier tokens.
+                padding; needs ``causal_nbhd``. By default all tokens are real.
         """
         with transaction(cache):
             check_sequence("x", x, self.d_model, layer=self.q_proj)

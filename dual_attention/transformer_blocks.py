@@ -120,9 +120,11 @@ class Block(TypedBlock):
     norm2: nn.Module
     ff_block: FeedForwardBlock
 
-    def __init__(self, dropout_rate: float, norm_first: bool) -> None:
+    def __init__(self, dropout_rate: float, norm_first: bool, causal: bool = False) -> None:
+        check_boolean(norm_first=norm_first, causal=causal)
         super().__init__()
         self.norm_first = norm_first
+        self.causal = causal
         self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
 
     def pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
@@ -241,9 +243,8 @@ class EncoderBlock(EncoderSteps):
         *,
         post_norm_dropout: bool = True,
     ) -> None:
-        check_boolean(norm_first=norm_first, bias=bias, causal=causal, post_norm_dropout=post_norm_dropout)
-        super().__init__(dropout_rate, norm_first)
-        self.causal = causal
+        check_boolean(bias=bias, post_norm_dropout=post_norm_dropout)
+        super().__init__(dropout_rate, norm_first, causal)
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
@@ -319,9 +320,8 @@ class DecoderBlock(DecoderSteps):
         cross_kwargs: AttentionOptions | None = None,
         ff_dropout: bool = False,
     ) -> None:
-        check_boolean(norm_first=norm_first, bias=bias, causal=causal, ff_dropout=ff_dropout)
-        super().__init__(dropout_rate, norm_first)
-        self.causal = causal
+        check_boolean(bias=bias, ff_dropout=ff_dropout)
+        super().__init__(dropout_rate, norm_first, causal)
         self.ff_dropout = ff_dropout
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
         self.norm1 = create_norm(d_model, norm_type)

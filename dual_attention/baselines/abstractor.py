@@ -70,7 +70,7 @@ class AbstractorBlock(Block):
         symbol_self_attn: bool = True,
         rel_activation: str | Activation = "softmax",
     ) -> None:
-        check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
+        check_boolean(bias=bias, symbol_self_attn=symbol_self_attn)
         super().__init__(dropout_rate, norm_first)
         self.d_model = d_model
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
@@ -196,7 +196,6 @@ class Abstractor(nn.Module):
         residual: ResidualStream = "symbols",
     ) -> None:
         super().__init__()
-        check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
         check_positive(d_model=d_model)
         check_depth(n_layers=n_layers)
         check_choice("residual", residual, ResidualStream)
