@@ -29,9 +29,6 @@ class CheckpointFiles:
     Args:
         name_or_path: a folder, or else the name of a repository on the hub, such as ``"user/model"``.
         download: further arguments of :func:`huggingface_hub.hf_hub_download`, for instance ``revision``.
-
-    Raises:
-        FileNotFoundError: if it is the path of something that is not there, or that is a file.
     """
 
     def __init__(self, name_or_path: str | Path, **download: Any) -> None:

@@ -68,9 +68,6 @@ class Cache(ABC):
 
         Args:
             indices: integers ``(B',)`` below B; one example may be chosen often, so B' may be larger or smaller than B.
-
-        Raises:
-            TypeError, ValueError: if they are anything else.
         """
 
     @abstractmethod
@@ -182,16 +179,14 @@ class TokenCache(Cache):
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
         """Append ``n`` tokens of ``batch`` examples.
 
+        What does not fit the tokens held is refused, and so are tensors that require gradients.
+
         Args:
             new: for each name a tensor ``(B, heads, n, width)`` or ``(B, n, width)``; one example may stand for all.
 
         Returns:
             For each name the tokens held before and the new ones, ``(B, heads, L + n, width)``: views, valid until the
             next call.
-
-        Raises:
-            TypeError: if the dtype or device is not that of the tokens held.
-            ValueError: if a shape is wrong, there are more tokens than ``max_length``, or a tensor requires gradients.
         """
         self._check(batch, n, new)
         if not self._has_room(batch, n, new):
@@ -337,10 +332,9 @@ class ContextCache(Cache):
         return sum(tensor.nbytes for tensor in self._tensors.values())
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
-        """Count ``n`` tokens that attend to the context; the first call gives its tensors, later ones none.
+        """Count ``n`` tokens that attend to the context, and return its tensors, ``(B, heads, M, width)``.
 
-        Returns:
-            The tensors of the context, ``(B, heads, M, width)``.
+        The first call gives them, later ones give none.
         """
         expected = [] if self.filled else sorted(self.shapes)
         if sorted(new) != expected:

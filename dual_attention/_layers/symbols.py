@@ -44,11 +44,9 @@ def project_symbols(
 ) -> Symbols:
     """Apply ``W_s`` to symbols and split the heads; only ``relative`` says whether symbols are shared or relative.
 
-    A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
-    symbols are those of the M new senders, and relative ones name the earlier senders as well.
-
-    Returns:
-        Shared symbols ``(B or 1, G, M, d_h)``, or relative ones with a library ``(K, G, d_h)``.
+    Shared ones become ``(B or 1, G, M, d_h)``. Of relative ones the library is projected, to ``(K, G, d_h)``, once for
+    all pairs. With earlier senders in a cache, shared symbols are those of the M new senders, and relative ones name
+    the earlier senders as well.
     """
     if not isinstance(symbols, Tensor | RelativeSymbols):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")

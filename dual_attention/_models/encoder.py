@@ -61,7 +61,7 @@ class EncoderModel(CountsParameters, TokenModel):
         token_types: Tensor | None = None,
         embeddings: Tensor | None = None,
     ) -> Tensor:
-        """Represent each token in the light of all tokens of its sequence.
+        """Represent each token in the light of all tokens of its sequence: ``(B, L, d)``.
 
         Args:
             x: token ids, integers ``(B, L)``; None if ``embeddings`` are given.
@@ -70,9 +70,6 @@ class EncoderModel(CountsParameters, TokenModel):
             token_types: integers ``(B, L)`` below ``n_token_types``, by default 0: to which part of its example a
                 token belongs.
             embeddings: vectors ``(B, L, d)`` in the place of those that the token ids are embedded as.
-
-        Returns:
-            ``(B, L, d)``.
 
         Raises:
             TypeError, ValueError: if an argument has a wrong dtype or shape, a sequence is too long, or an id is out of

@@ -91,9 +91,6 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
 
         Returns:
             ``(logits, loss)``: ``(B, L, V)``, and the mean cross-entropy of what is scored, 0 if nothing is.
-
-        Raises:
-            TypeError, ValueError: as the encoder, or if targets are wrong or missing.
         """
         if targets is None and loss_only:
             raise ValueError("loss_only: needs targets")
@@ -172,9 +169,6 @@ class EncoderForSequenceClassification(CountsParameters):
 
         Returns:
             ``(logits, loss)``: ``(B, C)`` and the mean loss. Of a sequence without real tokens the mean is zero.
-
-        Raises:
-            TypeError, ValueError: as the encoder, or if targets are wrong.
         """
         hidden = self.encoder(x, padding_mask=padding_mask, token_types=token_types)
         logits = self.classifier(self.dropout(pooled(hidden, padding_mask, self.pool)))

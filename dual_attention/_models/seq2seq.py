@@ -60,7 +60,13 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         width, kind = config.d_model, config.pos_enc
-        _check_names_and_sizes(config, encoder_is_optional=self.encoder_is_optional)
+        sizes = ("d_model", "out_dim", "in_block_size", "out_block_size")
+        check_positive(**{name: getattr(config, name) for name in sizes})
+        check_depth(n_layers_dec=config.n_layers_dec)
+        check_depth(0 if self.encoder_is_optional else 1, n_layers_enc=config.n_layers_enc)
+        check_choice("pos_enc", kind, PairPositions)
+        check_choice("loss_type", config.loss_type, (*get_args(LossType), None))
+        check_choice("embedding_init", config.embedding_init, (*get_args(EmbeddingInit), None))
         self.input_spec = _checked_spec("input_spec", config.input_spec)
         self.output_spec = _checked_spec("output_spec", config.output_spec)
         of_tokens = self.output_spec["type"] == "token"
@@ -216,11 +222,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
             y: target as in :meth:`forward`; with a cache, only the new positions.
             source_padding_mask: boolean ``(B, S)``; True = a real position.
             target_padding_mask: boolean ``(B, t + T)``, of the earlier positions too.
-            cache: from :meth:`new_cache`; these positions are appended. The memory is read by the first call; later
-                ones must give one of the same shape.
-
-        Raises:
-            TypeError, ValueError: as :meth:`forward`, or for a cache that does not fit. The cache is then as it was.
+            cache: from :meth:`new_cache`; these positions are appended, unless the call fails. The memory is read by
+                the first call; later ones must give one of the same shape.
         """
         with transaction(cache):
             return self.layers["final_out"](self._decode(y, memory, source_padding_mask, target_padding_mask, cache))
@@ -297,10 +300,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         Counted as :meth:`LanguageModel.flops_per_token
         <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
         through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
-        target in all else.
-
-        Args:
-            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
+        target in all else. Lengths are by default the largest.
         """
         s = self.in_block_size if source_length is None else source_length
         t = self.out_block_size if target_length is None else target_length
@@ -334,16 +334,6 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     def _retrieve(self, side: Side, x: Tensor, positions: Tensor | None, cache: Cache | None) -> Symbols | None:
         """Symbols for the positions that enter a block, before its normalisation; None for one that takes none."""
         return None
-
-
-def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
-    sizes = ("d_model", "out_dim", "in_block_size", "out_block_size")
-    check_positive(**{name: getattr(config, name) for name in sizes})
-    check_depth(n_layers_dec=config.n_layers_dec)
-    check_depth(0 if encoder_is_optional else 1, n_layers_enc=config.n_layers_enc)
-    check_choice("pos_enc", config.pos_enc, PairPositions)
-    check_choice("loss_type", config.loss_type, (*get_args(LossType), None))
-    check_choice("embedding_init", config.embedding_init, (*get_args(EmbeddingInit), None))
 
 
 def _checked_spec(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

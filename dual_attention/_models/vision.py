@@ -104,17 +104,9 @@ class VisionModel(StackModel):
         return self.encoder_blocks
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores of images.
+        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, floating point.
 
-        Args:
-            x: ``(B, C, height, width)``, floating point.
-
-        Returns:
-            ``(B, num_classes)``.
-
-        Raises:
-            ValueError: if the number of channels is wrong, the patches do not tile the image, or the positions of the
-                model do not allow its size.
+        ``ValueError`` if the patches do not tile the image, or the positions of the model do not allow its size.
         """
         return self._classify(self.norm(self._pass(*self._enter(x))))
 

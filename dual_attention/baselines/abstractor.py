@@ -99,9 +99,6 @@ class AbstractorBlock(Block):
 
         Symbols may be the output of the layer before. With ``need_weights`` also the :class:`AbstractorMaps`. Masks are
         those of both attention steps, as :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree or a mask is not boolean.
         """
         check_sequence("x", x, self.d_model)
         check_sequence("symbols", symbols, self.d_model, batch=(x.shape[0],))
@@ -222,11 +219,8 @@ class Abstractor(nn.Module):
             need_weights: also return the :class:`AbstractorMaps` of each layer.
             attn_mask, padding_mask, segments: of all attention steps, as :meth:`Attention.forward
                 <dual_attention.attention.Attention.forward>`; True = may be attended.
-            positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects are counted.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree or a mask is not boolean; or if there is padding, and
-                ``"rel_sym_attn"`` looks at later neighbours, which might be padding.
+            positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects are counted. They, and
+                padding, are refused where ``"rel_sym_attn"`` looks at later neighbours, which might be padding.
         """
         first: Any = self.blocks[0]
         check_sequence("x", x, self.d_model, layer=first.rel_attn.wq)

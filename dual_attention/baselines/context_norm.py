@@ -39,9 +39,6 @@ class ContextNorm(nn.Module):
 
         Args:
             padding_mask: boolean, ``(B, N)``; True = a real object. Others are ignored and become zero.
-
-        Raises:
-            TypeError, ValueError: if the dtype or the shape of an argument is wrong.
         """
         check_objects(x, padding_mask, self.d_model)
         check_same_device(weight=self.weight, x=x)

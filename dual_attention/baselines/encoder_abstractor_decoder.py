@@ -132,14 +132,7 @@ class EncoderAbstractorDecoder(nn.Module):
         self.decoder_layers = nn.ModuleList(DecoderLayer(n_contexts, block) for _ in range(n_layers_dec))
 
     def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
-        """Encode a source ``(B, N, d)`` as contexts of the decoder.
-
-        Args:
-            source_padding_mask: boolean, ``(B, N)``; True = a real position.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree or the mask is not boolean.
-        """
+        """Encode a source ``(B, N, d)`` as contexts of the decoder; its mask is boolean, ``(B, N)``, True = real."""
         check_sequence("source", source, self.d_model)
         batch, n, _ = source.shape
         check_padding("source_padding_mask", source_padding_mask, batch, n)
@@ -170,9 +163,6 @@ class EncoderAbstractorDecoder(nn.Module):
         Args:
             target_padding_mask: boolean, ``(B, L)``, with a cache ``(B, earlier + L)``; True = a real position.
             cache: from :meth:`new_cache`; ``target`` then holds only new tokens.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another model's.
         """
         with transaction(cache):
             check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))

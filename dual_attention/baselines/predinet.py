@@ -97,9 +97,6 @@ class PrediNet(nn.Module):
             padding_mask: boolean, ``(B, N)``; True = an object is there. Queries see zeros at other places, which are
                 not attended.
             need_weights: return a :class:`PrediNetOutput`.
-
-        Raises:
-            TypeError, ValueError: if the dtype or the shape of an argument is wrong, or positions are missing.
         """
         check_objects(x, padding_mask, self.d_model, self.n_objects, layer=self.wk)
         objects = self._with_positions(x, positions)
