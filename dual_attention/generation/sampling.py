@@ -146,14 +146,12 @@ class Sampling:
     def process(self, logits: Tensor, tokens: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Logits whose softmax is drawn from, ``(B, V) -> (B, V)``; with temperature 0, whose largest is taken.
 
-        They have at least single precision, whatever the model's.
+        They have at least single precision, whatever the model's. ``ValueError`` if they are NaN, or leave nothing to
+        choose.
 
         Args:
             tokens: integers ``(B, L)``, the tokens so far, which the penalty and the processors read.
             padding_mask: boolean ``(B, L)``; True = a real token.
-
-        Raises:
-            ValueError: if logits are NaN, or leave nothing to choose.
         """
         logits = logits if logits.dtype == torch.float64 else logits.float()
         for processor in self.processors:
