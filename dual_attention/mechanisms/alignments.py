@@ -76,9 +76,6 @@ class Entmax(Align):
         learned: learn alpha within (1, 2), as in Correia et al. 2019 (arXiv 1909.00015).
         heads: with ``learned``, number of heads with an alpha of their own; scores are then ``(B, heads, L, S)``.
         temperature: positive; divides the scores.
-
-    Raises:
-        ValueError: if ``alpha`` is out of its range.
     """
 
     def __init__(

@@ -120,9 +120,6 @@ class GeneralAttention(nn.Module):
             is_causal: query i sees keys j <= i; needs L = S.
             attn_bias: floating point, of shapes as ``attn_mask``, added to the scores; minus infinity masks.
             need_weights: also return the weights.
-
-        Raises:
-            TypeError, ValueError: if arguments are missing, shapes do not fit or a mask is not boolean.
         """
         check_one_device(
             self, query=query, key=key, value=value, attn_mask=attn_mask, padding_mask=padding_mask, attn_bias=attn_bias

@@ -46,10 +46,7 @@ class Relation(nn.Module):
         d_sender: width of senders; by default ``d_model``.
         symmetric: one projection for queries and keys, so that symmetric scores make symmetric relations.
         activation: elementwise, a function or its name; ``"softmax"`` normalises over the visible senders.
-        qk_norm: RMS norms of relation queries and keys, each with a learned gain.
-
-    Raises:
-        ValueError: if the score's heads are not the relations, or a norm of single numbers is asked for.
+        qk_norm: RMS norms of relation queries and keys, each with a learned gain; needs p > 1.
     """
 
     def __init__(

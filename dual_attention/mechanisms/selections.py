@@ -92,12 +92,9 @@ class PredictiveWindow(Select):
         half_width: D >= 0.
         d_p: hidden width of the prediction; by default ``d_q``.
         gaussian: favour the middle of the window. Without it no position can be learned: pass ``trainable=False``.
-        sigma: of the Gaussian; by default D / 2, as in the paper.
+        sigma: of the Gaussian, positive; by default D / 2, as in the paper.
         renormalise: make the weights sum to one, with the Gaussian as a bias of the scores; not in the paper.
         trainable: False freezes the prediction.
-
-    Raises:
-        ValueError: for a trainable window without its Gaussian, or a Gaussian of no width (D = 0 and no ``sigma``).
     """
 
     def __init__(
