@@ -133,9 +133,6 @@ class HeadMaps:
         """A quantity at some labels: ``select("weights", example=0, head=2)`` is ``(N, M)``.
 
         An axis of length one that stands for all examples or heads is taken for any label.
-
-        Raises:
-            ValueError: if an axis or a label is not there.
         """
         values, labels = self.get(quantity), self.labels(quantity)
         index: list[Any] = [slice(None)] * values.dim()
@@ -249,9 +246,6 @@ class Maps:
             axis: ``"example"`` joins batches of one length; ``"receiver"`` joins calls that go on from a cache, in
                 which earlier receivers have zeros for senders that came later. Not all of them need all layers: an
                 encoder is called once, its decoder step by step.
-
-        Raises:
-            ValueError: if calls kept different layers, or do not fit together.
         """
         check_choice("axis", axis, ("example", "receiver"))
         if not self.calls:

@@ -35,11 +35,8 @@ def intervene_directly(
     """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
 
     For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
-    before each sublayer. Layers that are intervened on compute twice, and captures keep what they compute without
-    interventions.
-
-    Raises:
-        TypeError, ValueError: as there, or if the model has no such path.
+    before each sublayer; others are refused. Layers that are intervened on compute twice, and captures keep what they
+    compute without interventions.
     """
     with edited(model, interventions, source) as (edits, handles):
         end = _end_of_stream(model)

@@ -122,11 +122,7 @@ class Edit:
 def edits_of(
     model: nn.Module, interventions: Sequence[Intervention], source: Maps | CallMaps | None = None
 ) -> list[Edit]:
-    """The edits that interventions amount to in a model.
-
-    Raises:
-        TypeError, ValueError: if an intervention is none, its target is not in the model, or the source lacks it.
-    """
+    """The edits that interventions amount to in a model, after checking that it and the source have their targets."""
     call = source.only if isinstance(source, Maps) else source
     if call is not None and not isinstance(call, CallMaps):
         raise TypeError(f"source: expected maps of a capture, got {type(source).__name__}")

@@ -59,9 +59,6 @@ class Effect:
             level: probability that the interval covers the mean.
             method: Student's t; or the quantiles of means of resampled documents, where effects are far from normal.
             samples, seed: of the bootstrap.
-
-        Raises:
-            ValueError: for fewer than two documents, or an argument out of range.
         """
         check_choice("method", method, ("t", "bootstrap"))
         if not 0 < level < 1:
@@ -109,10 +106,6 @@ def measure_effects(
 
     Returns:
         An effect for each intervention and metric, in their order.
-
-    Raises:
-        TypeError, ValueError: if a metric is unknown, there are no documents or interventions, or as
-            :func:`.applying.intervene`.
     """
     check_metrics(metrics, METRICS)
     if not interventions:
@@ -172,11 +165,7 @@ class Faithfulness:
 
 
 def faithfulness(exact: Sequence[Effect], approximate: Sequence[Effect]) -> Faithfulness:
-    """Compare approximate effects with exact ones of the same interventions, documents and metric.
-
-    Raises:
-        ValueError: if they are of other interventions or metrics, or of fewer than two.
-    """
+    """Compare approximate effects with exact ones of the same interventions, two or more, documents and metric."""
     keys = [
         [(effect.name, effect.metric, len(effect.values)) for effect in effects] for effects in (exact, approximate)
     ]

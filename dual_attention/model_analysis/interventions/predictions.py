@@ -43,11 +43,7 @@ Predict = Callable[[nn.Module, Any], Prediction]
 
 
 def predict_next_tokens(model: nn.Module, document: Tensor) -> Prediction:
-    """Predictions of a language model, ours or one for transformers, for each next token of ``document`` ``(B, N)``.
-
-    Raises:
-        ValueError: if a document has fewer than two tokens.
-    """
+    """Predictions of a language model, ours or one for transformers, for each next token of ``document`` ``(B, N)``."""
     if document.dim() != 2 or document.shape[1] < 2:
         raise ValueError(
             f"document: expected token ids (B, N) of two tokens or more, got shape {tuple(document.shape)}"
@@ -62,11 +58,7 @@ def document_losses(prediction: Prediction) -> Tensor:
 
 
 def logit_differences(prediction: Prediction) -> Tensor:
-    """Mean difference of the logits of targets and foils in each document, ``(B,)``.
-
-    Raises:
-        ValueError: if there are no foils.
-    """
+    """Mean difference of the logits of targets and foils, which it needs, in each document, ``(B,)``."""
     if prediction.foils is None:
         raise ValueError("foils: a logit difference needs wrong answers, got None")
     scored = (prediction.targets != NOT_SCORED) & (prediction.foils != NOT_SCORED)

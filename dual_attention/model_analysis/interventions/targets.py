@@ -53,9 +53,6 @@ class Target:
             chosen, of symbols only senders.
         pairs: places (receiver, sender), instead of receivers and senders. Of symbols: those which these receivers read
             of these senders; with shared symbols only.
-
-    Raises:
-        ValueError, TypeError: if the mediator is unknown or has no such part.
     """
 
     mediator: Mediator
@@ -82,11 +79,7 @@ class Target:
                 raise ValueError(f"{name}: expected None for {self.mediator!r}, since {_WHY[self.mediator]}")
 
     def locate(self, model: nn.Module) -> list[ChosenSite]:
-        """The sites of a model that have this mediator, with the chosen heads and relations.
-
-        Raises:
-            TypeError, ValueError: if the model, or the layers chosen, do not have it.
-        """
+        """The sites of a model that have this mediator, one at least, with the chosen heads and relations."""
         heads: Any = self.heads
         relational = self.mediator in ("relation", "symbol")
         if not any(site.site.tap(TAPS[self.mediator]) for site in choose_sites(model, self.layers)):

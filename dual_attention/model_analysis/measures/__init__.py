@@ -9,9 +9,11 @@
 ``controls``     attention, cosines, random projections, an untrained model; their comparison with relations
 ``selectivity``  effect of an intervention at pairs with a label, less that at matched pairs without
 ===============  ====================================================================================================
+
+Shapes and dtypes that do not fit are a ``ValueError`` or ``TypeError``.
 """
 
-from .auc import MatchedAuc, RankedScores, area_under_curve, matched_auc
+from .auc import MatchedAuc, RankedScores, area_under_curve
 from .controls import (
     Compared,
     attention_scores,
@@ -64,7 +66,6 @@ __all__ = [
     "frequency_bins",
     "frequency_strata",
     "identity_strata",
-    "matched_auc",
     "matched_negatives",
     "measure_layers",
     "measure_selectivity",

@@ -60,7 +60,7 @@ def random_relations(
     rel_score: RelationScore = "dot",
     seed: int = 0,
 ) -> Tensor:
-    """Relations as a layer computes them, by random projections of the same rank.
+    """Relations ``(B, N, M, R)`` as a layer computes them, by random projections of the same rank.
 
     Math: r_ij,ℓ = <W_q^ℓ x_i, W_k^ℓ y_j> / sqrt(p) or -|W_q^ℓ x_i - W_k^ℓ y_j|^2 / sqrt(p), entries of W from N(0, 1/d)
 
@@ -73,9 +73,6 @@ def random_relations(
         activation: of the relations; elementwise.
         rel_score: inner products or squared distances, as of the layer.
         seed: of the projections.
-
-    Returns:
-        ``(B, N, M, R)``.
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)
@@ -95,22 +92,15 @@ def random_relations(
 
 
 def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Module] | None = None) -> nn.Module:
-    """A model of the same configuration whose parameters were drawn anew and never trained.
+    """A model of the same configuration whose parameters were drawn anew and never trained, in evaluation mode.
 
     Modules draw their own, by ``reset_parameters``; models with an initialisation of their own (``init_weights``)
-    apply it. The generators of torch are left as they were.
+    apply it. The generators of torch are left as they were, and so is ``model``, whose device and dtype the twin has.
 
     Args:
-        model: is not changed.
         seed: of the draw.
         build: builds the model; needed if the way in which its training began was another (muP, say), or for modules
-            that cannot draw their parameters anew.
-
-    Returns:
-        The model, in evaluation mode, on the device and with the dtype of ``model``.
-
-    Raises:
-        ValueError: naming a module whose parameters nothing draws anew, without ``build``.
+            that cannot draw their parameters anew, which the error names.
     """
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
@@ -183,10 +173,7 @@ def compare(
         scores: ``(B, N, N, S)`` by name; S may differ.
         labels, mask, strata, permutations, shuffle, seed: as :func:`.detection.detect`.
         chosen_on: examples on which the best score is chosen, boolean ``(B,)``; by default those of even number. Where
-            several are of one document, they belong into the same half.
-
-    Raises:
-        ValueError: if one half has nothing to compare, or ``chosen_on`` is of another shape.
+            several are of one document, they belong into the same half. Both halves need something to compare.
     """
     found = []
     for name, values in scores.items():

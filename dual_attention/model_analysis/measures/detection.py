@@ -75,7 +75,7 @@ def detect(
     shuffle: Shuffle = "objects",
     seed: int = 0,
 ) -> Detection:
-    """Measure how well scores of pairs tell those with a label from others of the same stratum.
+    """Measure how well scores of pairs tell those with a label from others of the same stratum, of which there must be.
 
     Args:
         scores: ``(B, N, N, S)``, for instance relations.
@@ -87,9 +87,6 @@ def detect(
             that pairs share their objects; ``"pairs"`` permutes pairs within examples and strata, as if they were
             independent, which they seldom are.
         seed: of the shuffles.
-
-    Raises:
-        TypeError, ValueError: if dtypes or shapes do not fit, or if no positive has a negative in its stratum.
     """
     check_relations("scores", scores, square=True)
     check_choice("shuffle", shuffle, Shuffle)

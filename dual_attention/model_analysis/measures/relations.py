@@ -21,9 +21,6 @@ def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
 
     Returns:
         ``(...)`` in [0, 1], float64; NaN where both parts are zero, so ``nanmean`` averages over objects.
-
-    Raises:
-        ValueError: if shapes differ.
     """
     check_floating_tensors(relational=relational, symbolic=symbolic)
     check_same_shape("symbolic", symbolic, "relational", relational)
@@ -32,7 +29,7 @@ def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
 
 
 def relation_rank(relations: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Number of directions in which relations vary: the participation ratio of their covariance.
+    """Number of directions in which relations vary, float64: the participation ratio of their covariance.
 
     Math: (tr C)² / tr(C²), with C the covariance of r_ij over pairs
 
@@ -41,13 +38,7 @@ def relation_rank(relations: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Args:
         relations: ``(B, N, M, R)``.
-        mask: pairs that count, boolean, broadcastable to ``(B, N, M)``; by default all.
-
-    Returns:
-        A float64 scalar in [0, R].
-
-    Raises:
-        ValueError: if shapes do not fit, or fewer than two pairs count.
+        mask: pairs that count, two or more, boolean, broadcastable to ``(B, N, M)``; by default all.
     """
     check_relations("relations", relations)
     chosen = relations[pair_mask(mask, relations)].double()
@@ -72,9 +63,6 @@ def relation_asymmetry(relations: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Returns:
         ``(R,)``, float64; NaN for a relation that is zero throughout.
-
-    Raises:
-        ValueError: if shapes do not fit, or no pair counts.
     """
     check_relations("relations", relations, square=True)
     counts = pair_mask(mask, relations)
@@ -86,15 +74,7 @@ def relation_asymmetry(relations: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def attended_relations(relations: Tensor, attention: Tensor) -> Tensor:
-    """Relations as heads select them, α^h_ij r_ij.
-
-    Args:
-        relations: ``(B, N, M, R)``.
-        attention: weights of the relational heads, ``(B, H, N, M)``.
-
-    Returns:
-        ``(B, H, N, M, R)``.
-    """
+    """Relations ``(B, N, M, R)`` as heads of weights ``(B, H, N, M)`` select them: α^h_ij r_ij, ``(B, H, N, M, R)``."""
     _check_attention(attention, relations)
     return torch.einsum("bhij,bijr->bhijr", attention, relations)
 
@@ -113,9 +93,6 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
 
     Returns:
         ``(B, N, M, R)``, not negative.
-
-    Raises:
-        ValueError: if shapes do not fit.
     """
     _check_attention(attention, relations)
     heads, count = attention.shape[1], relations.shape[3]

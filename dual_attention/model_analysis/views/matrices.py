@@ -47,12 +47,6 @@ def draw_matrices(
         names: of the rows and the columns.
         columns: most panels in a row.
         cmap: matplotlib's, in place of these colours.
-
-    Returns:
-        A matplotlib figure, which no pyplot knows.
-
-    Raises:
-        ValueError: if the numbers of labels, titles and values differ.
     """
     values = _checked(values, receivers, receivers if senders is None else senders, titles, visible)
     rows_of, columns_of = drawable(receivers), drawable(receivers if senders is None else senders)

@@ -42,12 +42,6 @@ def draw_patch_relations(
         title: above all panels.
         columns: most heat maps in a row.
         cmap: matplotlib's, for values from negative to positive ones.
-
-    Returns:
-        A matplotlib figure, which no pyplot knows.
-
-    Raises:
-        ValueError: if shapes do not fit, or there is no such patch.
     """
     names = check_patches(image, relations, grid, titles, receivers=1 if patch is None else None)
     if patch is not None and not 0 <= patch < len(relations):

@@ -27,9 +27,6 @@ def symbol_usage(assignment: Tensor, mask: Tensor | None = None) -> tuple[Tensor
     Returns:
         Mean weight of each symbol in each head, ``(S, K)`` float64, and the effective number of symbols, ``(S,)``, from
         1 (always the same one) to K (all alike).
-
-    Raises:
-        ValueError: if shapes do not fit or no token is real.
     """
     if assignment.dim() != 4:
         raise ValueError(f"assignment: expected shape (B, S, L, K), got {tuple(assignment.shape)}")
