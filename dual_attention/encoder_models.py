@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval
-from ._layers.inputs import check_boolean
 from ._layers.options import AttentionOptions, NormType, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
@@ -139,12 +138,7 @@ class DualAttnTransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
-        check_boolean(
-            shared_symbol_retriever=shared_symbol_retriever, update_symbols_each_layer=update_symbols_each_layer
-        )
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        if not (shared_symbol_retriever or update_symbols_each_layer):
-            raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
         super().__init__(
             EncoderConfig(
                 symbol_retrieval=symbol_retrieval,
@@ -174,6 +168,8 @@ class DualAttnTransformerEncoder(EncoderModel):
                 final_norm=final_norm,
             )
         )
+        if not (shared_symbol_retriever or update_symbols_each_layer):
+            raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
         self.n_heads_ra = n_heads_ra
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retrievers = nn.ModuleList()

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval
-from ._layers.inputs import check_boolean
 from ._layers.options import (
     AttentionOptions,
     BlockOptions,
@@ -95,7 +94,6 @@ class TransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_boolean(use_flash_attention=use_flash_attention)
         with nullcontext() if device is None else torch.device(device):
             super().__init__(
                 DecoderLanguageConfig(
@@ -188,9 +186,7 @@ class DualAttnTransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_boolean(update_symbols_each_layer=update_symbols_each_layer)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        options = _sharing(symbol_retriever_config, update_symbols_each_layer)
         with nullcontext() if device is None else torch.device(device):
             super().__init__(
                 DecoderLanguageConfig(
@@ -223,7 +219,7 @@ class DualAttnTransformerLM(LanguageModel):
                     ff_bias=ff_bias,
                 )
             )
-        self.symbol_retriever_config = options
+        self.symbol_retriever_config = retriever_options(symbol_retriever_config)
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra
         self.n_heads = n_heads_sa + n_heads_ra
@@ -238,6 +234,11 @@ class DualAttnTransformerLM(LanguageModel):
 
     def _create_retrievers(self, config: DecoderLanguageConfig) -> list[nn.Module]:
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
+        if not (shared or config.update_symbols_each_layer):
+            raise ValueError(
+                "update_symbols_each_layer: symbols that are retrieved once need "
+                "symbol_retriever_config={'shared_symbol_retriever': True}"
+            )
         retrievers = [
             create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
             for _ in range(1 if shared else config.n_layers)
@@ -281,14 +282,3 @@ def configure_optimizers(
         {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=device_type == "cuda")
-
-
-def _sharing(given: RetrieverOptions | None, update_symbols_each_layer: bool) -> dict[str, bool]:
-    """The options of a retriever; ``ValueError`` if symbols are retrieved once, but each layer has a retriever."""
-    options = retriever_options(given)
-    if update_symbols_each_layer or options["shared_symbol_retriever"]:
-        return options
-    raise ValueError(
-        "update_symbols_each_layer: symbols that are retrieved once need "
-        "symbol_retriever_config={'shared_symbol_retriever': True}"
-    )

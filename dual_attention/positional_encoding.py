@@ -90,6 +90,7 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
 class _AddedPositions(TypedModule):
     def __init__(self, d_model: int, scale: bool, dropout: float, max_len: int) -> None:
         super().__init__()
+        check_boolean(scale=scale)
         check_positive(d_model=d_model, max_len=max_len)
         self.d_model = d_model
         self.max_len = max_len
@@ -127,7 +128,6 @@ class SinusoidalPositionalEncoding(_AddedPositions):
     pe: Tensor
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
-        check_boolean(scale=scale)
         super().__init__(d_model, scale, dropout, max_len)
         self.register_buffer("pe", sinusoidal_table(max_len, d_model))
 
@@ -139,7 +139,6 @@ class LearnedPositionalEmbeddings(_AddedPositions):
     """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`."""
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
-        check_boolean(scale=scale)
         super().__init__(d_model, scale, dropout, max_len)
         self.position_embeddings = nn.Embedding(max_len, d_model)
 

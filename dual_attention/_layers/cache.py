@@ -66,17 +66,14 @@ class Cache(ABC):
     def reorder(self, indices: Tensor) -> None:
         """Let row ``b`` continue what row ``indices[b]`` was, as beam search does.
 
-        Args:
-            indices: integers ``(B',)`` below B; one example may be chosen often, so B' may be larger or smaller than B.
+        Indices are integers ``(B',)`` below B; one example may be chosen often, so B' may be larger or smaller than B.
         """
 
     @abstractmethod
     def crop(self, length: int) -> None:
         """Forget all but the first ``length`` tokens; a context is kept.
 
-        Raises:
-            ValueError: if ``length`` is negative or more than was seen, or if a window has already dropped tokens that
-                the next one would attend to.
+        ``ValueError`` if there are fewer, or a window has already dropped tokens that the next one would attend to.
         """
 
     @abstractmethod
@@ -286,11 +283,7 @@ class TokenCache(Cache):
 
 
 class ContextCache(Cache):
-    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it.
-
-    Args:
-        shapes: what is kept of one token of the context.
-    """
+    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}

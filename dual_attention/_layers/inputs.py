@@ -192,6 +192,21 @@ def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
         )
 
 
+def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a padding mask, if there is one, is boolean ``(B, t + N)``."""
+    if padding_mask is None:
+        return
+    if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
+        got = f"dtype {padding_mask.dtype}" if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
+        raise TypeError(f"{name}: expected a boolean tensor (True = a real position), got {got}")
+    if tuple(padding_mask.shape) != (batch, earlier + length):
+        raise ValueError(
+            f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
+            + (f"the {earlier} tokens in the cache included, " if earlier else "")
+            + f"got {tuple(padding_mask.shape)}"
+        )
+
+
 def check_vectors(name: str, vectors: Tensor, dim: int, layer: nn.Module | None = None) -> None:
     """Check vectors ``(B, L, dim)``; ``TypeError`` unless they are floating point, ``ValueError`` for another shape."""
     check_tensor(name, vectors)

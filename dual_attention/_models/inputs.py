@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from .._layers.inputs import check_vectors, is_integer
@@ -69,21 +68,6 @@ def check_specified(
     if earlier + x.shape[1] > longest:
         after = f" after {earlier} in the cache" if earlier else ""
         raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
-
-
-def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless a padding mask, if there is one, is boolean ``(B, t + N)``."""
-    if padding_mask is None:
-        return
-    if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
-        got = f"dtype {padding_mask.dtype}" if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
-        raise TypeError(f"{name}: expected a boolean tensor (True = a real position), got {got}")
-    if tuple(padding_mask.shape) != (batch, earlier + length):
-        raise ValueError(
-            f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
-            + (f"the {earlier} tokens in the cache included, " if earlier else "")
-            + f"got {tuple(padding_mask.shape)}"
-        )
 
 
 def check_targets(targets: Tensor, x: Tensor) -> None:

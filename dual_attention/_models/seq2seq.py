@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transaction
-from .._layers.inputs import check_choice, check_depth, check_dropout, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_padding, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
@@ -24,7 +24,7 @@ from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
 from .config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
-from .inputs import check_padding, check_specified, count_positions
+from .inputs import check_specified, count_positions
 from .stack import apply_blocks, are_causal
 from .weights import TiesWeights, fill_tied, move_prefix
 

@@ -10,12 +10,20 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.heads import Heads
-from .._layers.inputs import check_choice, check_depth, check_dropout, check_places, check_positive, check_vectors
+from .._layers.inputs import (
+    check_choice,
+    check_depth,
+    check_dropout,
+    check_padding,
+    check_places,
+    check_positive,
+    check_vectors,
+)
 from .._layers.options import NormType
 from ..functional import MaskPattern
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
 from .config import TokenPositions, TokensConfig
-from .inputs import check_padding, check_token_ids, count_positions
+from .inputs import check_token_ids, count_positions
 from .stack import StackModel, are_causal
 from .weights import init_weights
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .._layers.inputs import check_vectors
-from .._models.inputs import check_padding
+from .._layers.inputs import check_padding, check_vectors
 
 
 def check_objects(

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transaction
-from .._layers.inputs import check_choice, check_depth, check_positive, check_sequence
+from .._layers.inputs import check_choice, check_depth, check_padding, check_positive, check_sequence
 from .._layers.options import NormType, SymbolOptions, arguments_of, checked_options
-from .._models.inputs import check_padding
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols

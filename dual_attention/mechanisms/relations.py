@@ -109,8 +109,7 @@ class Relation(nn.Module):
     def relate(self, u: Tensor, w: Tensor, mask: Tensor | None = None) -> Tensor:
         """Relations of projected receivers and senders, ``(B, N, M, R)``.
 
-        Args:
-            mask: only for ``"softmax"``, boolean, broadcastable to ``(B, H, N, M)``; what all H heads hide is hidden.
+        The mask is only for ``"softmax"``, boolean, broadcastable to ``(B, H, N, M)``; what all H heads hide is hidden.
         """
         if self.score.multidim:
             scores = self.score(u.flatten(2), w.flatten(2)).movedim(-1, 1)

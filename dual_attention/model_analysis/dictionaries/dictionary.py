@@ -141,12 +141,9 @@ def _entry(row: Mapping[str, Any]) -> DictionaryEntry:
 
 
 def _example(row: Mapping[str, Any]) -> PairExample:
-    contexts = {name: _context(row[name]) for name in ("receiver_context", "sender_context")}
-    return PairExample(**{**row, **contexts})
-
-
-def _context(row: Mapping[str, Any]) -> PairContext:
-    return PairContext(row["start"], tuple(row["tokens"]))
+    contexts = {name: row[name] for name in ("receiver_context", "sender_context")}
+    made = {name: PairContext(context["start"], tuple(context["tokens"])) for name, context in contexts.items()}
+    return PairExample(**{**row, **made})
 
 
 def context_around(document: Sequence[int], place: int, width: int) -> PairContext:

@@ -41,8 +41,7 @@ def attention_scores(weights: Tensor) -> Tensor:
 def cosine_scores(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Cosine of vectors of receivers and senders, for instance embeddings: ``(B, N, d), (B, M, d) -> (B, N, M, 1)``.
 
-    Args:
-        y: by default ``x``. A vector of zeros has the cosine 0 to all others.
+    Senders are by default the receivers. A vector of zeros has the cosine 0 to all others.
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)

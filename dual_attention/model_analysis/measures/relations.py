@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import check_floating_tensors, check_relations, check_same_shape, pair_mask
+from ._checks import check_floating_tensors, check_relations, pair_mask
 
 
 def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
@@ -23,7 +23,8 @@ def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
         ``(...)`` in [0, 1], float64; NaN where both parts are zero, so ``nanmean`` averages over objects.
     """
     check_floating_tensors(relational=relational, symbolic=symbolic)
-    check_same_shape("symbolic", symbolic, "relational", relational)
+    if symbolic.shape != relational.shape:
+        raise ValueError(f"symbolic: expected shape {tuple(relational.shape)}, got {tuple(symbolic.shape)}")
     one, other = relational.double().norm(dim=-1), symbolic.double().norm(dim=-1)
     return one / (one + other)
 

@@ -23,7 +23,7 @@ def test_message_share_is_a_ratio_of_norms():
     share = message_share(relational, symbolic)
     torch.testing.assert_close(share[:2], torch.tensor([0.5, 0.0], dtype=torch.float64))
     assert share[2].isnan()
-    with pytest.raises(ValueError, match=r"symbolic: expected the shape of relational, \(3, 2\), got \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"symbolic: expected shape \(3, 2\), got \(1, 2\)"):
         message_share(relational, symbolic[:1])
 
 
