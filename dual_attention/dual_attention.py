@@ -128,19 +128,11 @@ class DualAttention(TypedModule):
     def _share_attention_parameters(self) -> None:
         sensory, relational = self.self_attention, self.relational_attention
         if sensory is None or relational is None:
-            raise ValueError(
-                "share_attn_params: needs heads of both kinds, "
-                f"got n_heads_sa={self.n_heads_sa} and n_heads_ra={self.n_heads_ra}"
-            )
+            raise ValueError(f"share_attn_params: needs both kinds of head, got {self.n_heads_sa}, {self.n_heads_ra}")
         wq, wk = relational.selecting()
         for name, ours, theirs in (("queries", sensory.wq, wq), ("keys", sensory.wk, wk)):
             if ours.weight.shape != theirs.weight.shape or (ours.bias is None) != (theirs.bias is None):
-                raise ValueError(
-                    "share_attn_params: needs the same numbers of heads, key/value heads, key widths and biases; "
-                    f"{name} are projected by {tuple(ours.weight.shape)} in sensory heads (bias: "
-                    f"{ours.bias is not None}) and by {tuple(theirs.weight.shape)} in relational heads (bias: "
-                    f"{theirs.bias is not None})"
-                )
+                raise ValueError(f"share_attn_params: needs {name} projected alike, got {ours} and {theirs}")
         sensory.wq, sensory.wk = wq, wk
 
     def _heads(self) -> dict[str, Attention | RelationalAttention | RelationalCrossAttention]:

@@ -33,17 +33,11 @@ class TransformerEncoder(EncoderModel):
     in training.
 
     Args:
-        vocab_size: tokens.
-        d_model: width of the model.
-        n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the blocks, see
-            :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
-        max_block_size: largest length of a sequence.
-        pos_enc_type: ``"pos_emb"``: learned positions; ``"RoPE"``: rotary positions in attention; ``"none"``.
         attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
         n_token_types: kinds of tokens, such as those of the first and the second sentence, with an embedding each.
         embedding_norm: normalise embeddings, as BERT does.
         final_norm: normalise the output; by default with pre-norm only.
-        rope_theta: base of RoPE's frequencies.
+        others: as :class:`~dual_attention.language_models.TransformerLM`.
     """
 
     _block_kind = EncoderBlock

@@ -235,19 +235,14 @@ class DualAttnTransformerLM(LanguageModel):
     def _create_retrievers(self, config: DecoderLanguageConfig) -> list[nn.Module]:
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
         if not (shared or config.update_symbols_each_layer):
-            raise ValueError(
-                "update_symbols_each_layer: symbols that are retrieved once need "
-                "symbol_retriever_config={'shared_symbol_retriever': True}"
-            )
+            raise ValueError("update_symbols_each_layer: False needs symbol_retriever_config's shared_symbol_retriever")
         retrievers = [
             create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
             for _ in range(1 if shared else config.n_layers)
         ]
         first = retrievers[0]
         if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
-            raise ValueError(
-                "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
-            )
+            raise ValueError("symbol_retrieval_kwargs: a causal model needs causal_nbhd=True")
         check_symbol_width(first, config.d_model)
         return retrievers * config.n_layers if shared else retrievers
 

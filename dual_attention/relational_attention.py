@@ -127,10 +127,7 @@ class RelationalAttention(SymbolHeads):
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
         check_choice("rel_score", rel_score, RelationScore)
         if rel_score == "squared_distance" and rel_activation in ("relu", torch.relu, F.relu):
-            raise ValueError(
-                "rel_activation: expected one that tells negative relations apart, as those of "
-                f"rel_score='squared_distance' are, got {rel_activation!r}"
-            )
+            raise ValueError(f"rel_activation: expected one that keeps negative relations, got {rel_activation!r}")
         self.rel_score = rel_score
         check_choice("wr_init", wr_init, ("published", "large"))
         self.wr_init = wr_init

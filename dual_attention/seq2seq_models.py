@@ -197,10 +197,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         retriever = self.layers[self._retrievers["decoder"]]
         sees_later = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
         if sees_later and self._relational["decoder"] and self.is_causal:
-            raise ValueError(
-                "symbol_retrieval_kwargs: with causal_nbhd=False a symbol of the causal decoder would depend on later "
-                "tokens; decoder_symbol_retrieval gives the decoder another retriever"
-            )
+            raise ValueError("symbol_retrieval_kwargs: a causal decoder needs causal_nbhd=True, or its own retriever")
 
     def _retrieves(self, side: Side, number: int) -> bool:
         """Whether symbols are retrieved for block ``number``, not taken from the one before."""

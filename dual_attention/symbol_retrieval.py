@@ -279,9 +279,7 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
         check_tokens("x", x)
         tokens = self.n_prefix_tokens + grid_size[0] * grid_size[1]
         if x.shape[1] != tokens:
-            raise ValueError(
-                f"x: expected {tokens} tokens ({self.n_prefix_tokens} and a grid of {grid_size}), got {x.shape[1]}"
-            )
+            raise ValueError(f"x: expected {tokens} tokens for a grid of {grid_size}, got {x.shape[1]}")
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
 
 

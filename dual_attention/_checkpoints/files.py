@@ -12,8 +12,6 @@ from .._checksums import check_checksums
 from .._extras import require
 from .._files import first_line, read_json_object
 
-__all__ = ["CONFIG", "CheckpointFiles", "folder_of", "warn_of_misspelt"]
-
 CONFIG = "config.json"
 REACHED_WITHIN = 5.0
 """Seconds that the hub may take to answer, unless ``HF_HUB_ETAG_TIMEOUT`` says otherwise."""
@@ -69,13 +67,10 @@ class CheckpointFiles:
         except errors.EntryNotFoundError:
             return None
         except errors.HFValidationError as error:
-            raise FileNotFoundError(
-                f"{self.name}: there is no such folder, and it is no name on the hub either ({first_line(error)})"
-            ) from error
+            raise FileNotFoundError(f"{self.name}: no such folder or name on the hub ({first_line(error)})") from error
         except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
             raise FileNotFoundError(
-                f"{self.name}: there is no such folder here, and no checkpoint of this name on the hub, or it needs a "
-                f"token ({first_line(error)})"
+                f"{self.name}: no such folder, nor a checkpoint on the hub, or it needs a token ({first_line(error)})"
             ) from error
         except Exception as error:  # of the network while a file is fetched, unless it is of this machine
             if isinstance(error, OSError | TypeError | ValueError) and not isinstance(error, errors.HfHubHTTPError):

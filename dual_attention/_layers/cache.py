@@ -28,8 +28,6 @@ from torch import Tensor
 
 from .inputs import check_indices, check_no_gradient, check_positive
 
-__all__ = ["Cache", "CacheGroup", "ContextCache", "TokenCache"]
-
 Shapes = Mapping[str, tuple[int, ...]]
 """Tensors kept of one token: name to shape, ``(heads, width)`` or ``(width,)``."""
 

@@ -95,10 +95,7 @@ def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:
         check_floating(name, x)
         return
     if weight.is_meta and not x.is_meta:
-        raise ValueError(
-            f"{name}: got a tensor on {x.device}, but the parameters are on meta and have no values; .to_empty() and a "
-            "state dict give them some"
-        )
+        raise ValueError(f"{name}: the parameters on meta have no values; .to_empty() and a state dict give them some")
     if x.device != weight.device:
         raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
     if is_autocast(x):
@@ -167,9 +164,7 @@ def check_indices(indices: Tensor, batch: int | None) -> Tensor:
 def check_no_gradient(name: str, tensor: Tensor) -> None:
     """Raise ``ValueError`` if a tensor that a cache would keep requires gradients."""
     if torch.is_grad_enabled() and tensor.requires_grad:
-        raise ValueError(
-            f"cache: keeps no graph, got {name} that requires gradients; call under torch.no_grad() or inference_mode()"
-        )
+        raise ValueError(f"cache: keeps no graph, got {name} that requires gradients; call it under torch.no_grad()")
 
 
 def is_offloaded(weight: Tensor, x: Tensor) -> bool:
@@ -187,8 +182,7 @@ def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
     check_tensor(name, places)
     if not is_integer(places) or tuple(places.shape) not in ((batch, length), (1, length)):
         raise ValueError(
-            f"{name}: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(places.shape)} of dtype {places.dtype}"
+            f"{name}: expected integers {(batch, length)} or {(1, length)}, got {places.dtype} {tuple(places.shape)}"
         )
 
 

@@ -55,10 +55,7 @@ def project_symbols(
             symbols = RelativeSymbols.from_dense(symbols)
         expected = (n, past.senders + m, wv.in_features)
         if tuple(symbols.shape) != expected:
-            raise ValueError(
-                f"symbols: expected position-relative symbols of shape (N, M, d) = {expected}, "
-                f"got {tuple(symbols.shape)}"
-            )
+            raise ValueError(f"symbols: expected relative ones (N, M, d) = {expected}, got {tuple(symbols.shape)}")
         symbols = symbols.last_senders(past.held + m)
         library = symbols.library
         return symbols.with_library(past.once(library, lambda: wv(library).unflatten(-1, (n_kv_heads, -1))))

@@ -101,9 +101,7 @@ class EncoderModel(CountsParameters, TokenModel):
                 token_types = torch.zeros(places, dtype=torch.long, device=embedded.device)
             check_token_ids("token_types", token_types, self.n_token_types)
             if token_types.shape != places:
-                raise ValueError(
-                    f"token_types: expected the shape of x, {tuple(places)}, got {tuple(token_types.shape)}"
-                )
+                raise ValueError(f"token_types: expected shape {tuple(places)}, got {tuple(token_types.shape)}")
             embedded = embedded + self.token_type_embedder(token_types)
         elif token_types is not None:
             raise ValueError("token_types: this model has none, build it with n_token_types")

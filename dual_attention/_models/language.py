@@ -30,8 +30,6 @@ from .stack import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
 from .weights import TiesWeights
 
-__all__ = ["LanguageModel", "LanguageModelOutput"]
-
 
 class LanguageModelOutput(NamedTuple):
     """Output of a language model.

@@ -70,7 +70,7 @@ def retriever_options(options: RetrieverOptions | None) -> dict[str, bool]:
     unknown = sorted(set(given) - set(defaults))
     if unknown:
         raise ValueError(
-            f"symbol_retriever_config: expected the keys {', '.join(defaults)}, got {', '.join(map(repr, unknown))}"
+            f"symbol_retriever_config: expected {', '.join(defaults)}, got {', '.join(map(repr, unknown))}"
         )
     return defaults | given
 
@@ -95,10 +95,9 @@ def check_symbol_width(retriever: nn.Module, d_model: int, name: str = "symbol_r
     """Raise ``ValueError`` unless a retriever's symbols are as wide as the model."""
     check_positive(d_model=d_model)
     argument = "d_model" if hasattr(retriever, "d_model") else "symbol_dim"
-    if getattr(retriever, argument) != d_model:
-        raise ValueError(
-            f"{name}: expected {argument}={d_model}, the width of the model, got {getattr(retriever, argument)}"
-        )
+    width = getattr(retriever, argument)
+    if width != d_model:
+        raise ValueError(f"{name}: expected {argument}={d_model}, the width of the model, got {width}")
 
 
 def retrieve_symbols(
@@ -110,10 +109,7 @@ def retrieve_symbols(
     """
     reaches_on = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
     if positions is not None and reaches_on:
-        raise ValueError(
-            "padding masks and segments: with 'rel_sym_attn' need causal_nbhd=True; with causal_nbhd=False the "
-            "neighbourhoods of an example's last tokens would reach into what comes after it"
-        )
+        raise ValueError("padding masks and segments: need causal_nbhd=True, or symbols would depend on what follows")
     if isinstance(retriever, PositionalSymbolRetriever):
         rows = 1 if positions is None else positions.shape[0]  # the same in every example: projected once
         if cache is None:

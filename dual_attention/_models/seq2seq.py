@@ -107,10 +107,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
                 if isinstance(embedding, nn.Embedding):
                     nn.init.normal_(embedding.weight, std=width**-0.5)
         if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
-            raise ValueError(
-                f"tie_weights: needs out_dim to be the vocab_size of output_spec, got out_dim={self.out_dim} and "
-                f"vocab_size={self.output_spec['vocab_size']}; tie_weights=False has no such condition"
-            )
+            raise ValueError(f"tie_weights: needs out_dim={self.output_spec['vocab_size']}, got {self.out_dim}")
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
@@ -185,10 +182,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         logits = final_out(hidden)
         if self.loss_type == "mse":
             if not targets.is_floating_point():
-                raise TypeError(
-                    f"targets: expected floating-point vectors, since loss_type='mse', got dtype {targets.dtype}; "
-                    "classes need loss_type='cross_entropy'"
-                )
+                raise TypeError(f"targets: expected floating-point vectors for loss_type='mse', got {targets.dtype}")
             return logits, mean_squared_error(logits, targets, scored)
         if scored is not None and targets.shape == scored.shape:
             targets = targets.masked_fill(~scored, self.loss_ignore_idx)
@@ -250,10 +244,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         check_specified("y", y, self.output_spec, "out_block_size", self.out_block_size, seen, layer=embedder)
         batch, length = y.shape[:2]
         if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.memory_dim:
-            raise ValueError(
-                f"memory: expected shape (batch, length, width) = ({batch}, length, {self.memory_dim}), with as many "
-                f"sources as there are targets, got {tuple(memory.shape)}"
-            )
+            raise ValueError(f"memory: expected ({batch}, length, {self.memory_dim}), got {tuple(memory.shape)}")
         check_padding("source_padding_mask", source_padding_mask, *memory.shape[:2])
         check_padding("target_padding_mask", target_padding_mask, batch, seen + length)
         positions = count_positions(target_padding_mask, earlier=seen)

@@ -122,7 +122,5 @@ def rotary_encoding(attention: nn.Module, config: TokensConfig) -> RotaryPositio
         return None
     widths = [heads.key_dim for heads in attention.modules() if isinstance(heads, Heads)]
     if len(set(widths)) > 1:
-        raise ValueError(
-            f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in both kinds of head, got {widths}"
-        )
+        raise ValueError(f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in all heads, got {widths}")
     return RotaryPositionalEncoding(widths[0], config.max_block_size, config.rope_theta)

@@ -41,8 +41,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     """Rows and columns of patches; ``ValueError`` if they do not tile the image."""
     if height % patch_height or width % patch_width or not height or not width:
         raise ValueError(
-            f"image: patches of height {patch_height} and width {patch_width} do not tile an image of "
-            f"height {height} and width {width}"
+            f"image: patches of height {patch_height} and width {patch_width} do not tile {height} and {width}"
         )
     return height // patch_height, width // patch_width
 
@@ -138,8 +137,7 @@ class VisionModel(StackModel):
         if grid_size != self.grid_size:
             if self.pos_enc != "interpolated":
                 raise ValueError(
-                    f"x: this model has learned positions for a grid of {self.grid_size} patches (rows, columns), got "
-                    f"{grid_size}; other image sizes need pos_enc='interpolated' or pos_enc='none'"
+                    f"x: expected a grid of {self.grid_size} patches, or pos_enc='interpolated', got {grid_size}"
                 )
             grid = positions[:, 1:].unflatten(1, self.grid_size).permute(0, 3, 1, 2)
             grid = F.interpolate(grid, size=grid_size, mode="bicubic", align_corners=False)

@@ -129,10 +129,7 @@ class PrediNet(nn.Module):
                 raise ValueError(f"positions: expected {self.position_dim} numbers for each object, got none")
             positions = torch.arange(n, device=x.device, dtype=x.dtype)[:, None][:, : self.position_dim]
         if tuple(positions.shape) not in ((n, self.position_dim), (batch, n, self.position_dim)):
-            raise ValueError(
-                f"positions: expected shape (objects, position_dim) = {(n, self.position_dim)}, or with the batch "
-                f"before it, got {tuple(positions.shape)}"
-            )
+            raise ValueError(f"positions: expected {(n, self.position_dim)} or a batch, got {tuple(positions.shape)}")
         if not positions.is_floating_point():
             raise TypeError(f"positions: expected floating-point numbers, got dtype {positions.dtype}")
         return torch.cat((x, positions.to(x.dtype).expand(batch, -1, -1)), dim=-1)

@@ -46,10 +46,7 @@ class ObjectClassifier(nn.Module, ABC):
         check_tensor("x", images)
         expected = (self.image_channels, self.image_height, self.image_width)
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(
-                f"x: expected shape (batch, channels, height, width) = (batch, {', '.join(map(str, expected))}), "
-                f"got {tuple(images.shape)}"
-            )
+            raise ValueError(f"x: expected shape (batch, {', '.join(map(str, expected))}), got {tuple(images.shape)}")
         check_like("x", images, self.patch_embedding[1])
         return self.patch_embedding(images)
 

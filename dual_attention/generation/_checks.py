@@ -94,7 +94,5 @@ def check_logits(logits: Tensor) -> None:
     """Raise ``ValueError`` if a row of logits ``(B, V)`` has NaN or infinity, or leaves no token to choose."""
     best = logits.amax(dim=-1)
     if not best.isfinite().all():
-        raise ValueError(
-            "logits: expected finite numbers to choose the next token by, got a row whose largest is "
-            f"{best[~best.isfinite()][0].item()} (has training diverged, or are all tokens excluded?)"
-        )
+        got = best[~best.isfinite()][0].item()
+        raise ValueError(f"logits: expected finite ones, got {got} (has training diverged? are all tokens excluded?)")

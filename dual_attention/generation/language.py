@@ -19,8 +19,6 @@ from .context import CausalLM, LanguageModelDecoder
 from .decoding import decode, evaluating, undisturbed
 from .sampling import LogitsProcessor, Sampling
 
-__all__ = ["Generates", "beam_search", "generate", "generate_stream", "random_generator"]
-
 
 @dataclass(frozen=True, eq=False)
 class Continuation:

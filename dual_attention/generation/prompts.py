@@ -10,8 +10,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ._checks import check_integer
 
-__all__ = ["left_pad"]
-
 
 def left_pad(
     prompts: Sequence[Sequence[int] | Tensor], pad_token: int = 0, *, device: torch.device | str | None = None
@@ -44,9 +42,7 @@ def _vector(name: str, prompt: Sequence[int] | Tensor) -> Tensor:
     try:
         row = torch.as_tensor(prompt)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{name}: expected a list or vector of token ids, got {type(prompt).__name__}: {error}"
-        ) from None
+        raise TypeError(f"{name}: expected token ids, got {type(prompt).__name__} ({error})") from None
     if row.dim() != 1 or not len(row):
         raise ValueError(f"{name}: expected a vector of at least one token id, got shape {tuple(row.shape)}")
     if row.is_floating_point() or row.is_complex() or row.dtype == torch.bool:

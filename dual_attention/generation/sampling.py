@@ -27,17 +27,6 @@ from torch import Tensor
 
 from ._checks import check_integer, check_logits, check_number
 
-__all__ = [
-    "LogitsProcessor",
-    "Sampling",
-    "apply_temperature",
-    "keep_min_p",
-    "keep_top_k",
-    "keep_top_p",
-    "penalise_repetition",
-    "tokens_seen",
-]
-
 LogitsProcessor = Callable[[Tensor, Tensor], Tensor]
 """Tokens so far ``(B, L)``, left padding included, and logits ``(B, V)`` to logits ``(B, V)``."""
 
@@ -158,9 +147,7 @@ class Sampling:
             processed = processor(tokens, logits)
             if not isinstance(processed, Tensor) or processed.shape != logits.shape:
                 got = tuple(processed.shape) if isinstance(processed, Tensor) else type(processed).__name__
-                raise ValueError(
-                    f"logits_processors: expected logits of shape {tuple(logits.shape)} returned, got {got}"
-                )
+                raise ValueError(f"logits_processors: expected logits {tuple(logits.shape)} returned, got {got}")
             logits = processed
         if self.repetition_penalty != 1:
             seen = tokens_seen(tokens, logits.shape[-1], padding_mask)

@@ -19,8 +19,6 @@ from .decoding import decode, evaluating
 from .language import random_generator
 from .sampling import LogitsProcessor, Sampling
 
-__all__ = ["GeneratesTargets", "TargetDecoder"]
-
 
 class TargetDecoder:
     """A sequence-to-sequence model in the middle of a target, a :class:`~dual_attention.generation.decoding.Decoder`.
@@ -197,10 +195,7 @@ class GeneratesTargets:
             )
         vocab_size = self.output_spec["vocab_size"]
         if self.out_dim > vocab_size:
-            raise ValueError(
-                f"generate: out_dim={self.out_dim} classes are more than the tokens that the decoder reads, "
-                f"vocab_size={vocab_size}"
-            )
+            raise ValueError(f"generate: the decoder reads {vocab_size} tokens, fewer than out_dim={self.out_dim}")
         check_integer("max_new_tokens", length, low=0)
         if not isinstance(start_token, Tensor):
             start_token = torch.tensor([[check_integer("start_token", start_token, low=0)]])
@@ -215,10 +210,7 @@ class GeneratesTargets:
         if not self.is_causal:
             raise ValueError("generate: needs a causal decoder; this model has decoder_kwargs with causal=False")
         if len(prefix) != len(source) or not prefix.shape[1]:
-            raise ValueError(
-                f"start: expected a prefix of at least one position for each of {len(source)} sources, got shape "
-                f"{tuple(prefix.shape)}"
-            )
+            raise ValueError(f"start: expected a prefix for each of {len(source)} sources, got {tuple(prefix.shape)}")
         longest = prefix.shape[1] + length - 1  # the last is never read
         if longest > self.out_block_size:
             raise ValueError(

@@ -209,10 +209,7 @@ class GeneralAttention(nn.Module):
         if not torch.is_grad_enabled() or in_transform():  # which takes no checkpoints
             return self.join([receive(part) for part in rows])
         if isinstance(self.align, Hard) and self.align.generator is not None:
-            raise ValueError(
-                "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
-                f"expected None, or block >= {n}"
-            )
+            raise ValueError(f"generator: blocks draw again in the backward pass; expected None, or block >= {n}")
         return self.join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
     def _block(

@@ -260,11 +260,8 @@ class RelationalMessage(Message):
         if query is None:
             raise ValueError("query: relations compare receivers with senders, got None")
         if (value is None) != (self.wv is None):
-            raise ValueError(
-                "value: expected symbols, the names of the senders, got None"
-                if value is None
-                else "value: these messages have no symbols (d_symbol=None); expected None"
-            )
+            wanted = "None, since these messages have no symbols" if self.wv is None else "symbols of the senders"
+            raise ValueError(f"value: expected {wanted}, got {type(value).__name__}")
         u, w = self.relation.project(query, key)
         u, w, scale = self.relation.factors(u, w) or (u, w, None)
         symbols = None

@@ -114,10 +114,7 @@ class PredictiveWindow(Select):
         check_positive(d_q=d_q, d_p=d_p)
         check_not_negative(half_width=half_width)
         if not gaussian and trainable:
-            raise ValueError(
-                "gaussian: a predictive window without its Gaussian gives the predicted position no gradient; "
-                "expected gaussian=True, or trainable=False for positions that do not learn"
-            )
+            raise ValueError("gaussian: without it the prediction cannot learn; expected True, or trainable=False")
         sigma = half_width / 2 if sigma is None else sigma
         check_finite(sigma=sigma)
         if gaussian and not sigma > 0:
@@ -223,10 +220,7 @@ class ReinforcedSubset(Select):
         mask = drawn[..., None, :]
         if self.queries is not None:
             if query.shape[-2] != key.shape[-2]:
-                raise ValueError(
-                    "query: queries are drawn in self-attention, with as many as there are keys; "
-                    f"got {query.shape[-2]} and {key.shape[-2]}"
-                )
+                raise ValueError(f"query: expected as many as keys, {key.shape[-2]}, got {query.shape[-2]}")
             drawn, more = self.queries(query, padding_mask)
             mask, log_prob, fraction = mask & drawn[..., :, None], log_prob + more, fraction * drawn.sum(-1) / real
         return Selection(mask, log_prob=log_prob, fraction=fraction)

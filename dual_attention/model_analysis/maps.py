@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .._layers.inputs import check_choice
@@ -216,10 +217,7 @@ class Maps:
         if not self.calls:
             raise ValueError("maps: nothing was captured; the model is to be called within the context")
         if len(self.calls) > 1:
-            raise ValueError(
-                f"maps: {len(self.calls)} calls were captured; take one of maps.calls, or join them: "
-                "maps.joined('example') or maps.joined('receiver')"
-            )
+            raise ValueError(f"maps: expected one call, got {len(self.calls)}; see maps.calls and maps.joined()")
         return self.calls[0]
 
     def __getitem__(self, layer: str | int) -> LayerMaps:
@@ -318,10 +316,7 @@ def _aligned(parts: list[HeadMaps], start: int) -> list[HeadMaps]:
     length = 0
     for part in parts:
         if part.first_receiver != receivers:
-            raise ValueError(
-                f"maps: calls do not go on from one another in {part.layer}: expected one that begins at place "
-                f"{receivers}, got {part.first_receiver}"
-            )
+            raise ValueError(f"maps: expected a call of {part.layer} from {receivers} on, got {part.first_receiver}")
         for name, values in part.kept.items():
             axes = part.axes(name)
             if "receiver" in axes:
@@ -334,11 +329,8 @@ def _aligned(parts: list[HeadMaps], start: int) -> list[HeadMaps]:
         for name, values in part.kept.items():
             axes = part.axes(name)
             if "sender" in axes:
-                place = axes.index("sender")
-                shape = list(values.shape)
-                shape[place] = length
-                whole = values.new_zeros(shape)
-                whole.narrow(place, part.first_sender - start, values.shape[place]).copy_(values)
-                changed[name] = whole
+                place, before = axes.index("sender"), part.first_sender - start
+                after = length - before - values.shape[place]
+                changed[name] = F.pad(values, (0, 0) * (values.dim() - place - 1) + (before, after))
         aligned.append(replace(part, first_sender=start, **changed))
     return aligned

@@ -108,8 +108,7 @@ def reinforce_loss(
     for name, tensor in (("log_prob", log_prob), ("entropy", entropy)):
         if tensor is not None and (tensor.dim() < 1 or loss.dim() != 1 or tensor.shape[0] != loss.shape[0]):
             raise ValueError(
-                f"{name}: expected shape (B, ...) beside a loss of shape (B,), got {tuple(tensor.shape)} and "
-                f"{tuple(loss.shape)}"
+                f"{name}: expected (B, ...) beside a loss (B,), got {tuple(tensor.shape)}, {tuple(loss.shape)}"
             )
     if entropy_weight and entropy is None:
         raise ValueError("entropy: entropy_weight needs it, got None")

@@ -155,9 +155,7 @@ class MultiHop(nn.Module):
             context = output.context
             updated = self.update(query, context)
             if updated.shape != query.shape and hop + 1 < self.hops:
-                raise ValueError(
-                    f"update: expected a query of shape {tuple(query.shape)} again, got {tuple(updated.shape)}"
-                )
+                raise ValueError(f"update: expected the query's shape {tuple(query.shape)}, got {tuple(updated.shape)}")
             query = updated
             weights.append(output.weights)
         assert context is not None  # since there is at least one hop

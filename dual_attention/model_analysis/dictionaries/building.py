@@ -162,10 +162,7 @@ class _Progress:
         for heads in layers:
             sizes = tuple(heads.get("relations").shape[:3])
             if sizes != seen.shape:
-                raise ValueError(
-                    f"layers: expected relations between the tokens of a document, {tuple(seen.shape)}, got {sizes} in "
-                    f"{heads.layer}"
-                )
+                raise ValueError(f"layers: expected relations of {tuple(seen.shape)}, got {sizes} in {heads.layer}")
             seen = seen & heads.get("visible").any(1)
         document, receiver, sender = seen.nonzero(as_tuple=True)
         places = Places(document + first, receiver, sender, tokens[document, receiver], tokens[document, sender])

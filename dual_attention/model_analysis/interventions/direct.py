@@ -107,9 +107,7 @@ def _layers_of(model: nn.Module, edits: Sequence[Edit]) -> list[nn.Module]:
             layer, parent = model.get_submodule(parent), parent.rpartition(".")[0]
         block = model.get_submodule(parent)
         if getattr(block, "norm_first", None) is not True:
-            raise ValueError(
-                f"norm_first: direct effects need blocks that normalise first, unlike that of {site.layer}"
-            )
+            raise ValueError(f"norm_first: expected True in the blocks of direct effects, got False in {site.layer}")
         if site.layer.startswith("encoder."):
             raise ValueError(f"target: {site.layer} reaches the output through the decoder only, so not directly")
         found[layer] = None

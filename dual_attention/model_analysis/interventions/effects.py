@@ -170,9 +170,7 @@ def faithfulness(exact: Sequence[Effect], approximate: Sequence[Effect]) -> Fait
         [(effect.name, effect.metric, len(effect.values)) for effect in effects] for effects in (exact, approximate)
     ]
     if keys[0] != keys[1]:
-        raise ValueError(
-            f"approximate: expected the same interventions, metrics and documents, {keys[0]}, got {keys[1]}"
-        )
+        raise ValueError(f"approximate: expected effects of {keys[0]}, got {keys[1]}")
     if len({effect.metric for effect in exact}) > 1:
         raise ValueError("exact: expected effects by one metric, got several")
     if len(exact) < 2:

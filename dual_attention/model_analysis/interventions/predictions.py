@@ -45,9 +45,7 @@ Predict = Callable[[nn.Module, Any], Prediction]
 def predict_next_tokens(model: nn.Module, document: Tensor) -> Prediction:
     """Predictions of a language model, ours or one for transformers, for each next token of ``document`` ``(B, N)``."""
     if document.dim() != 2 or document.shape[1] < 2:
-        raise ValueError(
-            f"document: expected token ids (B, N) of two tokens or more, got shape {tuple(document.shape)}"
-        )
+        raise ValueError(f"document: expected token ids (B, N), N at least 2, got shape {tuple(document.shape)}")
     return Prediction(model(document[:, :-1]).logits, document[:, 1:])
 
 

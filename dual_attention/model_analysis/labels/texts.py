@@ -47,16 +47,12 @@ class LabelledText:
         place = 0
         for start, stop in self.words:
             if not place <= start < stop <= len(self.text):
-                raise ValueError(
-                    f"words: expected ascending spans within {len(self.text)} characters, got {start} to {stop}"
-                )
+                raise ValueError(f"words: expected ascending spans within {len(self.text)}, got {start} to {stop}")
             place = stop
         for label, pairs in self.pairs.items():
             for pair in pairs:
                 if not 0 <= pair[1] < pair[0] < len(self.words):
-                    raise ValueError(
-                        f"pairs: expected numbers of two of {len(self.words)} words for {label!r}, got {pair}"
-                    )
+                    raise ValueError(f"pairs: expected two of {len(self.words)} words for {label!r}, got {pair}")
         for label, groups in self.groups.items():
             if len(groups) != len(self.words):
                 raise ValueError(f"groups: expected {len(self.words)} of {label!r}, got {len(groups)}")

@@ -35,13 +35,7 @@ from .matching import (
     receiver_strata,
 )
 from .records import LayerMeasures, RelationReadings, measure_layers, read_relations, written_by
-from .relations import (
-    attended_relations,
-    message_share,
-    relation_asymmetry,
-    relation_contributions,
-    relation_rank,
-)
+from .relations import message_share, relation_asymmetry, relation_contributions, relation_rank
 from .selectivity import Selectivity, measure_selectivity, selectivity
 
 __all__ = [
@@ -54,7 +48,6 @@ __all__ = [
     "Selectivity",
     "Shuffle",
     "area_under_curve",
-    "attended_relations",
     "attention_scores",
     "combine_strata",
     "compare",

@@ -125,10 +125,7 @@ def _draw_anew(module: nn.Module) -> None:
     elif reset is not None:
         reset()
     elif next(module.parameters(recurse=False), None) is not None:
-        raise ValueError(
-            f"model: a {type(module).__name__} does not draw its parameters anew; give build, a function that builds "
-            "the model"
-        )
+        raise ValueError(f"model: {type(module).__name__} does not draw its parameters anew; expected build")
 
 
 @dataclass(frozen=True)

@@ -96,10 +96,7 @@ def detect(
     ranked = RankedScores(scores[counts], strata[counts])
     found = ranked.auc(labels[counts])
     if not found.positives:
-        raise ValueError(
-            f"labels: expected pairs with and without the label in one stratum, got {int(labels[counts].sum())} with "
-            f"it among {int(counts.sum())} that count, none of them with a match"
-        )
+        raise ValueError(f"labels: expected both kinds in one stratum, got {int(labels[counts].sum())} positives")
     generator = torch.Generator().manual_seed(seed)
     examples = torch.arange(len(counts), device=counts.device)[:, None, None].expand(pairs)[counts]
     null = []

@@ -74,12 +74,6 @@ def relation_asymmetry(relations: Tensor, mask: Tensor | None = None) -> Tensor:
     return (there - back)[counts].norm(dim=0) / (there + back)[counts].norm(dim=0)
 
 
-def attended_relations(relations: Tensor, attention: Tensor) -> Tensor:
-    """Relations ``(B, N, M, R)`` as heads of weights ``(B, H, N, M)`` select them: α^h_ij r_ij, ``(B, H, N, M, R)``."""
-    _check_attention(attention, relations)
-    return torch.einsum("bhij,bijr->bhijr", attention, relations)
-
-
 def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor) -> Tensor:
     """Norm of what one relation of one pair adds to the receiver's residual stream, over all heads.
 
@@ -95,7 +89,11 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
     Returns:
         ``(B, N, M, R)``, not negative.
     """
-    _check_attention(attention, relations)
+    check_relations("relations", relations)
+    check_floating_tensors(attention=attention)
+    b, n, m, _ = relations.shape
+    if attention.dim() != 4 or (attention.shape[0], *attention.shape[2:]) != (b, n, m):
+        raise ValueError(f"attention: expected ({b}, heads, {n}, {m}), got {tuple(attention.shape)}")
     heads, count = attention.shape[1], relations.shape[3]
     if written.dim() != 3 or written.shape[:2] != (heads, count):
         raise ValueError(f"written: expected ({heads}, {count}, d), got {tuple(written.shape)}")
@@ -103,11 +101,3 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
     gram = torch.einsum("hrd,grd->rhg", written, written)
     square = torch.einsum("bhij,rhg,bgij->bijr", attention, gram, attention)
     return relations.abs() * square.clamp_min(0).sqrt()
-
-
-def _check_attention(attention: Tensor, relations: Tensor) -> None:
-    check_relations("relations", relations)
-    check_floating_tensors(attention=attention)
-    b, n, m, _ = relations.shape
-    if attention.dim() != 4 or (attention.shape[0], *attention.shape[2:]) != (b, n, m):
-        raise ValueError(f"attention: expected ({b}, heads, {n}, {m}), got {tuple(attention.shape)}")

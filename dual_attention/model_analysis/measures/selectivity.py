@@ -107,10 +107,7 @@ def measure_selectivity(
             (effect,) = measure_effects(model, [document[None]], {"": intervention(pairs)}, **options)
             values.append(effect.mean)
     if len(effects[0]) < 2:
-        raise ValueError(
-            f"labels: expected at least two documents with matched pairs with and without the label, got "
-            f"{len(effects[0])}"
-        )
+        raise ValueError(f"labels: expected two or more documents with matched pairs, got {len(effects[0])}")
     return selectivity(*effects)
 
 

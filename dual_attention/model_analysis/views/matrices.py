@@ -100,11 +100,9 @@ def _checked(
     visible: Tensor | None,
 ) -> Tensor:
     values = values[..., None] if values.dim() == 2 else values
-    if values.dim() != 3 or values.shape[:2] != (len(receivers), len(senders)):
-        raise ValueError(
-            f"values: expected shape ({len(receivers)}, {len(senders)}, matrices) beside as many labels, got "
-            f"{tuple(values.shape)}"
-        )
+    n, m = len(receivers), len(senders)
+    if values.dim() != 3 or values.shape[:2] != (n, m):
+        raise ValueError(f"values: expected shape ({n}, {m}, matrices), got {tuple(values.shape)}")
     if titles is not None and len(titles) != values.shape[2]:
         raise ValueError(f"titles: expected {values.shape[2]}, got {len(titles)}")
     if visible is not None and visible.shape != values.shape[:2]:

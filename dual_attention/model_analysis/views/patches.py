@@ -78,10 +78,7 @@ def check_patches(
     n = grid[0] * grid[1]
     receivers = n if receivers is None else receivers
     if relations.dim() != 3 or relations.shape[:2] != (receivers, n):
-        raise ValueError(
-            f"relations: expected shape ({receivers}, {n}, R) for {grid[0]} x {grid[1]} patches, got "
-            f"{tuple(relations.shape)}; a class token is to be left out"
-        )
+        raise ValueError(f"relations: expected ({receivers}, {n}, R), no class token, got {tuple(relations.shape)}")
     if image.dim() != 3 or image.shape[0] not in (1, 3):
         raise ValueError(f"image: expected shape (1 or 3, height, width), got {tuple(image.shape)}")
     names = list(titles) if titles is not None else [f"relation {number}" for number in range(relations.shape[2])]

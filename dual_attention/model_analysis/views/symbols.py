@@ -72,9 +72,7 @@ def draw_symbol_assignment(assignment: Tensor, labels: Sequence[str], *, most: i
         title: above all panels.
     """
     if assignment.dim() != 3 or assignment.shape[1] != len(labels):
-        raise ValueError(
-            f"assignment: expected shape (S, {len(labels)}, K) beside as many labels, got {tuple(assignment.shape)}"
-        )
+        raise ValueError(f"assignment: expected shape (S, {len(labels)}, K), got {tuple(assignment.shape)}")
     used = assignment.amax((0, 1)).topk(min(most, assignment.shape[2])).indices.sort().values
     titles = [f"head {head}" for head in range(len(assignment))]
     names = [str(symbol) for symbol in used.tolist()]

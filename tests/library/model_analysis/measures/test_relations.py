@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from dual_attention.model_analysis.measures import (
-    attended_relations,
     message_share,
     relation_asymmetry,
     relation_contributions,
@@ -78,9 +77,6 @@ def test_contributions_are_norms_of_what_is_written():
         heads = [attention[example, k, i, j] * relations[index] * wr[k, :, relation] for k in range(h)]
         wanted[index] = (wo @ torch.cat(heads)).norm()
     torch.testing.assert_close(found, wanted)
-    attended = attended_relations(relations, attention)
-    assert attended.shape == (b, h, n, m, r)
-    assert attended[1, 2, 3, 4, 1] == attention[1, 2, 3, 4] * relations[1, 3, 4, 1]
 
 
 def test_contributions_refuse_what_does_not_fit():
