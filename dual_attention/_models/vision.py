@@ -41,7 +41,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     """Rows and columns of patches; ``ValueError`` if they do not tile the image."""
     if height % patch_height or width % patch_width or not height or not width:
         raise ValueError(
-            f"image: patches of height {patch_height} and width {patch_width} do not tile {height} and {width}"
+            f"image: patches of height {patch_height} and width {patch_width} do not tile one of {height} x {width}"
         )
     return height // patch_height, width // patch_width
 

@@ -164,8 +164,8 @@ class Sampling:
     ) -> Tensor:
         """The next tokens, integers ``(B,)``; arguments as :meth:`process`.
 
-        Random numbers are drawn on the generator's device, so that one on the CPU gives a model the same on every
-        device. Without a generator they come from the global one of the logits' device.
+        Random numbers are drawn on the generator's device, so that one on the CPU gives the same on every device.
+        Without a generator they come from the global one of the logits' device.
         """
         logits = self.process(logits, tokens, padding_mask)
         if not self.temperature:

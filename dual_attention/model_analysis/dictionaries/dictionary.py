@@ -141,9 +141,9 @@ def _entry(row: Mapping[str, Any]) -> DictionaryEntry:
 
 
 def _example(row: Mapping[str, Any]) -> PairExample:
-    contexts = {name: row[name] for name in ("receiver_context", "sender_context")}
-    made = {name: PairContext(context["start"], tuple(context["tokens"])) for name, context in contexts.items()}
-    return PairExample(**{**row, **made})
+    names = ("receiver_context", "sender_context")
+    contexts = {name: PairContext(row[name]["start"], tuple(row[name]["tokens"])) for name in names}
+    return PairExample(**{**row, **contexts})
 
 
 def context_around(document: Sequence[int], place: int, width: int) -> PairContext:

@@ -120,7 +120,7 @@ class _Probes:
             change = edit(x) - x
             if len(x) != examples:
                 raise ValueError(
-                    f"target: examples share {edit.mediator}s in {edit.choice.site.layer}; expected one at a time"
+                    f"documents: expected one at a time, as they share {edit.mediator}s in {edit.choice.site.layer}"
                 )
             if gradient is not None:
                 effects.append((gradient * change).double().flatten(1).sum(1))

@@ -75,7 +75,7 @@ def detect(
     shuffle: Shuffle = "objects",
     seed: int = 0,
 ) -> Detection:
-    """Measure how well scores of pairs tell those with a label from others of the same stratum, of which there must be.
+    """Measure how well scores of pairs tell those with a label from others of the same stratum.
 
     Args:
         scores: ``(B, N, N, S)``, for instance relations.

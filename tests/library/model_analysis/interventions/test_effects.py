@@ -325,7 +325,7 @@ def test_first_orders_are_of_one_call_outside_inference_mode():
 def test_shared_symbols_need_documents_one_by_one():
     model, x = lm("position_relative"), tokens(3, 9)
     ablated = {"symbol": Ablate(Target("symbol", layers=0))}
-    with pytest.raises(ValueError, match=r"target: examples share symbols in blocks\.0"):
+    with pytest.raises(ValueError, match=r"documents: expected one at a time, as they share symbols in blocks\.0"):
         approximate_effects(model, [x], ablated)
     assert len(approximate_effects(model, x.split(1), ablated)[0].values) == 3
 
