@@ -58,9 +58,7 @@ def damaged_files(folder: Path, *, ending: str = "") -> list[str]:
 def check_checksums(folder: Path, names: Iterable[str] | None = None) -> None:
     """Compare files of a folder with their checksums: those of these names, or by default all that have one.
 
-    Raises:
-        FileNotFoundError: if a file is missing.
-        ValueError: if one is not as it was written.
+    ``FileNotFoundError`` if a file is missing, ``ValueError`` if one is not as it was written.
     """
     checksums = read_checksums(folder)
     for name in checksums if names is None else names:

@@ -26,11 +26,7 @@ def extra_of(module: str | None) -> str | None:
 
 
 def require(module: str, *, extra: str) -> Any:
-    """Import and return ``module``, a dependency of the optional extra named ``extra``.
-
-    Raises:
-        ImportError: if the module is missing; the message holds the ``pip`` command that installs it.
-    """
+    """Import and return a dependency of an optional extra; if it is missing, the error has the ``pip`` command."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -77,11 +77,7 @@ class DigestWriter:
 
 @contextmanager
 def named_in_errors(path: Path, *, written_as: Path | None = None) -> Iterator[None]:
-    """Context that adds ``path`` to system errors that name no file, such as that of a full disk.
-
-    Args:
-        written_as: a temporary file, of which they name ``path``, too.
-    """
+    """Context that adds ``path`` to system errors that name no file, such as that of a full disk, or ``written_as``."""
     try:
         yield
     except OSError as error:
@@ -189,12 +185,9 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.dat\.tmp")  # no nam
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove from ``folder`` what dead processes left half-written.
+    """Remove from ``folder`` what dead processes left half-written, or only what was to become ``name``.
 
     A leftover under the number of this process is of an earlier process with that number.
-
-    Args:
-        name: only what was to become the file or folder of this name; by default everything.
     """
     for path in folder.iterdir():
         found = _TEMPORARY.fullmatch(path.name)
@@ -214,7 +207,7 @@ def _is_another(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # of another user
-        return True
+        pass
     return True
 
 

@@ -16,9 +16,7 @@ _TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 def suggestion(name: str, known: Iterable[str], *, separator: str | None = None) -> str:
     """``"; did you mean a or b?"`` for the known names nearest to a wrong one; empty if none is near.
 
-    Args:
-        separator: of the parts of names, if they have any. Those with the same last part are nearest, then those whose
-            first parts are the same.
+    Of names with parts those with the same last part are nearest, then those whose first parts are the same.
     """
     parts = {other: _parts(other, separator) for other in known}
     first, last = _parts(name, separator)

@@ -120,7 +120,8 @@ class Attention(Heads):
         With a cache from :meth:`new_cache`, ``query``, ``key`` and ``value`` are new tokens, N = M, after t earlier
         ones. They see those as well, in order: ``is_causal`` is needed, masks and biases cover the t + M senders, and
         RoPE tables have rows for all t + M tokens. With one from :meth:`new_context_cache`, keys and values are
-        projected in the first call and kept; what later calls give for ``key`` and ``value`` is not read.
+        projected in the first call and kept; what later calls give for ``key`` and ``value`` is not read. A call that
+        fails with a ``TypeError`` or ``ValueError`` leaves the cache as it was.
 
         Args:
             query: ``(B, N, d)``; key, value: ``(B, M, d)``.
@@ -129,18 +130,13 @@ class Attention(Heads):
             attn_mask: boolean, ``(N, M)`` or broadcastable to ``(B, H, N, M)``; True = may be attended. Or a
                 :class:`~dual_attention.functional.MaskPattern` built once for several layers.
             is_causal: receivers see no later sender; combined with the masks if they are given too.
-            need_weights: also return the attention weights; they are then built rather than fused away.
+            need_weights: also return the attention weights; they are then built rather than fused away. With a window
+                and a cache, they are those of the senders still held.
             padding_mask: boolean, ``(B, M)``; True = a real sender.
             segments: integers ``(B or 1, N)`` of sequences packed into one, which do not see each other; with another
                 sequence of senders, a pair of such tensors.
             attn_bias: floating point, broadcastable to ``(B, H, N, M)``, added to the scaled scores.
             cache: of earlier tokens or of a context; these tokens are appended.
-
-        Returns:
-            ``(output, weights)``; with a window and a cache, weights of the senders that are still held.
-
-        Raises:
-            ValueError, TypeError: if shapes, a mask or the cache do not fit; the cache is then as it was.
         """
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         call = self._begin(query, key, value, masks, cache, freqs_cos, freqs_sin, need_weights)

@@ -28,7 +28,7 @@ from torch import Tensor
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedModule
 from ._layers.continuation import Masks, Past, cache_parts, transaction, visibility
-from ._layers.inputs import check_boolean, check_not_negative, check_sequence
+from ._layers.inputs import check_boolean, check_choice, check_not_negative, check_sequence
 from ._layers.joined import join_weights, joined_weights
 from ._layers.options import AttentionOptions, Options, RelationalHeadType, RelationalOptions, checked_options
 from ._layers.symbols import Symbols
@@ -91,9 +91,6 @@ class DualAttention(TypedModule):
         share_attn_params: one set of attention queries and keys for both kinds; needs as many heads of both.
         ra_type: ``"relational_attention"``, or for ablations ``"rca"`` or ``"disrca"``, see
             :mod:`dual_attention.relational_attention`.
-
-    Raises:
-        ValueError: if heads are of no number or kind that goes, or their arguments have another name.
     """
 
     def __init__(
@@ -112,8 +109,7 @@ class DualAttention(TypedModule):
         check_not_negative(n_heads_sa=n_heads_sa, n_heads_ra=n_heads_ra)
         if n_heads_sa + n_heads_ra == 0:
             raise ValueError("n_heads_sa, n_heads_ra: expected at least one head, got none")
-        if ra_type not in _RELATIONAL_HEADS:
-            raise ValueError(f"ra_type: expected one of {', '.join(_RELATIONAL_HEADS)}, got {ra_type!r}")
+        check_choice("ra_type", ra_type, RelationalHeadType)
         self.d_model = d_model
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra
@@ -136,19 +132,11 @@ class DualAttention(TypedModule):
     def _share_attention_parameters(self) -> None:
         sensory, relational = self.self_attention, self.relational_attention
         if sensory is None or relational is None:
-            raise ValueError(
-                "share_attn_params: needs heads of both kinds, "
-                f"got n_heads_sa={self.n_heads_sa} and n_heads_ra={self.n_heads_ra}"
-            )
+            raise ValueError(f"share_attn_params: needs both kinds of head, got {self.n_heads_sa}, {self.n_heads_ra}")
         wq, wk = relational.selecting()
         for name, ours, theirs in (("queries", sensory.wq, wq), ("keys", sensory.wk, wk)):
             if ours.weight.shape != theirs.weight.shape or (ours.bias is None) != (theirs.bias is None):
-                raise ValueError(
-                    "share_attn_params: needs the same numbers of heads, key/value heads, key widths and biases; "
-                    f"{name} are projected by {tuple(ours.weight.shape)} in sensory heads (bias: "
-                    f"{ours.bias is not None}) and by {tuple(theirs.weight.shape)} in relational heads (bias: "
-                    f"{theirs.bias is not None})"
-                )
+                raise ValueError(f"share_attn_params: needs {name} projected alike, got {ours} and {theirs}")
         sensory.wq, sensory.wk = wq, wk
 
     def _heads(self) -> dict[str, Attention | RelationalAttention | RelationalCrossAttention]:
@@ -182,9 +170,6 @@ class DualAttention(TypedModule):
             need_weights: also return the maps of both kinds.
             cache: of earlier tokens, from :meth:`new_cache`; these tokens are appended.
             others: of both kinds of head, as in :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
-
-        Returns:
-            ``(output, sa_weights, ra_maps)``, see :class:`DualAttentionOutput`.
         """
         with transaction(cache):
             caches = cache_parts(cache, tuple(self._heads()))

@@ -60,15 +60,8 @@ class DualAttnEncoderBlock(EncoderSteps):
         *,
         post_norm_dropout: bool = True,
     ) -> None:
-        check_boolean(
-            norm_first=norm_first,
-            share_attn_params=share_attn_params,
-            bias=bias,
-            causal=causal,
-            post_norm_dropout=post_norm_dropout,
-        )
-        super().__init__(dropout_rate, norm_first)
-        self.causal = causal
+        check_boolean(bias=bias, post_norm_dropout=post_norm_dropout)
+        super().__init__(dropout_rate, norm_first, causal)
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
         self.dual_attn = DualAttention(
@@ -156,11 +149,8 @@ class DualAttnDecoderBlock(DecoderSteps):
         *,
         ff_dropout: bool = False,
     ) -> None:
-        check_boolean(
-            norm_first=norm_first, share_attn_params=share_attn_params, bias=bias, causal=causal, ff_dropout=ff_dropout
-        )
-        super().__init__(dropout_rate, norm_first)
-        self.causal = causal
+        check_boolean(bias=bias, ff_dropout=ff_dropout)
+        super().__init__(dropout_rate, norm_first, causal)
         self.ff_dropout = ff_dropout
         self.norm1 = create_norm(d_model, norm_type)
         self.dual_attn = DualAttention(

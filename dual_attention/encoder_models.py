@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval
-from ._layers.inputs import check_boolean
 from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
@@ -34,20 +33,11 @@ class TransformerEncoder(EncoderModel):
     in training.
 
     Args:
-        vocab_size: tokens.
-        d_model: width of the model.
-        n_layers, n_heads, dff, dropout_rate, activation, norm_first, norm_type, bias: of the blocks, see
-            :class:`~dual_attention.transformer_blocks.EncoderBlock`; ``dropout_rate`` also acts on the embeddings.
-        max_block_size: largest length of a sequence.
-        pos_enc_type: ``"pos_emb"``: learned positions; ``"RoPE"``: rotary positions in attention; ``"none"``.
         attn_kwargs: further arguments of :class:`~dual_attention.attention.Attention`.
         n_token_types: kinds of tokens, such as those of the first and the second sentence, with an embedding each.
         embedding_norm: normalise embeddings, as BERT does.
         final_norm: normalise the output; by default with pre-norm only.
-        rope_theta: base of RoPE's frequencies.
-
-    Raises:
-        ValueError: if a size or name is wrong.
+        others: as :class:`~dual_attention.language_models.TransformerLM`.
     """
 
     _block_kind = EncoderBlock
@@ -109,9 +99,6 @@ class DualAttnTransformerEncoder(EncoderModel):
         bias: biases in the feed-forward blocks.
         shared_symbol_retriever: one retriever for all layers, or one for each.
         others: as :class:`TransformerEncoder`.
-
-    Raises:
-        ValueError: if a size or name is wrong, or heads and symbols do not fit.
     """
 
     _block_kind = DualAttnEncoderBlock
@@ -145,12 +132,7 @@ class DualAttnTransformerEncoder(EncoderModel):
         final_norm: bool | None = None,
         rope_theta: float = 10000.0,
     ) -> None:
-        check_boolean(
-            shared_symbol_retriever=shared_symbol_retriever, update_symbols_each_layer=update_symbols_each_layer
-        )
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        if not (shared_symbol_retriever or update_symbols_each_layer):
-            raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
         super().__init__(
             EncoderConfig(
                 symbol_retrieval=symbol_retrieval,
@@ -180,6 +162,8 @@ class DualAttnTransformerEncoder(EncoderModel):
                 final_norm=final_norm,
             )
         )
+        if not (shared_symbol_retriever or update_symbols_each_layer):
+            raise ValueError("shared_symbol_retriever: False needs update_symbols_each_layer=True")
         self.n_heads_ra = n_heads_ra
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retrievers = nn.ModuleList()

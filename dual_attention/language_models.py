@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ._layers.cache import Cache
 from ._layers.config import SequenceSymbolRetrieval
-from ._layers.inputs import check_boolean
 from ._layers.options import (
     AttentionOptions,
     BlockOptions,
@@ -97,7 +96,6 @@ class TransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_boolean(use_flash_attention=use_flash_attention)
         with nullcontext() if device is None else torch.device(device):
             super().__init__(
                 DecoderLanguageConfig(
@@ -190,9 +188,7 @@ class DualAttnTransformerLM(LanguageModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_boolean(update_symbols_each_layer=update_symbols_each_layer)
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
-        options = _sharing(symbol_retriever_config, update_symbols_each_layer)
         with nullcontext() if device is None else torch.device(device):
             super().__init__(
                 DecoderLanguageConfig(
@@ -225,7 +221,7 @@ class DualAttnTransformerLM(LanguageModel):
                     ff_bias=ff_bias,
                 )
             )
-        self.symbol_retriever_config = options
+        self.symbol_retriever_config = retriever_options(symbol_retriever_config)
         self.n_heads_sa = n_heads_sa
         self.n_heads_ra = n_heads_ra
         self.n_heads = n_heads_sa + n_heads_ra
@@ -244,15 +240,15 @@ class DualAttnTransformerLM(LanguageModel):
         if not config.n_heads_ra:
             return []
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
+        if not (shared or config.update_symbols_each_layer):
+            raise ValueError("update_symbols_each_layer: False needs symbol_retriever_config's shared_symbol_retriever")
         retrievers = [
             create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
             for _ in range(1 if shared else config.n_layers)
         ]
         first = retrievers[0]
         if isinstance(first, RelationalSymbolicAttention) and not first.causal_nbhd:
-            raise ValueError(
-                "symbol_retrieval_kwargs: a causal model needs causal_nbhd=True, or symbols would tell of later tokens"
-            )
+            raise ValueError("symbol_retrieval_kwargs: a causal model needs causal_nbhd=True")
         check_symbol_width(first, config.d_model)
         return retrievers * config.n_layers if shared else retrievers
 
@@ -287,14 +283,3 @@ def configure_optimizers(
         {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=device_type == "cuda")
-
-
-def _sharing(given: RetrieverOptions | Options | None, update_symbols_each_layer: bool) -> dict[str, bool]:
-    """The options of a retriever; ``ValueError`` if symbols are retrieved once, but each layer has a retriever."""
-    options = retriever_options(given)
-    if update_symbols_each_layer or options["shared_symbol_retriever"]:
-        return options
-    raise ValueError(
-        "update_symbols_each_layer: symbols that are retrieved once need "
-        "symbol_retriever_config={'shared_symbol_retriever': True}"
-    )

@@ -62,8 +62,7 @@ class LanguageModelConfig(DecoderLanguageConfig):
     def to_dict(self) -> dict[str, Any]:
         """A dict for JSON, of the model's name and all its arguments.
 
-        Raises:
-            TypeError: if one cannot be written as JSON, for instance an activation that is a function.
+        ``TypeError`` for one that JSON cannot hold, such as an activation that is a function.
         """
         return as_json({"model": self.model, **self.arguments()})
 
@@ -71,9 +70,7 @@ class LanguageModelConfig(DecoderLanguageConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> LanguageModelConfig:
         """The configuration that :meth:`to_dict` wrote; what is left out has its default.
 
-        Raises:
-            ValueError: if there are unknown keys, or one without default is missing.
-            TypeError, ValueError: as the constructor.
+        ``ValueError`` for unknown keys, or if one without default is missing; others as the constructor.
         """
         known = _defaults()
         unknown = [name for name in values if name not in known]
@@ -177,11 +174,7 @@ bytes, for tests and demonstrations."""
 
 
 def language_preset(name: str) -> LanguageModelConfig:
-    """The configuration of that name.
-
-    Raises:
-        ValueError: if there is none; the message lists the names.
-    """
+    """The configuration of that name; ``ValueError`` if there is none, with the names."""
     if name not in LANGUAGE_PRESETS:
         raise ValueError(f"name: expected one of {', '.join(LANGUAGE_PRESETS)}, got {name!r}")
     return LANGUAGE_PRESETS[name]

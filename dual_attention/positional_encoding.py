@@ -91,6 +91,7 @@ def check_positions(positions: Tensor, batch: int, length: int, last: int, why: 
 class _AddedPositions(TypedModule):
     def __init__(self, d_model: int, scale: bool, dropout: float, max_len: int) -> None:
         super().__init__()
+        check_boolean(scale=scale)
         check_positive(d_model=d_model, max_len=max_len)
         self.d_model = d_model
         self.max_len = max_len
@@ -105,11 +106,8 @@ class _AddedPositions(TypedModule):
         """``(B, L, d) -> (B, L, d)``.
 
         Args:
-            positions: integers ``(B or 1, L)``, by default 0 to L - 1: where the tokens stand, if earlier ones are
-                in a cache, or if examples are padded on the left.
-
-        Raises:
-            ValueError: if a position is ``max_len`` or more, or positions have the wrong shape.
+            positions: integers ``(B or 1, L)`` below ``max_len``, by default 0 to L - 1: where the tokens stand, if
+                earlier ones are in a cache, or if examples are padded on the left.
         """
         check_sequence("x", x, self.d_model)
         table = self._table(x)
@@ -131,7 +129,6 @@ class SinusoidalPositionalEncoding(_AddedPositions):
     pe: Tensor
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
-        check_boolean(scale=scale)
         super().__init__(d_model, scale, dropout, max_len)
         self.register_buffer("pe", sinusoidal_table(max_len, d_model))
 
@@ -143,7 +140,6 @@ class LearnedPositionalEmbeddings(_AddedPositions):
     """Add learned positions: ``dropout(sqrt(d) x + E)``. Arguments as :class:`SinusoidalPositionalEncoding`."""
 
     def __init__(self, d_model: int, scale: bool = True, dropout: float = 0.1, max_len: int = 2048) -> None:
-        check_boolean(scale=scale)
         super().__init__(d_model, scale, dropout, max_len)
         self.position_embeddings = nn.Embedding(max_len, d_model)
 
@@ -199,16 +195,13 @@ class RelativePositionalEncoding(TypedModule):
         return self(1, 2 * self.max_rel_pos + 1, offset=self.max_rel_pos)[0]  # of one receiver, in the middle
 
     def scores(self, q: Tensor, length_k: int, *, offset: int = 0) -> Tensor:
-        """Inner products of queries with the vectors of their pairs, without a vector for every pair.
+        """Inner products ``(B, H, N, M)`` of queries with the vectors of their pairs, without a vector for every pair.
 
         Math: t_ij = <q_i, a_{clip(j - i)}>
 
         Args:
             q: ``(B, H, N, dim)``; length_k: M.
             offset: as :meth:`index`.
-
-        Returns:
-            ``(B, H, N, M)``.
         """
         products = q @ self.table(q).transpose(0, 1)
         index = self._index(q.shape[-2], length_k, offset, q.device)
@@ -252,11 +245,7 @@ class RotaryPositionalEncoding(TypedModule):
         return self
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """``(freqs_cos, freqs_sin)`` for the first ``length`` positions, each ``(length, dim / 2)``, for the layers.
-
-        Raises:
-            ValueError: if ``length`` exceeds ``max_len``.
-        """
+        """``(freqs_cos, freqs_sin)`` for the first ``length`` positions, each ``(length, dim / 2)``, for the layers."""
         if length > self.max_len:
             raise ValueError(f"length: {length} exceeds max_len={self.max_len}")
         return self.freqs_cos[:length], self.freqs_sin[:length]
@@ -266,9 +255,6 @@ class RotaryPositionalEncoding(TypedModule):
 
         Left padding by itself does not need them, since rotary scores depend on differences of positions, unless the
         layer adds Shaw positions, whose vectors are not rotated.
-
-        Raises:
-            ValueError: if a position is negative, or ``max_len`` or more.
         """
         check_positions(positions, positions.shape[0], positions.shape[-1], self.max_len - 1, f"max_len={self.max_len}")
         return rows_of(self.freqs_cos, positions.long()), rows_of(self.freqs_sin, positions.long())

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache
 from ._layers.continuation import Masks, transaction
 from ._layers.heads import merge_heads, split_heads
-from ._layers.inputs import check_boolean, check_positive
+from ._layers.inputs import check_boolean, check_choice, check_positive
 from ._layers.options import RelationScore
 from ._layers.symbols import SymbolHeads, Symbols, kept_symbols
 from .functional import (
@@ -125,16 +125,11 @@ class RelationalAttention(SymbolHeads):
         self.rel_activation = rel_activation
         self.symmetric_rels = symmetric_rels
         self.rel_scale = 1 / math.sqrt(self.rel_proj_dim)
-        if rel_score not in ("dot", "squared_distance"):
-            raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
+        check_choice("rel_score", rel_score, RelationScore)
         if rel_score == "squared_distance" and rel_activation in ("relu", torch.relu, F.relu):
-            raise ValueError(
-                "rel_activation: expected one that tells negative relations apart, as those of "
-                f"rel_score='squared_distance' are, got {rel_activation!r}"
-            )
+            raise ValueError(f"rel_activation: expected one that keeps negative relations, got {rel_activation!r}")
         self.rel_score = rel_score
-        if wr_init not in ("published", "large"):
-            raise ValueError(f"wr_init: expected 'published' or 'large', got {wr_init!r}")
+        check_choice("wr_init", wr_init, ("published", "large"))
         self.wr_init = wr_init
 
         self.wq_attn = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
@@ -195,7 +190,8 @@ class RelationalAttention(SymbolHeads):
         """Attend from receivers ``x`` to senders ``y``.
 
         With a cache from :meth:`new_cache`, ``x`` (and ``y``, if given) are new tokens, N = M, after t earlier ones;
-        symbols are those of the new tokens, or relative ones ``(N, t + M, d)``.
+        symbols are those of the new tokens, or relative ones ``(N, t + M, d)``. A call that fails leaves the cache as
+        it was.
 
         Args:
             x: receivers, ``(B, N, d)``.
@@ -211,9 +207,6 @@ class RelationalAttention(SymbolHeads):
             ``(output, weights, relations)``: ``(B, N, H * head width)``, ``(B, H, N, M)`` and ``(B, N, M, R)``; the
             last two None unless ``need_weights``. Only the normaliser of softmax masks relations. With a window and a
             cache, M counts the senders that are still held.
-
-        Raises:
-            ValueError, TypeError: for wrong shapes, kinds of mask or symbols, or another layer's cache, which stays.
         """
         masks = Masks(attn_mask, padding_mask, is_causal, segments, attn_bias)
         y, call = self._begin(x, y, masks, cache, freqs_cos, freqs_sin, need_weights)
@@ -283,8 +276,7 @@ class RelationalAttention(SymbolHeads):
     def relation_factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors whose inner products times ``rel_scale`` are the relations before their activation.
 
-        Returns:
-            ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances p + 2, in float32 or better.
+        ``(B, N, R, p)`` and ``(B, M, R, p)``; of squared distances with p + 2 features, in float32 or better.
         """
         wk_rel = self.wq_rel if self.symmetric_rels else self.wk_rel
         return self._factors(self.wq_rel(x), wk_rel(y))

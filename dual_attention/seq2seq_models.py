@@ -58,9 +58,6 @@ class Seq2SeqTransformer(Seq2SeqModel):
             multiplication by ``sqrt(d)`` they all but drown the positions. ``"scaled"``: ``d_model ** -0.5``, as large
             as the positions, and small enough for an output layer. By default the latter with tied weights, which the
             published package has not, and the former without.
-
-    Raises:
-        TypeError, ValueError: if a size or name is wrong, or weights are to be tied that have different shapes.
     """
 
     _kinds = types.MappingProxyType({"encoder": EncoderBlock, "decoder": DecoderBlock})
@@ -122,14 +119,10 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
             ``d_model``; with position-relative symbols, ``ra_kwargs={"use_relative_positional_symbols": True}``.
         decoder_kwargs: arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnDecoderBlock` likewise.
         decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs: a retriever of the decoder's own; by default one
-            serves both sides.
+            serves both sides. A causal decoder refuses symbols that depend on later tokens.
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does; otherwise once
             on each side, for the first.
         others: as :class:`Seq2SeqTransformer`.
-
-    Raises:
-        TypeError, ValueError: as :class:`Seq2SeqTransformer`; if heads and symbols do not fit, or symbols of a causal
-            decoder would depend on later tokens.
     """
 
     _kinds = types.MappingProxyType({"encoder": DualAttnEncoderBlock, "decoder": DualAttnDecoderBlock})
@@ -207,10 +200,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         retriever = self.layers[self._retrievers["decoder"]] if self._relational["decoder"] else None
         sees_later = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
         if sees_later and self.is_causal:
-            raise ValueError(
-                "symbol_retrieval_kwargs: with causal_nbhd=False a symbol of the causal decoder would depend on later "
-                "tokens; decoder_symbol_retrieval gives the decoder another retriever"
-            )
+            raise ValueError("symbol_retrieval_kwargs: a causal decoder needs causal_nbhd=True, or its own retriever")
 
     def _retrieves(self, side: Side, number: int) -> bool:
         """Whether symbols are retrieved for block ``number``, not taken from the one before."""

@@ -259,9 +259,6 @@ class PositionRelativeSymbolRetriever(_CountsTokens):
         Returns:
             :class:`OffsetSymbols` of shape ``(N, M, symbol_dim)``, or ``(N, t + N, symbol_dim)`` after t tokens in a
             cache. ``.dense()`` builds the tensor.
-
-        Raises:
-            ValueError: if both senders and a cache are given.
         """
         with transaction(cache):
             if cache is not None and y is not None:
@@ -322,19 +319,13 @@ class PositionRelativeSymbolRetriever2D(TypedModule):
         return index
 
     def forward(self, x: Tensor, grid_size: tuple[int, int], *, cache: Cache | None = None) -> RelativeSymbols:
-        """Symbols for the tokens ``x`` ``(B, T, ...)`` of a grid of ``grid_size`` = (rows, columns).
-
-        Raises:
-            ValueError: if the number of tokens does not fit the grid, or a cache is given.
-        """
+        """Symbols for the tokens ``x`` ``(B, T, ...)`` of a grid of ``grid_size`` = (rows, columns); no cache."""
         if cache is not None:
             raise ValueError("cache: a grid is not a sequence that new tokens continue; expected None")
         check_tokens("x", x)
         tokens = self.n_prefix_tokens + grid_size[0] * grid_size[1]
         if x.shape[1] != tokens:
-            raise ValueError(
-                f"x: expected {tokens} tokens ({self.n_prefix_tokens} and a grid of {grid_size}), got {x.shape[1]}"
-            )
+            raise ValueError(f"x: expected {tokens} tokens for a grid of {grid_size}, got {x.shape[1]}")
         return RelativeSymbols(self.symbol_library, self.index(grid_size))
 
 
@@ -401,11 +392,7 @@ class RelationalSymbolicAttention(TypedModule):
         return {"k": (self.rel_n_heads, self.d_model // self.rel_n_heads)}
 
     def new_cache(self, max_length: int | None = None) -> TokenCache:
-        """An empty cache of the keys of the last ``nbhd_delta`` tokens.
-
-        Raises:
-            ValueError: if neighbourhoods are not causal.
-        """
+        """An empty cache of the keys of the last ``nbhd_delta`` tokens; needs ``causal_nbhd``."""
         return TokenCache(self._kept(), window=self.nbhd_delta + 1, max_length=max_length)
 
     def forward(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ._layers.cache import Cache, CacheGroup
 from ._layers.calls import TypedBlock, TypedModule
 from ._layers.continuation import cache_parts, transaction
-from ._layers.inputs import check_boolean, check_dropout, check_features, check_positive, check_sequence
+from ._layers.inputs import check_boolean, check_choice, check_dropout, check_features, check_positive, check_sequence
 from ._layers.options import (
     AttentionOptions,
     DecoderBlockOptions,
@@ -113,8 +113,7 @@ def create_norm(d_model: int, norm_type: NormType = "layernorm") -> nn.Module:
     """The normalisation of that name: ``layernorm``, ``rmsnorm`` or ``none``."""
     check_positive(d_model=d_model)
     norms = {"layernorm": nn.LayerNorm, "rmsnorm": RMSNorm, "none": nn.Identity}
-    if norm_type not in norms:
-        raise ValueError(f"norm_type: expected 'layernorm', 'rmsnorm' or 'none', got {norm_type!r}")
+    check_choice("norm_type", norm_type, norms)
     return norms[norm_type](d_model)
 
 
@@ -128,9 +127,11 @@ class Block(TypedBlock):
     norm2: nn.Module
     ff_block: FeedForwardBlock
 
-    def __init__(self, dropout_rate: float, norm_first: bool) -> None:
+    def __init__(self, dropout_rate: float, norm_first: bool, causal: bool = False) -> None:
+        check_boolean(norm_first=norm_first, causal=causal)
         super().__init__()
         self.norm_first = norm_first
+        self.causal = causal
         self.dropout = nn.Dropout(check_dropout("dropout_rate", dropout_rate))
 
     def pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
@@ -249,9 +250,8 @@ class EncoderBlock(EncoderSteps):
         *,
         post_norm_dropout: bool = True,
     ) -> None:
-        check_boolean(norm_first=norm_first, bias=bias, causal=causal, post_norm_dropout=post_norm_dropout)
-        super().__init__(dropout_rate, norm_first)
-        self.causal = causal
+        check_boolean(bias=bias, post_norm_dropout=post_norm_dropout)
+        super().__init__(dropout_rate, norm_first, causal)
         self.post_norm_dropout = post_norm_dropout
         self.norm1 = create_norm(d_model, norm_type)
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
@@ -327,9 +327,8 @@ class DecoderBlock(DecoderSteps):
         cross_kwargs: AttentionOptions | Options | None = None,
         ff_dropout: bool = False,
     ) -> None:
-        check_boolean(norm_first=norm_first, bias=bias, causal=causal, ff_dropout=ff_dropout)
-        super().__init__(dropout_rate, norm_first)
-        self.causal = causal
+        check_boolean(bias=bias, ff_dropout=ff_dropout)
+        super().__init__(dropout_rate, norm_first, causal)
         self.ff_dropout = ff_dropout
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
         self.norm1 = create_norm(d_model, norm_type)

@@ -32,9 +32,6 @@ class CheckpointFiles:
     Args:
         name_or_path: a folder, or else the name of a repository on the hub, such as ``"user/model"``.
         download: further arguments of :func:`huggingface_hub.hf_hub_download`, for instance ``revision``.
-
-    Raises:
-        FileNotFoundError: if it is the path of something that is not there, or that is a file.
     """
 
     def __init__(self, name_or_path: str | Path, **download: Any) -> None:
@@ -75,13 +72,10 @@ class CheckpointFiles:
         except errors.EntryNotFoundError:
             return None
         except errors.HFValidationError as error:
-            raise FileNotFoundError(
-                f"{self.name}: there is no such folder, and it is no name on the hub either ({first_line(error)})"
-            ) from error
+            raise FileNotFoundError(f"{self.name}: no such folder or name on the hub ({first_line(error)})") from error
         except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
             raise FileNotFoundError(
-                f"{self.name}: there is no such folder here, and no checkpoint of this name on the hub, or it needs a "
-                f"token ({first_line(error)})"
+                f"{self.name}: no such folder, nor a checkpoint on the hub, or it needs a token ({first_line(error)})"
             ) from error
         except Exception as error:  # of the network while a file is fetched, unless it is of this machine
             if isinstance(error, OSError | TypeError | ValueError) and not isinstance(error, errors.HfHubHTTPError):

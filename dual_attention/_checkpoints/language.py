@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import nn
@@ -68,10 +68,8 @@ def load_language_model(
         TypeError, ValueError: if the configuration is not that of a language model of this library.
         ValueError: if weights are missing, unexpected or of another shape, or are in a pickle that runs code.
     """
-    files = CheckpointFiles(name_or_path, **download)
-    config = language_config(files.config(), source=files.name)
-    model = empty_language_model(config, source=files.name, dtype=dtype)
-    return LoadedLanguageModel(read_into(model, files, device)[0], config)
+    loaded = load_language_checkpoint(CheckpointFiles(name_or_path, **download), device=device, dtype=dtype)
+    return LoadedLanguageModel(cast(LanguageModel, loaded.model), loaded.config)
 
 
 def load_language_checkpoint(

@@ -28,8 +28,6 @@ from torch import Tensor
 
 from .inputs import check_indices, check_no_gradient, check_positive
 
-__all__ = ["Cache", "CacheGroup", "ContextCache", "TokenCache"]
-
 Shapes = Mapping[str, tuple[int, ...]]
 """Tensors kept of one token: name to shape, ``(heads, width)`` or ``(width,)``."""
 
@@ -66,20 +64,14 @@ class Cache(ABC):
     def reorder(self, indices: Tensor) -> None:
         """Let row ``b`` continue what row ``indices[b]`` was, as beam search does.
 
-        Args:
-            indices: integers ``(B',)`` below B; one example may be chosen often, so B' may be larger or smaller than B.
-
-        Raises:
-            TypeError, ValueError: if they are anything else.
+        Indices are integers ``(B',)`` below B; one example may be chosen often, so B' may be larger or smaller than B.
         """
 
     @abstractmethod
     def crop(self, length: int) -> None:
         """Forget all but the first ``length`` tokens; a context is kept.
 
-        Raises:
-            ValueError: if ``length`` is negative or more than was seen, or if a window has already dropped tokens that
-                the next one would attend to.
+        ``ValueError`` if there are fewer, or a window has already dropped tokens that the next one would attend to.
         """
 
     @abstractmethod
@@ -197,16 +189,14 @@ class TokenCache(Cache):
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
         """Append ``n`` tokens of ``batch`` examples.
 
+        What does not fit the tokens held is refused, and so are tensors that require gradients.
+
         Args:
             new: for each name a tensor ``(B, heads, n, width)`` or ``(B, n, width)``; one example may stand for all.
 
         Returns:
             For each name the tokens held before and the new ones, ``(B, heads, L + n, width)``: views, valid until the
             next call.
-
-        Raises:
-            TypeError: if the dtype or device is not that of the tokens held.
-            ValueError: if a shape is wrong, there are more tokens than ``max_length``, or a tensor requires gradients.
         """
         self._check(batch, n, new)
         if not self._has_room(batch, n, new):
@@ -306,11 +296,7 @@ class TokenCache(Cache):
 
 
 class ContextCache(Cache):
-    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it.
-
-    Args:
-        shapes: what is kept of one token of the context.
-    """
+    """Keys and values of a context, computed at the first call and kept; counts the tokens that attended to it."""
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
@@ -352,10 +338,9 @@ class ContextCache(Cache):
         return sum(tensor.nbytes for tensor in self._tensors.values())
 
     def append(self, batch: int, n: int, **new: Tensor) -> tuple[Tensor, ...]:
-        """Count ``n`` tokens that attend to the context; the first call gives its tensors, later ones none.
+        """Count ``n`` tokens that attend to the context, and return its tensors, ``(B, heads, M, width)``.
 
-        Returns:
-            The tensors of the context, ``(B, heads, M, width)``.
+        The first call gives them, later ones give none.
         """
         expected = [] if self.filled else sorted(self.shapes)
         if sorted(new) != expected:

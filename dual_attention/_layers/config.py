@@ -41,8 +41,8 @@ class FieldsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsConfig(FieldsConfig):
-    """Heads of each layer."""
+class BlockConfig(FieldsConfig):
+    """Blocks."""
 
     n_heads_sa: int | None = None
     """Sensory (self-attention) heads in each layer of a Dual Attention Transformer."""
@@ -50,12 +50,6 @@ class HeadsConfig(FieldsConfig):
     """Relational heads in each layer of a Dual Attention Transformer."""
     ra_type: RelationalHeadType = "relational_attention"
     """Kind of relational heads: relational attention, relational cross-attention, or its disentangled form."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockConfig(HeadsConfig):
-    """Blocks."""
-
     d_model: int
     """Width of the residual stream."""
     dff: int | None

@@ -17,8 +17,6 @@ from torch import distributed as dist
 
 from .cache import Cache, CacheGroup, Shapes, TokenCache
 
-__all__ = ["GatheredTokens", "gathered", "gathers"]
-
 
 class _Gather(torch.autograd.Function):
     """The tensors of all processes behind each other along the last axis but one; gradients are added up."""

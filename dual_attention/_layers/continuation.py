@@ -40,15 +40,11 @@ class Masks(NamedTuple):
         """Raise ``ValueError`` if with these masks the receivers cannot continue from the cache."""
         given = self.attn_mask if isinstance(self.attn_mask, MaskPattern) else None
         if not (self.is_causal or (given is not None and given.causal)):
-            raise ValueError(
-                "cache: needs is_causal=True, since earlier tokens are not computed again; got is_causal=False"
-            )
+            raise ValueError("cache: needs is_causal=True, since earlier tokens are not computed again")
         if gathers(cache):  # which has the segments of the earlier tokens, too
             return
         if self.segments is not None or (given is not None and given.receiver_segments is not None):
-            raise ValueError(
-                "segments: sequences packed into one cannot be continued from a cache; give one or the other"
-            )
+            raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
 
 
 class Past(NamedTuple):

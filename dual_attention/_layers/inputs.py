@@ -6,7 +6,7 @@ Shapes: B batch, L length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,14 @@ def check_boolean(**flags: bool) -> None:
             raise TypeError(f"{name}: expected True or False, got {flag!r}")
 
 
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Raise ``ValueError`` unless a value is one of several, which are listed or those of a ``Literal``."""
+    known = get_args(choices) or tuple(choices)
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}")
+
+
 def check_part(name: str, part: Any, kind: type) -> None:
     """Raise ``TypeError`` unless a part that a module is made of is of its kind."""
     if not isinstance(part, kind):
@@ -87,10 +95,7 @@ def check_like(name: str, x: Tensor, layer: nn.Module | None) -> None:
         check_floating(name, x)
         return
     if weight.is_meta and not x.is_meta:
-        raise ValueError(
-            f"{name}: got a tensor on {x.device}, but the parameters are on meta and have no values; .to_empty() and a "
-            "state dict give them some"
-        )
+        raise ValueError(f"{name}: the parameters on meta have no values; .to_empty() and a state dict give them some")
     if x.device != weight.device:
         raise ValueError(f"{name}: expected a tensor on {weight.device} as the parameters, got one on {x.device}")
     if is_autocast(x):
@@ -159,9 +164,7 @@ def check_indices(indices: Tensor, batch: int | None) -> Tensor:
 def check_no_gradient(name: str, tensor: Tensor) -> None:
     """Raise ``ValueError`` if a tensor that a cache would keep requires gradients."""
     if torch.is_grad_enabled() and tensor.requires_grad:
-        raise ValueError(
-            f"cache: keeps no graph, got {name} that requires gradients; call under torch.no_grad() or inference_mode()"
-        )
+        raise ValueError(f"cache: keeps no graph, got {name} that requires gradients; call it under torch.no_grad()")
 
 
 def is_offloaded(weight: Tensor, x: Tensor) -> bool:
@@ -179,8 +182,22 @@ def check_places(name: str, places: Tensor, batch: int, length: int) -> None:
     check_tensor(name, places)
     if not is_integer(places) or tuple(places.shape) not in ((batch, length), (1, length)):
         raise ValueError(
-            f"{name}: expected integers of shape (batch or 1, length) = {(batch, length)}, "
-            f"got shape {tuple(places.shape)} of dtype {places.dtype}"
+            f"{name}: expected integers {(batch, length)} or {(1, length)}, got {places.dtype} {tuple(places.shape)}"
+        )
+
+
+def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless a padding mask, if there is one, is boolean ``(B, t + N)``."""
+    if padding_mask is None:
+        return
+    if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
+        got = f"dtype {padding_mask.dtype}" if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
+        raise TypeError(f"{name}: expected a boolean tensor (True = a real position), got {got}")
+    if tuple(padding_mask.shape) != (batch, earlier + length):
+        raise ValueError(
+            f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
+            + (f"the {earlier} tokens in the cache included, " if earlier else "")
+            + f"got {tuple(padding_mask.shape)}"
         )
 
 

@@ -20,14 +20,11 @@ from ..functional.derivatives import is_traced, needs_plain
 
 
 def join_weights(output: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
-    """The same output and weights, in a graph where the weights are views of one tensor ``(B, sum_k H_k, N, M)``.
+    """The same output and the weights ``(B, H_k, N, M)`` behind it, in a graph where these are views of one tensor.
 
-    They come back as they are if no gradients are wanted, if their sizes or types do not go together, and where
-    derivatives are not taken by autograd itself: compiled, traced, by ``torch.func``, or forwards.
-
-    Args:
-        output: computed from the weights.
-        weights: ``(B, H_k, N, M)`` of each kind.
+    That is ``(B, sum_k H_k, N, M)``. They come back as they are if no gradients are wanted, if their sizes or types do
+    not go together, and where derivatives are not taken by autograd itself: compiled, traced, by ``torch.func``, or
+    forwards.
     """
     if is_traced() or not weights[0].requires_grad or needs_plain(output, *weights):
         return output, weights  # before sizes are compared: traced ones may be symbols, which no set holds

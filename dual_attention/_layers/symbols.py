@@ -45,11 +45,9 @@ def project_symbols(
 ) -> Symbols:
     """Apply ``W_s`` to symbols and split the heads; only ``relative`` says whether symbols are shared or relative.
 
-    A library of relative symbols is projected once, not once for each pair. With earlier senders in a cache, shared
-    symbols are those of the M new senders, and relative ones name the earlier senders as well.
-
-    Returns:
-        Shared symbols ``(B or 1, G, M, d_h)``, or relative ones with a library ``(K, G, d_h)``.
+    Shared ones become ``(B or 1, G, M, d_h)``. Of relative ones the library is projected, to ``(K, G, d_h)``, once for
+    all pairs. With earlier senders in a cache, shared symbols are those of the M new senders, and relative ones name
+    the earlier senders as well.
     """
     if not isinstance(symbols, (Tensor, RelativeSymbols)):
         raise TypeError(f"symbols: expected a tensor or RelativeSymbols, got {type(symbols).__name__}")
@@ -58,10 +56,7 @@ def project_symbols(
             symbols = RelativeSymbols.from_dense(symbols)
         expected = (n, past.senders + m, wv.in_features)
         if tuple(symbols.shape) != expected:
-            raise ValueError(
-                f"symbols: expected position-relative symbols of shape (N, M, d) = {expected}, "
-                f"got {tuple(symbols.shape)}"
-            )
+            raise ValueError(f"symbols: expected relative ones (N, M, d) = {expected}, got {tuple(symbols.shape)}")
         symbols = symbols.last_senders(past.held + m)
         library = symbols.library
         return symbols.with_library(past.once(library, lambda: wv(library).unflatten(-1, (n_kv_heads, -1))))

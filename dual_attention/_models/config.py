@@ -50,17 +50,11 @@ class TokensConfig(PositionsConfig, DepthConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TyingConfig(FieldsConfig):
-    """The output layer of a model of tokens."""
+class OutputLayerConfig(FieldsConfig):
+    """The output layer of a language model."""
 
     tie_weights: bool = True
     """One matrix for the token embedding and the output layer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputLayerConfig(TyingConfig):
-    """The output layer of a language model."""
-
     final_norm: bool = True
     """Normalise before the output layer."""
     output_bias: bool = False

@@ -61,7 +61,7 @@ class EncoderModel(CountsParameters, TokenModel):
         token_types: Tensor | None = None,
         embeddings: Tensor | None = None,
     ) -> Tensor:
-        """Represent each token in the light of all tokens of its sequence.
+        """Represent each token in the light of all tokens of its sequence: ``(B, L, d)``.
 
         Args:
             x: token ids, integers ``(B, L)``; None if ``embeddings`` are given.
@@ -70,9 +70,6 @@ class EncoderModel(CountsParameters, TokenModel):
             token_types: integers ``(B, L)`` below ``n_token_types``, by default 0: to which part of its example a
                 token belongs.
             embeddings: vectors ``(B, L, d)`` in the place of those that the token ids are embedded as.
-
-        Returns:
-            ``(B, L, d)``.
 
         Raises:
             TypeError, ValueError: if an argument has a wrong dtype or shape, a sequence is too long, or an id is out of
@@ -104,9 +101,7 @@ class EncoderModel(CountsParameters, TokenModel):
                 token_types = torch.zeros(places, dtype=torch.long, device=embedded.device)
             check_token_ids("token_types", token_types, self.n_token_types)
             if token_types.shape != places:
-                raise ValueError(
-                    f"token_types: expected the shape of x, {tuple(places)}, got {tuple(token_types.shape)}"
-                )
+                raise ValueError(f"token_types: expected shape {tuple(places)}, got {tuple(token_types.shape)}")
             embedded = embedded + self.token_type_embedder(token_types)
         elif token_types is not None:
             raise ValueError("token_types: this model has none, build it with n_token_types")

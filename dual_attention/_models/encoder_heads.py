@@ -5,13 +5,13 @@ Shapes: B batch, L length, d width of the model, V tokens of the vocabulary, C c
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._layers.inputs import check_boolean, check_dropout, check_part, check_positive
+from .._layers.inputs import check_boolean, check_choice, check_dropout, check_part, check_positive
 from .._words import repr_of_shapes
 from ..functional import activation_function, cross_entropy
 from ..functional.checks import MaybeNone
@@ -95,9 +95,6 @@ class EncoderForMaskedLM(CountsParameters, TiesWeights):
 
         Returns:
             ``(logits, loss)``: ``(B, L, V)``, and the mean cross-entropy of what is scored, 0 if nothing is.
-
-        Raises:
-            TypeError, ValueError: as the encoder, or if targets are wrong or missing.
         """
         if targets is None and loss_only:
             raise ValueError("loss_only: needs targets")
@@ -145,10 +142,8 @@ class EncoderForSequenceClassification(CountsParameters):
         super().__init__()
         check_part("encoder", encoder, EncoderModel)
         check_positive(n_classes=n_classes)
-        if problem not in get_args(Problem):
-            raise ValueError(f"problem: expected one of {', '.join(get_args(Problem))}, got {problem!r}")
-        if pool not in get_args(Pool):
-            raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
+        check_choice("problem", problem, Problem)
+        check_choice("pool", pool, Pool)
         rate = encoder.dropout_rate if dropout_rate is None else check_dropout("dropout_rate", dropout_rate)
         self.n_classes = n_classes
         self.problem: Problem = problem
@@ -178,9 +173,6 @@ class EncoderForSequenceClassification(CountsParameters):
 
         Returns:
             ``(logits, loss)``: ``(B, C)`` and the mean loss. Of a sequence without real tokens the mean is zero.
-
-        Raises:
-            TypeError, ValueError: as the encoder, or if targets are wrong.
         """
         hidden = self.encoder(x, padding_mask=padding_mask, token_types=token_types)
         logits = self.classifier(self.dropout(pooled(hidden, padding_mask, self.pool)))

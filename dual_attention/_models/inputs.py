@@ -1,6 +1,6 @@
-"""Inputs of models: checked, with the places where tokens stand and what they may attend to.
+"""Checks of what models are given, and positions of tokens.
 
-Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model.
+Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens.
 """
 
 from __future__ import annotations
@@ -8,56 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from .._layers.inputs import check_places, check_vectors, is_integer
-from ..functional import MaskPattern, positions_from_padding, positions_from_segments
+from .._layers.inputs import check_vectors, is_integer
+from ..functional import positions_from_padding, positions_from_segments
 from ..functional.checks import check_same_device, check_tensor, is_readable
-from ..positional_encoding import check_positions
 
 IGNORED = -1
 """The target that is not scored."""
-
-
-def place_tokens(
-    x: Tensor,
-    padding_mask: Tensor | None,
-    segments: Tensor | None,
-    positions: Tensor | None = None,
-    *,
-    context: int,
-    is_causal: bool,
-    cached: int | None = None,
-    gathered: bool = False,
-) -> tuple[Tensor | None, MaskPattern]:
-    """Check what comes with the tokens ``x`` ``(B, N, ...)``, and place them in their sequences.
-
-    None of these may be longer than ``context``. ``cached``: t, if there is a cache; ``gathered``: whether it gathers
-    the tokens of other processes, and segments are then ``(B or 1, t + N)``; others as
-    :meth:`LanguageModel.forward <dual_attention.language_models.LanguageModel.forward>`.
-
-    Returns:
-        Positions, integers ``(B or 1, N)``, or None if they are N in a row from t on; and the pairs of tokens that may
-        be attended, ``(N, t + N)``, one pattern for all layers.
-    """
-    (batch, n), earlier = x.shape[:2], cached or 0
-    check_padding("padding_mask", padding_mask, batch, n, earlier)
-    if segments is not None and cached is not None and not gathered:
-        raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
-    own = segments
-    if segments is not None:
-        check_places("segments", segments, batch, earlier + n)
-        own = segments[:, earlier:]
-    if positions is None and segments is None and earlier + n > context:
-        raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than the context, max_block_size={context}")
-    may_exceed = positions is not None or n > context
-    if positions is None:
-        positions = count_positions(padding_mask, segments, earlier=earlier)
-        positions = positions[:, earlier:] if positions is not None and segments is not None else positions
-    if may_exceed and positions is not None:
-        check_positions(positions, batch, n, context - 1, f"the context, max_block_size={context}")
-    return positions, MaskPattern(n, earlier + n, None, padding_mask, own, segments, is_causal, offset=earlier)
 
 
 def count_positions(
@@ -110,21 +68,6 @@ def check_specified(
     if earlier + x.shape[1] > longest:
         after = f" after {earlier} in the cache" if earlier else ""
         raise ValueError(f"{name}: expected at most {limit}={longest} positions, got {x.shape[1]}{after}")
-
-
-def check_padding(name: str, padding_mask: Tensor | None, batch: int, length: int, earlier: int = 0) -> None:
-    """Raise ``TypeError`` or ``ValueError`` unless a padding mask, if there is one, is boolean ``(B, t + N)``."""
-    if padding_mask is None:
-        return
-    if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
-        got = f"dtype {padding_mask.dtype}" if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
-        raise TypeError(f"{name}: expected a boolean tensor (True = a real position), got {got}")
-    if tuple(padding_mask.shape) != (batch, earlier + length):
-        raise ValueError(
-            f"{name}: expected shape (batch, length) = {(batch, earlier + length)}, "
-            + (f"the {earlier} tokens in the cache included, " if earlier else "")
-            + f"got {tuple(padding_mask.shape)}"
-        )
 
 
 def check_targets(targets: Tensor, x: Tensor) -> None:

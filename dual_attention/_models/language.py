@@ -32,8 +32,6 @@ from .stack import BlockInputs, Trace
 from .token_model import TokenModel, rotary_encoding
 from .weights import TiesWeights
 
-__all__ = ["LanguageModel", "LanguageModelOutput"]
-
 
 class LanguageModelOutput(NamedTuple):
     """Output of a language model.
@@ -163,9 +161,6 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
             loss_only: no logits at all. Whenever the loss is not computed from returned logits, it is computed without
                 holding all of them, see :func:`~dual_attention.functional.linear_cross_entropy`.
 
-        Returns:
-            ``(logits, loss)``.
-
         Raises:
             TypeError, ValueError: if an argument is of the wrong dtype or shape, the sequence is longer than the
                 context, or a token on the CPU is out of range. A cache is then as it was.
@@ -265,13 +260,11 @@ class LanguageModel(Generates, TiesWeights, Arithmetic, TokenModel):
         )
 
     def flops_per_token(self, length: int | None = None) -> int:
-        """Floating-point operations of a training step for one token of a sequence of ``length``, forward and backward.
+        """Floating-point operations of a training step for one token of a sequence, forward and backward.
 
         The convention is that of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). A weight counts as
-        often as it is used, so the weights of a shared symbol retriever count for every layer.
-
-        Args:
-            length: by default the context length.
+        often as it is used, so the weights of a shared symbol retriever count for every layer. The length of the
+        sequence is by default that of the context.
         """
         weights = weights_used([*self.layers.blocks, *self._retrievers_used(), self.layers.final_out])
         pairs = sum(pair_products(block) for block in self.layers.blocks)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor, nn
 
 from .._layers.cache import Cache
 from .._layers.config import SequenceSymbolRetrieval
-from .._layers.inputs import check_not_negative, check_positive
+from .._layers.inputs import check_choice, check_not_negative, check_positive
 from .._layers.options import (
     Options,
     RelationalOptions,
@@ -45,8 +45,7 @@ def create_symbol_retriever(
     name: str = "symbol_retrieval_kwargs",
 ) -> nn.Module:
     """The symbol retriever of that name, one of ``choices``; ``name``: the argument that is ``kwargs``."""
-    if symbol_retrieval not in get_args(choices):
-        raise ValueError(f"symbol_retrieval: expected one of {', '.join(get_args(choices))}, got {symbol_retrieval!r}")
+    check_choice("symbol_retrieval", symbol_retrieval, choices)
     kind = _CLASSES[symbol_retrieval]
     options = checked_options(name, kwargs, kind)
     check_complete(name, options, kind)
@@ -72,7 +71,7 @@ def retriever_options(options: RetrieverOptions | Options | None) -> dict[str, b
     unknown = sorted(set(given) - set(defaults))
     if unknown:
         raise ValueError(
-            f"symbol_retriever_config: expected the keys {', '.join(defaults)}, got {', '.join(map(repr, unknown))}"
+            f"symbol_retriever_config: expected {', '.join(defaults)}, got {', '.join(map(repr, unknown))}"
         )
     return defaults | given
 
@@ -97,10 +96,9 @@ def check_symbol_width(retriever: nn.Module, d_model: int, name: str = "symbol_r
     """Raise ``ValueError`` unless a retriever's symbols are as wide as the model."""
     check_positive(d_model=d_model)
     argument = "d_model" if hasattr(retriever, "d_model") else "symbol_dim"
-    if getattr(retriever, argument) != d_model:
-        raise ValueError(
-            f"{name}: expected {argument}={d_model}, the width of the model, got {getattr(retriever, argument)}"
-        )
+    width = getattr(retriever, argument)
+    if width != d_model:
+        raise ValueError(f"{name}: expected {argument}={d_model}, the width of the model, got {width}")
 
 
 def retrieve_symbols(
@@ -112,10 +110,7 @@ def retrieve_symbols(
     """
     reaches_on = isinstance(retriever, RelationalSymbolicAttention) and not retriever.causal_nbhd
     if positions is not None and reaches_on:
-        raise ValueError(
-            "padding masks and segments: with 'rel_sym_attn' need causal_nbhd=True; with causal_nbhd=False the "
-            "neighbourhoods of an example's last tokens would reach into what comes after it"
-        )
+        raise ValueError("padding masks and segments: need causal_nbhd=True, or symbols would depend on what follows")
     if isinstance(retriever, PositionalSymbolRetriever):
         rows = 1 if positions is None else positions.shape[0]  # the same in every example: projected once
         if cache is None:

@@ -7,14 +7,14 @@ model, V classes, or width of a vector output.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from .._layers.cache import Cache, CacheGroup
 from .._layers.continuation import cache_parts, transaction
-from .._layers.inputs import check_depth, check_dropout, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_padding, check_positive
 from .._layers.options import check_complete, checked_options, options_dict
 from .._layers.symbols import Symbols
 from ..functional import MaskPattern, cross_entropy
@@ -22,9 +22,9 @@ from ..functional.checks import MaybeNone, check_same_device
 from ..functional.losses import mean_squared_error
 from ..generation import GeneratesTargets
 from ..positional_encoding import LearnedPositionalEmbeddings, SinusoidalPositionalEncoding
-from .config import LossType, PairPositions, Seq2SeqConfig
+from .config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
 from .flops import PER_PRODUCT, Arithmetic, pair_products, weights_used
-from .inputs import check_padding, check_specified, count_positions
+from .inputs import check_specified, count_positions
 from .stack import apply_blocks, are_causal
 from .weights import TiesWeights, fill_tied, move_prefix
 
@@ -60,7 +60,13 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         width, kind = config.d_model, config.pos_enc
-        _check_names_and_sizes(config, encoder_is_optional=self.encoder_is_optional)
+        sizes = ("d_model", "out_dim", "in_block_size", "out_block_size")
+        check_positive(**{name: getattr(config, name) for name in sizes})
+        check_depth(n_layers_dec=config.n_layers_dec)
+        check_depth(0 if self.encoder_is_optional else 1, n_layers_enc=config.n_layers_enc)
+        check_choice("pos_enc", kind, PairPositions)
+        check_choice("loss_type", config.loss_type, (*get_args(LossType), None))
+        check_choice("embedding_init", config.embedding_init, (*get_args(EmbeddingInit), None))
         self.input_spec = _checked_spec("input_spec", config.input_spec)
         self.output_spec = _checked_spec("output_spec", config.output_spec)
         of_tokens = self.output_spec["type"] == "token"
@@ -101,10 +107,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
                 if isinstance(embedding, nn.Embedding):
                     nn.init.normal_(embedding.weight, std=width**-0.5)
         if self.tie_weights and self.out_dim != self.output_spec["vocab_size"]:
-            raise ValueError(
-                f"tie_weights: needs out_dim to be the vocab_size of output_spec, got out_dim={self.out_dim} and "
-                f"vocab_size={self.output_spec['vocab_size']}; tie_weights=False has no such condition"
-            )
+            raise ValueError(f"tie_weights: needs out_dim={self.output_spec['vocab_size']}, got {self.out_dim}")
         self.register_load_state_dict_pre_hook(_before_loading)
         self._keep_tied()
 
@@ -179,10 +182,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         logits = final_out(hidden)
         if self.loss_type == "mse":
             if not targets.is_floating_point():
-                raise TypeError(
-                    f"targets: expected floating-point vectors, since loss_type='mse', got dtype {targets.dtype}; "
-                    "classes need loss_type='cross_entropy'"
-                )
+                raise TypeError(f"targets: expected floating-point vectors for loss_type='mse', got {targets.dtype}")
             return logits, mean_squared_error(logits, targets, scored)
         if scored is not None and targets.shape == scored.shape:
             targets = targets.masked_fill(~scored, self.loss_ignore_idx)
@@ -216,11 +216,8 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
             y: target as in :meth:`forward`; with a cache, only the new positions.
             source_padding_mask: boolean ``(B, S)``; True = a real position.
             target_padding_mask: boolean ``(B, t + T)``, of the earlier positions too.
-            cache: from :meth:`new_cache`; these positions are appended. The memory is read by the first call; later
-                ones must give one of the same shape.
-
-        Raises:
-            TypeError, ValueError: as :meth:`forward`, or for a cache that does not fit. The cache is then as it was.
+            cache: from :meth:`new_cache`; these positions are appended, unless the call fails. The memory is read by
+                the first call; later ones must give one of the same shape.
         """
         with transaction(cache):
             return self.layers["final_out"](self._decode(y, memory, source_padding_mask, target_padding_mask, cache))
@@ -247,10 +244,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         check_specified("y", y, self.output_spec, "out_block_size", self.out_block_size, seen, layer=embedder)
         batch, length = y.shape[:2]
         if memory.dim() != 3 or memory.shape[0] != batch or memory.shape[2] != self.memory_dim:
-            raise ValueError(
-                f"memory: expected shape (batch, length, width) = ({batch}, length, {self.memory_dim}), with as many "
-                f"sources as there are targets, got {tuple(memory.shape)}"
-            )
+            raise ValueError(f"memory: expected ({batch}, length, {self.memory_dim}), got {tuple(memory.shape)}")
         check_padding("source_padding_mask", source_padding_mask, *memory.shape[:2])
         check_padding("target_padding_mask", target_padding_mask, batch, seen + length)
         positions = count_positions(target_padding_mask, earlier=seen)
@@ -297,10 +291,7 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
         Counted as :meth:`LanguageModel.flops_per_token
         <dual_attention.language_models.LanguageModel.flops_per_token>` does, each weight for the positions that pass
         through it: those of the source in the encoder and in the keys and values of cross-attention, those of the
-        target in all else.
-
-        Args:
-            source_length, target_length: S and T, by default ``in_block_size`` and ``out_block_size``.
+        target in all else. Lengths are by default the largest.
         """
         s = self.in_block_size if source_length is None else source_length
         t = self.out_block_size if target_length is None else target_length
@@ -334,19 +325,6 @@ class Seq2SeqModel(GeneratesTargets, TiesWeights, Arithmetic):
     def _retrieve(self, side: Side, x: Tensor, positions: Tensor | None, cache: Cache | None) -> Symbols | None:
         """Symbols for the positions that enter a block, before its normalisation; None for one that takes none."""
         return None
-
-
-def _check_names_and_sizes(config: Seq2SeqConfig, *, encoder_is_optional: bool) -> None:
-    sizes = ("d_model", "out_dim", "in_block_size", "out_block_size")
-    check_positive(**{name: getattr(config, name) for name in sizes})
-    check_depth(n_layers_dec=config.n_layers_dec)
-    check_depth(0 if encoder_is_optional else 1, n_layers_enc=config.n_layers_enc)
-    if config.pos_enc not in (*_POSITIONS, "none"):
-        raise ValueError(f"pos_enc: expected 'sinusoidal', 'learned' or 'none', got {config.pos_enc!r}")
-    if config.loss_type not in (None, "cross_entropy", "mse"):
-        raise ValueError(f"loss_type: expected 'cross_entropy', 'mse' or None, got {config.loss_type!r}")
-    if config.embedding_init not in (None, "published", "scaled"):
-        raise ValueError(f"embedding_init: expected 'published', 'scaled' or None, got {config.embedding_init!r}")
 
 
 def _checked_spec(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,11 +33,8 @@ def sharding_groups(model: nn.Module, *, lowered: bool) -> list[ShardingGroup]:
     """The groups of a model, each without what belongs to one before it: block by block, and then all the rest.
 
     Everything outside of blocks is one group: embeddings and the output layer, which may be tied, and symbol
-    retrievers, which may be shared by blocks and have tied libraries.
-
-    Args:
-        lowered: whether blocks are gathered in a lower precision, except for their normalisations, which autocast does
-            not round.
+    retrievers, which may be shared by blocks and have tied libraries. Blocks may be gathered in ``lowered`` precision,
+    except for their normalisations, which autocast does not round.
     """
     groups = []
     for block in blocks_of(model):

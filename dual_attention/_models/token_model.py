@@ -1,4 +1,7 @@
-"""Base of the models of tokens with one stack of blocks: sizes and initialisation."""
+"""Base of the models of tokens with one stack of blocks: sizes, initialisation, and what tokens see.
+
+Shapes: B batch, N length (of the new tokens, with a cache), t earlier tokens, d width of the model, L layers.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,20 @@ from typing import Any
 from torch import Tensor, nn
 
 from .._layers.heads import Heads
-from .._layers.inputs import check_depth, check_dropout, check_positive, check_vectors
+from .._layers.inputs import (
+    check_choice,
+    check_depth,
+    check_dropout,
+    check_padding,
+    check_places,
+    check_positive,
+    check_vectors,
+)
 from .._layers.options import NormType
-from ..positional_encoding import RotaryPositionalEncoding
+from ..functional import MaskPattern
+from ..positional_encoding import RotaryPositionalEncoding, check_positions
 from .config import TokenPositions, TokensConfig
-from .inputs import check_token_ids, place_tokens
+from .inputs import check_token_ids, count_positions
 from .stack import StackModel, are_causal
 from .weights import init_weights
 
@@ -26,8 +38,7 @@ class TokenModel(StackModel):
         kind = config.pos_enc_type
         check_positive(vocab_size=config.vocab_size, max_block_size=config.max_block_size)
         check_depth(n_layers=config.n_layers)
-        if kind not in ("pos_emb", "RoPE", "none"):
-            raise ValueError(f"pos_enc_type: expected 'pos_emb', 'RoPE' or 'none', got {kind!r}")
+        check_choice("pos_enc_type", kind, TokenPositions)
         self.vocab_size = config.vocab_size
         self.d_model = config.d_model
         self.n_layers = config.n_layers
@@ -64,22 +75,40 @@ class TokenModel(StackModel):
         cached: int | None = None,
         gathered: bool = False,
     ) -> tuple[Tensor | None, dict[str, Any]]:
-        """Positions of tokens ``(B, N, ...)``, and the arguments of every block, see :func:`.inputs.place_tokens`."""
-        positions, pattern = place_tokens(
-            x,
-            padding_mask,
-            segments,
-            positions,
-            context=self.block_size,
-            is_causal=are_causal(self._stack()),
-            cached=cached,
-            gathered=gathered,
-        )
-        rope, earlier = self.rope, cached or 0
+        """Check what comes with the tokens ``x`` ``(B, N, ...)``, and place them in their sequences.
+
+        ``cached``: t, if there is a cache; ``gathered``: whether it gathers the tokens of other processes, and segments
+        are then ``(B or 1, t + N)``; others as :meth:`LanguageModel.forward
+        <dual_attention.language_models.LanguageModel.forward>`.
+
+        Returns:
+            Positions, integers ``(B or 1, N)``, or None if they are N in a row from t on; and the arguments of every
+            block, with one pattern of the pairs that may be attended, ``(N, t + N)``, for all layers.
+        """
+        (batch, n), earlier, context = x.shape[:2], cached or 0, self.block_size
+        check_padding("padding_mask", padding_mask, batch, n, earlier)
+        if segments is not None and cached is not None and not gathered:
+            raise ValueError("segments: packed sequences cannot be continued from a cache; give one or the other")
+        own = segments
+        if segments is not None:
+            check_places("segments", segments, batch, earlier + n)
+            own = segments[:, earlier:]
+        limit = f"the context, max_block_size={context}"
+        if positions is None and segments is None and earlier + n > context:
+            raise ValueError(f"x: a sequence of {earlier + n} tokens is longer than {limit}")
+        may_exceed = positions is not None or n > context
+        if positions is None:
+            positions = count_positions(padding_mask, segments, earlier=earlier)
+            positions = positions[:, earlier:] if positions is not None and segments is not None else positions
+        if may_exceed and positions is not None:
+            check_positions(positions, batch, n, context - 1, limit)
+        causal = are_causal(self._stack())
+        pattern = MaskPattern(n, earlier + n, None, padding_mask, own, segments, causal, offset=earlier)
+        rope = self.rope
         if rope is None:
             return positions, {"attn_mask": pattern}
         if positions is None:
-            cos, sin = rope.tables(earlier + x.shape[1])
+            cos, sin = rope.tables(earlier + n)
         else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
             where = positions[0] if positions.shape[0] == 1 else positions
             tables = rope.freqs_cos[where], rope.freqs_sin[where]
@@ -93,7 +122,5 @@ def rotary_encoding(attention: nn.Module, config: TokensConfig) -> RotaryPositio
         return None
     widths = [heads.key_dim for heads in attention.modules() if isinstance(heads, Heads)]
     if len(set(widths)) > 1:
-        raise ValueError(
-            f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in both kinds of head, got {widths}"
-        )
+        raise ValueError(f"sa_kwargs, ra_kwargs: pos_enc_type='RoPE' needs one key_dim in all heads, got {widths}")
     return RotaryPositionalEncoding(widths[0], config.max_block_size, config.rope_theta)

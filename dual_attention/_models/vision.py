@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
 
-from .._layers.inputs import check_depth, check_dropout, check_like, check_positive
+from .._layers.inputs import check_choice, check_depth, check_dropout, check_like, check_positive
 from ..dual_attention import DualAttentionOutput
 from ..functional import MaskPattern
 from ..functional.checks import check_tensor
 from ..transformer_blocks import create_norm
-from .config import VisionConfig
+from .config import PatchPositions, Pool, VisionConfig
 from .stack import BlockInputs, StackModel
 
 PROJECTION = 2
@@ -41,8 +41,7 @@ def patch_grid(height: int, width: int, patch_height: int, patch_width: int) -> 
     """Rows and columns of patches; ``ValueError`` if they do not tile the image."""
     if height % patch_height or width % patch_width or not height or not width:
         raise ValueError(
-            f"image: patches of height {patch_height} and width {patch_width} do not tile an image of "
-            f"height {height} and width {width}"
+            f"image: patches of height {patch_height} and width {patch_width} do not tile one of {height} x {width}"
         )
     return height // patch_height, width // patch_width
 
@@ -82,10 +81,8 @@ class VisionModel(StackModel):
         check_positive(d_model=width, num_classes=config.num_classes)
         self.image_channels, image_width, image_height = checked_sizes("image_shape", config.image_shape, 3)
         self.patch_width, self.patch_height = checked_sizes("patch_size", config.patch_size, 2)
-        if pool not in ("cls", "mean"):
-            raise ValueError(f"pool: expected 'cls' or 'mean', got {pool!r}")
-        if pos_enc not in ("learned", "interpolated", "none"):
-            raise ValueError(f"pos_enc: expected 'learned', 'interpolated' or 'none', got {pos_enc!r}")
+        check_choice("pool", pool, Pool)
+        check_choice("pos_enc", pos_enc, PatchPositions)
         self.pool = pool
         self.pos_enc = pos_enc
         self.d_model = width
@@ -106,17 +103,9 @@ class VisionModel(StackModel):
         return self.encoder_blocks
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores of images.
+        """Class scores ``(B, num_classes)`` of images ``(B, C, height, width)``, floating point.
 
-        Args:
-            x: ``(B, C, height, width)``, floating point.
-
-        Returns:
-            ``(B, num_classes)``.
-
-        Raises:
-            ValueError: if the number of channels is wrong, the patches do not tile the image, or the positions of the
-                model do not allow its size.
+        ``ValueError`` if the patches do not tile the image, or the positions of the model do not allow its size.
         """
         return self.final_out(self.pooled(self.hidden(x)))
 
@@ -153,8 +142,7 @@ class VisionModel(StackModel):
         if grid_size != self.grid_size:
             if self.pos_enc != "interpolated":
                 raise ValueError(
-                    f"x: this model has learned positions for a grid of {self.grid_size} patches (rows, columns), got "
-                    f"{grid_size}; other image sizes need pos_enc='interpolated' or pos_enc='none'"
+                    f"x: expected a grid of {self.grid_size} patches, or pos_enc='interpolated', got {grid_size}"
                 )
             grid = positions[:, 1:].unflatten(1, self.grid_size).permute(0, 3, 1, 2)
             grid = F.interpolate(grid, size=grid_size, mode="bicubic", align_corners=False)

@@ -10,8 +10,9 @@
                                     (Webb et al. 2021, arXiv 2012.14601)
 ==================================  ===================================================================================
 
-All take sequences of objects ``(B, N, d)``. ``VisionAbstractor``, ``VisionPrediNet``, ``VisionCoRelNet`` and
-``VisionESBN`` classify images whose patches are the objects.
+All take sequences of objects ``(B, N, d)``, and answer what does not fit with a ``TypeError`` or ``ValueError`` that
+names the argument. ``VisionAbstractor``, ``VisionPrediNet``, ``VisionCoRelNet`` and ``VisionESBN`` classify images
+whose patches are the objects.
 """
 
 from .abstractor import Abstractor, AbstractorBlock, ObjectStreamAbstractorBlock

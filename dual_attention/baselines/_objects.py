@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .._layers.inputs import check_vectors
-from .._models.inputs import check_padding
+from .._layers.inputs import check_padding, check_vectors
 
 
 def check_objects(
@@ -16,11 +15,9 @@ def check_objects(
     *,
     layer: nn.Module | None = None,
 ) -> None:
-    """Check objects ``(B, N, d_model)`` and the mask ``(B, N)`` of those present, if there is one.
+    """Raise ``TypeError`` or ``ValueError`` unless objects are ``(B, N, d_model)`` and their mask boolean ``(B, N)``.
 
-    Raises:
-        TypeError: if objects are not floating point, or the mask is not boolean.
-        ValueError: if either has another shape, or there are more than ``n_objects``.
+    There may be no mask, and no more than ``n_objects``.
     """
     check_vectors("x", x, d_model, layer)
     if n_objects is not None and x.shape[1] > n_objects:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from torch import Tensor, nn
 
 from .._layers.calls import TypedBlock
-from .._layers.inputs import check_boolean, check_depth, check_positive, check_sequence
+from .._layers.inputs import check_boolean, check_choice, check_depth, check_positive, check_sequence
 from .._layers.options import NormType, Options, SymbolOptions, arguments_of
 from .._models.inputs import count_positions
 from .._models.retrievers import create_symbol_retriever, retrieve_symbols
@@ -73,7 +73,7 @@ class AbstractorBlock(Block):
         symbol_self_attn: bool = True,
         rel_activation: str | Activation = "softmax",
     ) -> None:
-        check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
+        check_boolean(bias=bias, symbol_self_attn=symbol_self_attn)
         super().__init__(dropout_rate, norm_first)
         self.d_model = d_model
         attn: dict[str, Any] = {"dropout": dropout_rate, "add_bias_out": bias}
@@ -102,9 +102,6 @@ class AbstractorBlock(Block):
 
         Symbols may be the output of the layer before. With ``need_weights`` also the :class:`AbstractorMaps`. Masks are
         those of both attention steps, as :meth:`Attention.forward <dual_attention.attention.Attention.forward>`.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree or a mask is not boolean.
         """
         check_sequence("x", x, self.d_model)
         check_sequence("symbols", symbols, self.d_model, batch=(x.shape[0],))
@@ -199,11 +196,9 @@ class Abstractor(TypedBlock):
         residual: ResidualStream = "symbols",
     ) -> None:
         super().__init__()
-        check_boolean(norm_first=norm_first, bias=bias, symbol_self_attn=symbol_self_attn)
         check_positive(d_model=d_model)
         check_depth(n_layers=n_layers)
-        if residual not in ("symbols", "objects"):
-            raise ValueError(f"residual: expected 'symbols' or 'objects', got {residual!r}")
+        check_choice("residual", residual, ResidualStream)
         self.d_model = d_model
         self.residual = residual
         self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, AbstractorSymbols)
@@ -228,11 +223,8 @@ class Abstractor(TypedBlock):
             attn_mask, padding_mask, segments: of all attention steps, as :meth:`Attention.forward
                 <dual_attention.attention.Attention.forward>`; True = may be attended.
             positions: integers ``(B or 1, N)``, for the symbols; by default the (real) objects of each segment are
-                counted.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree or a mask is not boolean; or if there is padding or
-                are segments, and ``"rel_sym_attn"`` looks at later neighbours, which might be of others.
+                counted. ``"rel_sym_attn"`` that looks at later neighbours takes no padding and no segments, since those
+                might be of others.
         """
         first: Any = self.blocks[0]
         check_sequence("x", x, self.d_model, layer=first.rel_attn.wq)

@@ -36,14 +36,7 @@ class ContextNorm(TypedModule):
         self.bias = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """``(B, N, d) -> (B, N, d)``.
-
-        Args:
-            padding_mask: boolean, ``(B, N)``; True = a real object. Others are ignored and become zero.
-
-        Raises:
-            TypeError, ValueError: if the dtype or the shape of an argument is wrong.
-        """
+        """``(B, N, d) -> (B, N, d)``; by a mask ``(B, N)``, True = real, other objects are ignored and become zero."""
         check_objects(x, padding_mask, self.d_model)
         check_same_device(weight=self.weight, x=x)
         absent = None if padding_mask is None else ~padding_mask[..., None]

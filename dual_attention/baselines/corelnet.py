@@ -66,7 +66,7 @@ class CoRelNet(TypedModule):
         self.taps = Taps(("visible", "relations"))
 
     def relations(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """R as a matrix, ``(B, N, d) -> (B, N, N)``; arguments and errors as :meth:`forward`."""
+        """R as a matrix, ``(B, N, d) -> (B, N, N)``; arguments as :meth:`forward`."""
         check_objects(x, padding_mask, self.d_model, self.n_objects)
         z = self.embed(x)
         u, w = self.wq(z), self.wk(z)
@@ -89,9 +89,6 @@ class CoRelNet(TypedModule):
         Args:
             x: N at most ``n_objects``; the relations of empty places are zero, as if they were masked.
             padding_mask: boolean, ``(B, N)``; True = an object is there.
-
-        Raises:
-            TypeError, ValueError: if the dtype or the shape of an argument is wrong.
         """
         r = self.relations(x, padding_mask=padding_mask)
         missing = self.n_objects - r.shape[1]

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from .._layers.cache import Cache, CacheGroup
 from .._layers.calls import TypedModule
 from .._layers.continuation import cache_parts, transaction
-from .._layers.inputs import check_depth, check_positive, check_sequence
+from .._layers.inputs import check_choice, check_depth, check_padding, check_positive, check_sequence
 from .._layers.options import NormType, Options, SymbolOptions, arguments_of, checked_options
-from .._models.inputs import check_padding
 from ..functional import MaskPattern
 from ..transformer_blocks import DecoderBlock, EncoderBlock
 from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
@@ -23,10 +22,8 @@ from .abstractor import Abstractor, AbstractorOptions, AbstractorSymbols
 
 def check_arrangement(abstractor_reads: str, decoder_reads: str, n_layers_enc: int) -> None:
     """Raise ``ValueError`` unless it is one of the four arrangements, with an encoder where it has one."""
-    if abstractor_reads not in ("source", "encoder"):
-        raise ValueError(f"abstractor_reads: expected 'source' or 'encoder', got {abstractor_reads!r}")
-    if decoder_reads not in ("abstractor", "both"):
-        raise ValueError(f"decoder_reads: expected 'abstractor' or 'both', got {decoder_reads!r}")
+    check_choice("abstractor_reads", abstractor_reads, ("source", "encoder"))
+    check_choice("decoder_reads", decoder_reads, ("abstractor", "both"))
     encoded = abstractor_reads == "encoder" or decoder_reads == "both"
     check_depth(0, n_layers_enc=n_layers_enc)
     if (n_layers_enc > 0) != encoded:
@@ -135,14 +132,7 @@ class EncoderAbstractorDecoder(TypedModule):
         self.decoder_layers = nn.ModuleList(DecoderLayer(n_contexts, block) for _ in range(n_layers_dec))
 
     def encode(self, source: Tensor, *, source_padding_mask: Tensor | None = None) -> SourceContext:
-        """Encode a source ``(B, N, d)`` as contexts of the decoder.
-
-        Args:
-            source_padding_mask: boolean, ``(B, N)``; True = a real position.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree or the mask is not boolean.
-        """
+        """Encode a source ``(B, N, d)`` as contexts of the decoder; its mask is boolean, ``(B, N)``, True = real."""
         check_sequence("source", source, self.d_model)
         batch, n, _ = source.shape
         check_padding("source_padding_mask", source_padding_mask, batch, n)
@@ -173,9 +163,6 @@ class EncoderAbstractorDecoder(TypedModule):
         Args:
             target_padding_mask: boolean, ``(B, L)``, with a cache ``(B, earlier + L)``; True = a real position.
             cache: from :meth:`new_cache`; ``target`` then holds only new tokens.
-
-        Raises:
-            ValueError, TypeError: if shapes disagree, a mask is not boolean, or the cache is another model's.
         """
         with transaction(cache):
             check_sequence("target", target, self.d_model, batch=(context.contexts[0].shape[0],))

@@ -106,9 +106,6 @@ class ESBN(TypedBlock):
             padding_mask: boolean, ``(B, N)``; True = an object is there. At other places the controller keeps its
                 state, and they are never retrieved.
             need_weights: return an :class:`ESBNOutput`.
-
-        Raises:
-            TypeError, ValueError: if the dtype or the shape of an argument is wrong.
         """
         check_objects(x, padding_mask, self.d_model, layer=self.to_key)
         z = x if self.context_norm is None else self.context_norm(x, padding_mask=padding_mask)

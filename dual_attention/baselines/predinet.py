@@ -98,9 +98,6 @@ class PrediNet(TypedBlock):
             padding_mask: boolean, ``(B, N)``; True = an object is there. Queries see zeros at other places, which are
                 not attended.
             need_weights: return a :class:`PrediNetOutput`.
-
-        Raises:
-            TypeError, ValueError: if the dtype or the shape of an argument is wrong, or positions are missing.
         """
         check_objects(x, padding_mask, self.d_model, self.n_objects, layer=self.wk)
         objects = self._with_positions(x, positions)
@@ -133,10 +130,7 @@ class PrediNet(TypedBlock):
                 raise ValueError(f"positions: expected {self.position_dim} numbers for each object, got none")
             positions = torch.arange(n, device=x.device, dtype=x.dtype)[:, None][:, : self.position_dim]
         if tuple(positions.shape) not in ((n, self.position_dim), (batch, n, self.position_dim)):
-            raise ValueError(
-                f"positions: expected shape (objects, position_dim) = {(n, self.position_dim)}, or with the batch "
-                f"before it, got {tuple(positions.shape)}"
-            )
+            raise ValueError(f"positions: expected {(n, self.position_dim)} or a batch, got {tuple(positions.shape)}")
         if not positions.is_floating_point():
             raise TypeError(f"positions: expected floating-point numbers, got dtype {positions.dtype}")
         return torch.cat((x, positions.to(x.dtype).expand(batch, -1, -1)), dim=-1)

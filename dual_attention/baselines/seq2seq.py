@@ -56,9 +56,6 @@ class Seq2SeqAbstractor(Seq2SeqModel):
         abstractor_reads: the embedded ``"source"``, or the output of the ``"encoder"``.
         decoder_reads: only the ``"abstractor"``, or ``"both"``, encoder first.
         others: see :class:`~dual_attention.seq2seq_models.Seq2SeqTransformer`.
-
-    Raises:
-        TypeError, ValueError: as there, and for an encoder that is not read or is missing.
     """
 
     encoder_is_optional = True

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_like, check_not_negative, check_positive
+from .._layers.inputs import check_choice, check_like, check_not_negative, check_positive
 from .._layers.options import Options, SymbolOptions, arguments_of
 from .._models.vision import checked_sizes, patch_embedding, patch_grid
 from ..functional.activations import Activation
@@ -47,10 +47,7 @@ class ObjectClassifier(TypedModule, ABC):
         check_tensor("x", images)
         expected = (self.image_channels, self.image_height, self.image_width)
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(
-                f"x: expected shape (batch, channels, height, width) = (batch, {', '.join(map(str, expected))}), "
-                f"got {tuple(images.shape)}"
-            )
+            raise ValueError(f"x: expected shape (batch, {', '.join(map(str, expected))}), got {tuple(images.shape)}")
         check_like("x", images, self.patch_embedding[1])
         return self.patch_embedding(images)
 
@@ -132,12 +129,11 @@ class VisionPrediNet(ObjectClassifier):
         positions: Literal["index", "grid", "none"] = "index",
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
-        if positions not in ("index", "grid", "none"):
-            raise ValueError(f"positions: expected 'index', 'grid' or 'none', got {positions!r}")
+        widths = {"index": 1, "grid": 2, "none": 0}
+        check_choice("positions", positions, widths)
         self.positions = positions
-        width = {"index": 1, "grid": 2, "none": 0}[positions]
         own = arguments_of(PrediNet, locals())
-        self.predinet = PrediNet(n_objects=self.n_objects, position_dim=width, **own)
+        self.predinet = PrediNet(n_objects=self.n_objects, position_dim=widths[positions], **own)
         self.classifier = two_layers(self.predinet.out_features, d_model, num_classes)
 
     def summary(self, objects: Tensor) -> Tensor:
@@ -193,8 +189,7 @@ class VisionCoRelNet(ObjectClassifier):
     ) -> None:
         super().__init__(image_shape, patch_size, d_model, num_classes)
         check_not_negative(object_features=object_features)
-        if readout not in ("flat", "pooled"):
-            raise ValueError(f"readout: expected 'flat' or 'pooled', got {readout!r}")
+        check_choice("readout", readout, ("flat", "pooled"))
         self.corelnet = CoRelNet(n_objects=self.n_objects, **arguments_of(CoRelNet, locals()))
         self.readout = readout
         width = self.n_objects + object_features

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._layers.inputs import check_padding
+
 
 def check_number(name: str, value: Any, expected: str, *, low: float, high: float = math.inf, open_low: bool) -> float:
     """The value as a float from ``low`` (above it with ``open_low``) to ``high``; infinity and NaN are refused."""
@@ -54,11 +56,7 @@ def check_prompts(tokens: Tensor, vocab_size: int | None, name: str = "idx") -> 
 
 def check_left_padding(padding_mask: Tensor, tokens: Tensor) -> Tensor:
     """The mask ``(B, L)``, False then True in each row, on the device of the tokens."""
-    if not isinstance(padding_mask, Tensor) or padding_mask.dtype != torch.bool:
-        got = padding_mask.dtype if isinstance(padding_mask, Tensor) else type(padding_mask).__name__
-        raise TypeError(f"padding_mask: expected a boolean tensor (True = a real token), got {got}")
-    if padding_mask.shape != tokens.shape:
-        raise ValueError(f"padding_mask: expected shape {tuple(tokens.shape)}, got {tuple(padding_mask.shape)}")
+    check_padding("padding_mask", padding_mask, *tokens.shape)
     if not padding_mask.any(dim=1).all():
         empty = (~padding_mask.any(dim=1)).nonzero().flatten().tolist()
         raise ValueError(f"padding_mask: expected at least one real token in each row, got none in rows {empty}")
@@ -96,7 +94,5 @@ def check_logits(logits: Tensor) -> None:
     """Raise ``ValueError`` if a row of logits ``(B, V)`` has NaN or infinity, or leaves no token to choose."""
     best = logits.amax(dim=-1)
     if not best.isfinite().all():
-        raise ValueError(
-            "logits: expected finite numbers to choose the next token by, got a row whose largest is "
-            f"{best[~best.isfinite()][0].item()} (has training diverged, or are all tokens excluded?)"
-        )
+        got = best[~best.isfinite()][0].item()
+        raise ValueError(f"logits: expected finite ones, got {got} (has training diverged? are all tokens excluded?)")

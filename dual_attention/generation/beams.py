@@ -25,8 +25,6 @@ from torch import Tensor
 from ._checks import check_integer, check_logits, check_number
 from .decoding import Decoder
 
-__all__ = ["BeamSearch", "BeamSearchOutput", "search_beams"]
-
 
 class BeamSearchOutput(NamedTuple):
     """Output of beam search, best first.

@@ -25,8 +25,6 @@ from torch import Tensor
 from .._layers.cache import Cache
 from ._checks import check_integer
 
-__all__ = ["CausalLM", "LanguageModelDecoder", "dropped_tokens"]
-
 
 class CausalLM(Protocol):
     """A language model as generation needs it; with ``use_cache``, also ``new_cache(max_length) -> Cache``.

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from .sampling import Sampling
 
-__all__ = ["Decoder", "decode", "evaluating", "undisturbed"]
-
 
 class Decoder(Protocol):
     """A model in the middle of generating: it knows the tokens so far, and scores the next one."""

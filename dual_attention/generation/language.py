@@ -19,8 +19,6 @@ from .context import CausalLM, LanguageModelDecoder
 from .decoding import decode, evaluating, undisturbed
 from .sampling import LogitsProcessor, Sampling
 
-__all__ = ["Generates", "beam_search", "generate", "generate_stream", "random_generator"]
-
 
 @dataclass(frozen=True, eq=False)
 class Continuation:
@@ -104,13 +102,10 @@ def generate(*args: Any, **kwargs: Any) -> Tensor:
 
 @takes(Continuation)
 def generate_stream(*args: Any, **kwargs: Any) -> Iterator[Tensor]:
-    """Yield the new tokens one by one, as soon as each is chosen.
+    """Yield the new tokens one by one, int64 ``(B,)``, as soon as each is chosen.
 
     Arguments and errors are those of :func:`generate`; they are checked at once, not when the first token is asked for.
     Between two tokens the model is in the mode in which the caller left it.
-
-    Returns:
-        An iterator of T tensors, int64 ``(B,)``.
     """
     continuation = Continuation(*args, **kwargs)
     return undisturbed(continuation.model, continuation.tokens())
@@ -141,9 +136,6 @@ def beam_search(
 
     Returns:
         ``tokens``, prompts and hypotheses, int64 ``(B, R, L + T)``, best first, and their ``scores`` ``(B, R)``.
-
-    Raises:
-        TypeError, ValueError: as :func:`generate`.
     """
     decoder, idx, _ = _begun(model, idx, max_new_tokens, padding_mask, use_cache, window_stride)
     stops, pad = check_ending(stop_tokens, pad_token, model.vocab_size)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ._checks import check_integer
-
-__all__ = ["left_pad"]
 
 
 def left_pad(
@@ -18,15 +17,12 @@ def left_pad(
     """Pad prompts on the left, so that each ends where generation begins.
 
     Args:
-        prompts: B lists or vectors of token ids, none of them empty.
+        prompts: one or more lists or vectors of token ids, none of them empty.
         pad_token: stands where there is no token; the mask hides it, so any id of the vocabulary will do.
         device: of the result; by default that of the first prompt if it is a tensor, otherwise the CPU.
 
     Returns:
         Integers ``(B, longest)``, and their padding mask, boolean ``(B, longest)``; True = a real token.
-
-    Raises:
-        TypeError, ValueError: if a prompt is not of integers, is empty or not a vector, or there is none.
     """
     if isinstance(prompts, str | bytes) or not isinstance(prompts, Sequence | Tensor):
         raise TypeError(f"prompts: expected a list of lists or vectors of token ids, got {type(prompts).__name__}")
@@ -34,14 +30,10 @@ def left_pad(
         raise ValueError("prompts: expected at least one, got none")
     pad_token = check_integer("pad_token", pad_token, low=0)
     rows = [_vector(f"prompts[{i}]", prompt) for i, prompt in enumerate(prompts)]
-    device = rows[0].device if device is None else torch.device(device)
-    longest = max(len(row) for row in rows)
-    tokens = torch.full((len(rows), longest), pad_token, device=device)
-    padding_mask = torch.zeros(len(rows), longest, dtype=torch.bool, device=device)
-    for i, row in enumerate(rows):
-        tokens[i, longest - len(row) :] = row.to(device)
-        padding_mask[i, longest - len(row) :] = True
-    return tokens, padding_mask
+    rows = [row.to(rows[0].device if device is None else device) for row in rows]
+    real = [torch.ones_like(row, dtype=torch.bool) for row in rows]
+    tokens = pad_sequence(rows, batch_first=True, padding_value=pad_token, padding_side="left")
+    return tokens, pad_sequence(real, batch_first=True, padding_side="left")
 
 
 def _vector(name: str, prompt: Sequence[int] | Tensor) -> Tensor:
@@ -50,9 +42,7 @@ def _vector(name: str, prompt: Sequence[int] | Tensor) -> Tensor:
     try:
         row = torch.as_tensor(prompt)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{name}: expected a list or vector of token ids, got {type(prompt).__name__}: {error}"
-        ) from None
+        raise TypeError(f"{name}: expected token ids, got {type(prompt).__name__} ({error})") from None
     if row.dim() != 1 or not len(row):
         raise ValueError(f"{name}: expected a vector of at least one token id, got shape {tuple(row.shape)}")
     if row.is_floating_point() or row.is_complex() or row.dtype == torch.bool:

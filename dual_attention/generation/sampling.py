@@ -27,17 +27,6 @@ from torch import Tensor
 
 from ._checks import check_integer, check_logits, check_number
 
-__all__ = [
-    "LogitsProcessor",
-    "Sampling",
-    "apply_temperature",
-    "keep_min_p",
-    "keep_top_k",
-    "keep_top_p",
-    "penalise_repetition",
-    "tokens_seen",
-]
-
 LogitsProcessor = Callable[[Tensor, Tensor], Tensor]
 """Tokens so far ``(B, L)``, left padding included, and logits ``(B, V)`` to logits ``(B, V)``."""
 
@@ -146,23 +135,19 @@ class Sampling:
     def process(self, logits: Tensor, tokens: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Logits whose softmax is drawn from, ``(B, V) -> (B, V)``; with temperature 0, whose largest is taken.
 
-        They have at least single precision, whatever the model's.
+        They have at least single precision, whatever the model's. ``ValueError`` if they are NaN, or leave nothing to
+        choose.
 
         Args:
             tokens: integers ``(B, L)``, the tokens so far, which the penalty and the processors read.
             padding_mask: boolean ``(B, L)``; True = a real token.
-
-        Raises:
-            ValueError: if logits are NaN, or leave nothing to choose.
         """
         logits = logits if logits.dtype == torch.float64 else logits.float()
         for processor in self.processors:
             processed = processor(tokens, logits)
             if not isinstance(processed, Tensor) or processed.shape != logits.shape:
                 got = tuple(processed.shape) if isinstance(processed, Tensor) else type(processed).__name__
-                raise ValueError(
-                    f"logits_processors: expected logits of shape {tuple(logits.shape)} returned, got {got}"
-                )
+                raise ValueError(f"logits_processors: expected logits {tuple(logits.shape)} returned, got {got}")
             logits = processed
         if self.repetition_penalty != 1:
             seen = tokens_seen(tokens, logits.shape[-1], padding_mask)
@@ -179,9 +164,8 @@ class Sampling:
     ) -> Tensor:
         """The next tokens, integers ``(B,)``; arguments as :meth:`process`.
 
-        Args:
-            generator: source of the random numbers; None for the global one of the logits' device. They are drawn on
-                the generator's device, so that one on the CPU gives a model the same numbers on every device.
+        Random numbers are drawn on the generator's device, so that one on the CPU gives the same on every device.
+        Without a generator they come from the global one of the logits' device.
         """
         logits = self.process(logits, tokens, padding_mask)
         if not self.temperature:

@@ -19,8 +19,6 @@ from .decoding import decode, evaluating
 from .language import random_generator
 from .sampling import LogitsProcessor, Sampling
 
-__all__ = ["GeneratesTargets", "TargetDecoder"]
-
 
 class TargetDecoder:
     """A sequence-to-sequence model in the middle of a target, a :class:`~dual_attention.generation.decoding.Decoder`.
@@ -96,20 +94,12 @@ class GeneratesTargets:
             stop_token: one token or several that end a target; the one that ends it is part of it.
             num_beams: above 1, beam search with that many hypotheses for each source, see :meth:`beam_search`.
             length_penalty: of beam search.
-            temperature: divides the logits; 0 always takes the likeliest token.
-            top_k, top_p, min_p, repetition_penalty: see :mod:`dual_attention.generation.sampling`.
-            logits_processors: functions of the prefix and tokens so far ``(B, P + t)`` and logits ``(B, V)`` that
-                return logits, applied first.
-            pad_token: fills what comes after a stop token; by default the first stop token.
             source_padding_mask: boolean ``(B, S)``; True = a real position.
-            generator, seed: source of the random numbers; by default the global generator.
-            use_cache: keep what layers computed of earlier positions, which only saves time.
+            others: as :func:`~dual_attention.generation.generate`, with temperature 0 by default; processors see the
+                prefix, too.
 
         Returns:
             int64 ``(B, T)``, without the start token or prefix; T is at most ``max_new_tokens``.
-
-        Raises:
-            TypeError, ValueError: if an argument is wrong, or if the model does not predict tokens from those before.
         """
         samples = (temperature, top_k, top_p, min_p, repetition_penalty) != (0, None, None, None, 1)
         if check_integer("num_beams", num_beams, low=1) > 1 and (samples or logits_processors):
@@ -155,9 +145,6 @@ class GeneratesTargets:
 
         Returns:
             ``tokens``, int64 ``(B, R, T)`` without the start token or prefix, and ``scores`` ``(B, R)``.
-
-        Raises:
-            TypeError, ValueError: as :meth:`generate`.
         """
         stops, pad = check_ending(stop_token, pad_token, self.out_dim)
         search = BeamSearch(num_beams, num_return, length_penalty, early_stopping, stops, pad)
@@ -174,19 +161,12 @@ class GeneratesTargets:
         source_padding_mask: Tensor | None = None,
         use_cache: bool = True,
     ) -> Tensor:
-        """Generate a target of vectors for each source: each prediction is what the decoder reads next.
+        """Generate a target of vectors for each source, ``(B, T, V)``: each prediction is what the decoder reads next.
 
         Args:
-            source: token ids ``(B, S)`` or vectors ``(B, S, dim)``.
             length: T; with the prefix, at most ``out_block_size + 1``.
-            start: first vectors of the targets, ``(B, P, dim)``.
-            source_padding_mask, use_cache: as :meth:`generate`.
-
-        Returns:
-            ``(B, T, V)``, without the prefix.
-
-        Raises:
-            TypeError, ValueError: if an argument is wrong, or if the model does not predict vectors from those before.
+            start: first vectors of the targets, ``(B, P, dim)``, which are no part of the result.
+            source, source_padding_mask, use_cache: as :meth:`generate`.
         """
         if self.output_spec["type"] != "vector" or self.loss_type != "mse" or self.output_spec["dim"] != self.out_dim:
             raise ValueError(
@@ -215,10 +195,7 @@ class GeneratesTargets:
             )
         vocab_size = self.output_spec["vocab_size"]
         if self.out_dim > vocab_size:
-            raise ValueError(
-                f"generate: out_dim={self.out_dim} classes are more than the tokens that the decoder reads, "
-                f"vocab_size={vocab_size}"
-            )
+            raise ValueError(f"generate: the decoder reads {vocab_size} tokens, fewer than out_dim={self.out_dim}")
         check_integer("max_new_tokens", length, low=0)
         if not isinstance(start_token, Tensor):
             start_token = torch.tensor([[check_integer("start_token", start_token, low=0)]])
@@ -233,10 +210,7 @@ class GeneratesTargets:
         if not self.is_causal:
             raise ValueError("generate: needs a causal decoder; this model has decoder_kwargs with causal=False")
         if len(prefix) != len(source) or not prefix.shape[1]:
-            raise ValueError(
-                f"start: expected a prefix of at least one position for each of {len(source)} sources, got shape "
-                f"{tuple(prefix.shape)}"
-            )
+            raise ValueError(f"start: expected a prefix for each of {len(source)} sources, got {tuple(prefix.shape)}")
         longest = prefix.shape[1] + length - 1  # the last is never read
         if longest > self.out_block_size:
             raise ValueError(

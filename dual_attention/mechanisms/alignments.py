@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from .. import functional
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_boolean, check_positive
+from .._layers.inputs import check_boolean, check_choice, check_positive
 from ..functional import Alignment
 from ..functional.activations import Activation, activation_function, activation_name
 from ..functional.alignments.common import require_rate
@@ -77,9 +77,6 @@ class Entmax(Align):
         learned: learn alpha within (1, 2), as in Correia et al. 2019 (arXiv 1909.00015).
         heads: with ``learned``, number of heads with an alpha of their own; scores are then ``(B, heads, L, S)``.
         temperature: positive; divides the scores.
-
-    Raises:
-        ValueError: if ``alpha`` is out of its range.
     """
 
     def __init__(
@@ -134,10 +131,8 @@ class Hard(Align):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(temperature)
-        if estimator not in get_args(Estimator):
-            raise ValueError(f"estimator: expected one of {', '.join(get_args(Estimator))}, got {estimator!r}")
-        if evaluation not in ("argmax", "sample", "expected"):
-            raise ValueError(f"evaluation: expected argmax, sample or expected, got {evaluation!r}")
+        check_choice("estimator", estimator, Estimator)
+        check_choice("evaluation", evaluation, ("argmax", "sample", "expected"))
         require_rate("tau", tau)
         self.estimator: Estimator = estimator
         self.evaluation: Estimator = "reinforce" if evaluation == "sample" else evaluation

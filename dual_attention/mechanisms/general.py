@@ -125,9 +125,6 @@ class GeneralAttention(TypedModule):
             is_causal: query i sees keys j <= i; needs L = S.
             attn_bias: floating point, of shapes as ``attn_mask``, added to the scores; minus infinity masks.
             need_weights: also return the weights.
-
-        Raises:
-            TypeError, ValueError: if arguments are missing, shapes do not fit or a mask is not boolean.
         """
         check_one_device(
             self, query=query, key=key, value=value, attn_mask=attn_mask, padding_mask=padding_mask, attn_bias=attn_bias
@@ -222,10 +219,7 @@ class GeneralAttention(TypedModule):
         if not torch.is_grad_enabled() or in_transform():  # which takes no checkpoints
             return self.join([receive(part) for part in rows])
         if isinstance(self.align, Hard) and self.align.generator is not None:
-            raise ValueError(
-                "generator: draws are repeated in the backward pass of blocks, which needs the global generator; "
-                f"expected None, or block >= {n}"
-            )
+            raise ValueError(f"generator: blocks draw again in the backward pass; expected None, or block >= {n}")
         return self.join([checkpoint(receive, part, use_reentrant=False) for part in rows])
 
     def _block(

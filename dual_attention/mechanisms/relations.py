@@ -54,10 +54,7 @@ class Relation(TypedModule):
         d_sender: width of senders; by default ``d_model``.
         symmetric: one projection for queries and keys, so that symmetric scores make symmetric relations.
         activation: elementwise, a function or its name; ``"softmax"`` normalises over the visible senders.
-        qk_norm: RMS norms of relation queries and keys, each with a learned gain.
-
-    Raises:
-        ValueError: if the score's heads are not the relations, or a norm of single numbers is asked for.
+        qk_norm: RMS norms of relation queries and keys, each with a learned gain; needs p > 1.
     """
 
     def __init__(
@@ -120,8 +117,7 @@ class Relation(TypedModule):
     def relate(self, u: Tensor, w: Tensor, mask: Tensor | None = None) -> Tensor:
         """Relations of projected receivers and senders, ``(B, N, M, R)``.
 
-        Args:
-            mask: only for ``"softmax"``, boolean, broadcastable to ``(B, H, N, M)``; what all H heads hide is hidden.
+        The mask is only for ``"softmax"``, boolean, broadcastable to ``(B, H, N, M)``; what all H heads hide is hidden.
         """
         if self.score.multidim:
             scores = self.score(u.flatten(2), w.flatten(2)).movedim(-1, 1)
@@ -273,11 +269,8 @@ class RelationalMessage(Message):
         if query is None:
             raise ValueError("query: relations compare receivers with senders, got None")
         if (value is None) != (self.wv is None):
-            raise ValueError(
-                "value: expected symbols, the names of the senders, got None"
-                if value is None
-                else "value: these messages have no symbols (d_symbol=None); expected None"
-            )
+            wanted = "None, since these messages have no symbols" if self.wv is None else "symbols of the senders"
+            raise ValueError(f"value: expected {wanted}, got {type(value).__name__}")
         u, w = self.relation.project(query, key)
         u, w, scale = self.relation.factors(u, w) or (u, w, None)
         symbols = None

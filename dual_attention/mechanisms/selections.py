@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .. import functional
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_boolean, check_not_negative, check_one_device, check_positive
+from .._layers.inputs import check_boolean, check_choice, check_not_negative, check_one_device, check_positive
 from ..functional.activations import Activation
 from ..functional.checks import MaybeNone, check_finite
 from ._parameters import matrix
@@ -93,12 +93,9 @@ class PredictiveWindow(Select):
         half_width: D >= 0.
         d_p: hidden width of the prediction; by default ``d_q``.
         gaussian: favour the middle of the window. Without it no position can be learned: pass ``trainable=False``.
-        sigma: of the Gaussian; by default D / 2, as in the paper.
+        sigma: of the Gaussian, positive; by default D / 2, as in the paper.
         renormalise: make the weights sum to one, with the Gaussian as a bias of the scores; not in the paper.
         trainable: False freezes the prediction.
-
-    Raises:
-        ValueError: for a trainable window without its Gaussian, or a Gaussian of no width (D = 0 and no ``sigma``).
     """
 
     def __init__(
@@ -118,10 +115,7 @@ class PredictiveWindow(Select):
         check_positive(d_q=d_q, d_p=d_p)
         check_not_negative(half_width=half_width)
         if not gaussian and trainable:
-            raise ValueError(
-                "gaussian: a predictive window without its Gaussian gives the predicted position no gradient; "
-                "expected gaussian=True, or trainable=False for positions that do not learn"
-            )
+            raise ValueError("gaussian: without it the prediction cannot learn; expected True, or trainable=False")
         sigma = half_width / 2 if sigma is None else sigma
         check_finite(sigma=sigma)
         if gaussian and not sigma > 0:
@@ -180,8 +174,7 @@ class SubsetSampler(TypedModule):
         super().__init__()
         d_w = d if d_w is None else d_w
         check_positive(d=d, d_w=d_w)
-        if evaluation not in ("threshold", "sample"):
-            raise ValueError(f"evaluation: expected threshold or sample, got {evaluation!r}")
+        check_choice("evaluation", evaluation, ("threshold", "sample"))
         self.activation = activation
         self.evaluation = evaluation
         self.generator = generator
@@ -228,10 +221,7 @@ class ReinforcedSubset(Select):
         mask = drawn[..., None, :]
         if self.queries is not None:
             if query.shape[-2] != key.shape[-2]:
-                raise ValueError(
-                    "query: queries are drawn in self-attention, with as many as there are keys; "
-                    f"got {query.shape[-2]} and {key.shape[-2]}"
-                )
+                raise ValueError(f"query: expected as many as keys, {key.shape[-2]}, got {query.shape[-2]}")
             drawn, more = self.queries(query, padding_mask)
             mask, log_prob, fraction = mask & drawn[..., :, None], log_prob + more, fraction * drawn.sum(-1) / real
         return Selection(mask, log_prob=log_prob, fraction=fraction)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from .._layers.inputs import check_choice
 from .._words import repr_of_shapes
 from ..functional.checks import MaybeNone
 from .sites import KINDS, Kind
@@ -136,9 +138,6 @@ class HeadMaps:
         """A quantity at some labels: ``select("weights", example=0, head=2)`` is ``(N, M)``.
 
         An axis of length one that stands for all examples or heads is taken for any label.
-
-        Raises:
-            ValueError: if an axis or a label is not there.
         """
         values, labels = self.get(quantity), self.labels(quantity)
         index: list[Any] = [slice(None)] * values.dim()
@@ -197,8 +196,7 @@ class CallMaps(Mapping[str, LayerMaps]):
 
     def heads(self, kind: Kind | None = None) -> list[HeadMaps]:
         """Maps of all heads, or of one kind, in the order of the layers."""
-        if kind not in (None, *KINDS):
-            raise ValueError(f"kind: expected {' or '.join(map(repr, KINDS))}, got {kind!r}")
+        check_choice("kind", kind, (*KINDS, None))
         return [heads for layer in self.values() for heads in layer.kinds if kind in (None, heads.kind)]
 
     @property
@@ -226,10 +224,7 @@ class Maps:
         if not self.calls:
             raise ValueError("maps: nothing was captured; the model is to be called within the context")
         if len(self.calls) > 1:
-            raise ValueError(
-                f"maps: {len(self.calls)} calls were captured; take one of maps.calls, or join them: "
-                "maps.joined('example') or maps.joined('receiver')"
-            )
+            raise ValueError(f"maps: expected one call, got {len(self.calls)}; see maps.calls and maps.joined()")
         return self.calls[0]
 
     def __getitem__(self, layer: str | int) -> LayerMaps:
@@ -256,12 +251,8 @@ class Maps:
             axis: ``"example"`` joins batches of one length; ``"receiver"`` joins calls that go on from a cache, in
                 which earlier receivers have zeros for senders that came later. Not all of them need all layers: an
                 encoder is called once, its decoder step by step.
-
-        Raises:
-            ValueError: if calls kept different layers, or do not fit together.
         """
-        if axis not in ("example", "receiver"):
-            raise ValueError(f"axis: expected 'example' or 'receiver', got {axis!r}")
+        check_choice("axis", axis, ("example", "receiver"))
         if not self.calls:
             return self.only
         first, *others = self.calls
@@ -332,10 +323,7 @@ def _aligned(parts: list[HeadMaps], start: int) -> list[HeadMaps]:
     length = 0
     for part in parts:
         if part.first_receiver != receivers:
-            raise ValueError(
-                f"maps: calls do not go on from one another in {part.layer}: expected one that begins at place "
-                f"{receivers}, got {part.first_receiver}"
-            )
+            raise ValueError(f"maps: expected a call of {part.layer} from {receivers} on, got {part.first_receiver}")
         for name, values in part.kept.items():
             axes = part.axes(name)
             if "receiver" in axes:
@@ -348,11 +336,8 @@ def _aligned(parts: list[HeadMaps], start: int) -> list[HeadMaps]:
         for name, values in part.kept.items():
             axes = part.axes(name)
             if "sender" in axes:
-                place = axes.index("sender")
-                shape = list(values.shape)
-                shape[place] = length
-                whole = values.new_zeros(shape)
-                whole.narrow(place, part.first_sender - start, values.shape[place]).copy_(values)
-                changed[name] = whole
+                place, before = axes.index("sender"), part.first_sender - start
+                after = length - before - values.shape[place]
+                changed[name] = F.pad(values, (0, 0) * (values.dim() - place - 1) + (before, after))
         aligned.append(replace(part, first_sender=start, **changed))
     return aligned

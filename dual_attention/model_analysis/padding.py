@@ -10,11 +10,7 @@ from torch import Tensor
 
 
 def real_senders(visible: Tensor) -> Tensor:
-    """Senders that some receiver may attend, ``(B, M)``.
-
-    Args:
-        visible: pairs that may be attended, boolean ``(B, H, N, M)``.
-    """
+    """Senders that some receiver may attend, ``(B, M)``, by the pairs that may be attended, ``(B, H, N, M)``."""
     return visible.any(dim=1).any(dim=1)
 
 

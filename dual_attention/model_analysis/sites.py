@@ -110,12 +110,7 @@ class Site:
 
 
 def find_sites(model: nn.Module) -> list[Site]:
-    """All attention heads of a model, in the order of its modules.
-
-    Raises:
-        TypeError: if ``model`` is no module.
-        ValueError: if it has no attention layers of this library.
-    """
+    """All attention heads of a model, in the order of its modules; ``ValueError`` if it has none of this library."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: expected a module, got {type(model).__name__}")
     found = {path: module for path, module in model.named_modules() if _is_heads(module)}
@@ -218,9 +213,6 @@ def choose_sites(
         heads: numbers, which both kinds of head must have; a kind of head; or a mapping from kinds to numbers, or to
             None for all of them. Kinds that are not named are left out. None for all heads.
         relations: numbers; None for all.
-
-    Raises:
-        TypeError, ValueError: if something has another type or is not there.
     """
     sites = _in_layers(find_sites(model), layers)
     by_kind = _by_kind(heads)

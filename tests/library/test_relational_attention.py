@@ -285,7 +285,7 @@ def test_kinds_of_symbols_are_never_guessed_from_a_shape(cls):
     torch.testing.assert_close(relative(x, s)[0], relative(x, RelativeSymbols.from_dense(s))[0])
     with pytest.raises(TypeError, match="use_relative_positional_symbols=True"):
         shared(x, RelativeSymbols.from_dense(s))
-    with pytest.raises(ValueError, match="position-relative symbols of shape"):
+    with pytest.raises(ValueError, match=r"symbols: expected relative ones \(N, M, d\)"):
         relative(x, normal(2, 4, 8))
 
 

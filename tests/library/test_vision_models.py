@@ -90,7 +90,7 @@ def test_symbols_are_retrieved_anew_from_the_tokens_of_each_layer_or_once(anew):
 @pytest.mark.parametrize("build", [lambda **k: VisionTransformer(**COMMON, n_heads=2, **k), lambda **k: dual(**k)])
 def test_image_sizes_other_than_the_models(build):
     larger, smaller = torch.randn(2, 3, 12, 16), torch.randn(2, 3, 4, 8)
-    with pytest.raises(ValueError, match=r"grid of \(4, 3\) patches .*got \(6, 4\)"):
+    with pytest.raises(ValueError, match=r"grid of \(4, 3\) patches, .*got \(6, 4\)"):
         build()(larger)
     for pos_enc in ("interpolated", "none"):
         model = build(pos_enc=pos_enc)

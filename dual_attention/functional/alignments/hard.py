@@ -53,9 +53,6 @@ def hard_alignment(
     Returns:
         :class:`Alignment`; ``log_prob`` is log p of the chosen key, ``entropy`` that of p, both without the key axis
         and 0 where nothing may be attended; ``expected`` chooses none, and has a ``log_prob`` of None.
-
-    Raises:
-        ValueError: if ``estimator`` is unknown or ``tau`` is not positive.
     """
     if estimator not in get_args(Estimator):
         raise ValueError(f"estimator: expected one of {', '.join(get_args(Estimator))}, got {estimator!r}")
@@ -97,7 +94,7 @@ def reinforce_loss(
     entropy: Tensor | None = None,
     entropy_weight: float = 0.0,
 ) -> Tensor:
-    """Surrogate loss with the gradient of the expected loss under draws (Williams 1992; Xu et al. 2015, eqs. 11, 12).
+    """Surrogate loss ``(B,)`` whose gradient is that of the expected loss (Williams 1992; Xu et al. 2015, eqs. 11, 12).
 
     Math: J = l + lambda_r detach(l - b) sum log p(m) - lambda_e sum H(p), to be minimised
 
@@ -107,18 +104,11 @@ def reinforce_loss(
         loss: l, ``(B,)``, one for each example.
         log_prob: ``(B, ...)``, of the draws behind it; summed over the other axes. So is ``entropy``.
         baseline: b, a number or ``(B,)``.
-
-    Returns:
-        ``(B,)``.
-
-    Raises:
-        ValueError: if the batch sizes differ, or an entropy weight is given without the entropy.
     """
     for name, tensor in (("log_prob", log_prob), ("entropy", entropy)):
         if tensor is not None and (tensor.dim() < 1 or loss.dim() != 1 or tensor.shape[0] != loss.shape[0]):
             raise ValueError(
-                f"{name}: expected shape (B, ...) beside a loss of shape (B,), got {tuple(tensor.shape)} and "
-                f"{tuple(loss.shape)}"
+                f"{name}: expected (B, ...) beside a loss (B,), got {tuple(tensor.shape)}, {tuple(loss.shape)}"
             )
     if entropy_weight and entropy is None:
         raise ValueError("entropy: entropy_weight needs it, got None")

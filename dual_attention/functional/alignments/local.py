@@ -13,15 +13,9 @@ from .common import require_rate
 
 
 def monotonic_centre(n_queries: int, lengths: Tensor, *, offset: int = 0) -> Tensor:
-    """Centres of local-m: query t looks at key t, as long as there is one.
+    """Centres of local-m, integers ``(..., L)``: query t looks at key t, as long as there is one.
 
-    Math: c_t = min(t + offset, n - 1)
-
-    Args:
-        lengths: n, integers ``(...)``, the number of real keys of each example.
-
-    Returns:
-        Integers ``(..., L)``.
+    Math: c_t = min(t + offset, n - 1), with n the number of real keys of each example: ``lengths``, integers ``(...)``
     """
     queries = torch.arange(n_queries, device=lengths.device) + offset
     return torch.minimum(queries, lengths[..., None] - 1).clamp_min(0)
@@ -46,7 +40,7 @@ def predicted_position(logits: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]
 
 
 def local_window(centre: Tensor, positions: Tensor, half_width: int) -> Tensor:
-    """Mask of the keys near a centre.
+    """Mask of the keys near a centre, boolean ``(..., L, S)``.
 
     Math: |s - c_t| <= D
 
@@ -54,12 +48,6 @@ def local_window(centre: Tensor, positions: Tensor, half_width: int) -> Tensor:
         centre: c, integers ``(..., L)``.
         positions: of the keys, integers ``(..., S)``.
         half_width: D >= 0; a window that ends inside the sequence has 2 D + 1 keys.
-
-    Returns:
-        Boolean ``(..., L, S)``.
-
-    Raises:
-        ValueError: if ``half_width`` is negative.
     """
     if half_width < 0:
         raise ValueError(f"half_width: expected zero or more, got {half_width}")
@@ -67,7 +55,7 @@ def local_window(centre: Tensor, positions: Tensor, half_width: int) -> Tensor:
 
 
 def log_gaussian(position: Tensor, positions: Tensor, sigma: float) -> Tensor:
-    """Logarithm of the Gaussian that local-p multiplies the weights with (Luong et al. 2015, eq. 10).
+    """Logarithm ``(..., L, S)`` of the Gaussian that local-p multiplies the weights with (Luong et al. 2015, eq. 10).
 
     Math: -(s - p_t)^2 / (2 sigma^2)
 
@@ -77,9 +65,6 @@ def log_gaussian(position: Tensor, positions: Tensor, sigma: float) -> Tensor:
     Args:
         position: p, real, ``(..., L)``; positions: of the keys, ``(..., S)``.
         sigma: > 0; the paper's is half the half-width of the window.
-
-    Returns:
-        ``(..., L, S)``.
     """
     require_rate("sigma", sigma)
     return -(positions[..., None, :] - position[..., :, None]).square() / (2 * sigma**2)

@@ -65,9 +65,6 @@ def entmax(
             broadcasts to the scores, with values above 1, may be learned (Correia et al. 2019, arXiv 1909.00015).
 
     Other arguments, shape and errors as :func:`.masked_softmax`.
-
-    Raises:
-        TypeError, ValueError: if ``alpha`` is not finite or below 1, or a tensor of it on the CPU not above 1.
     """
     if isinstance(alpha, Tensor):
         require_above("alpha", alpha, 1.0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.calls import TypedModule
-from ..._layers.inputs import check_boolean, check_one_device, check_positive
+from ..._layers.inputs import check_boolean, check_choice, check_one_device, check_positive
 from ...functional import masked_mean
 from ...functional.checks import MaybeNone
 from .._parameters import matrix
@@ -149,8 +149,7 @@ class ParallelCoAttention(TypedModule):
         super().__init__()
         d_w = d1 if d_w is None else d_w
         check_positive(d1=d1, d2=d2, d_w=d_w)
-        if pool not in ("project", "max"):
-            raise ValueError(f"pool: expected 'project' or 'max', got {pool!r}")
+        check_choice("pool", pool, ("project", "max"))
         self.d1, self.d2 = d1, d2
         self.pool = pool
         factory = partial(ActivatedGeneral, bias=False) if affinity is None else affinity

@@ -73,9 +73,6 @@ class HierarchicalAttention(TypedModule):
             x: ``(B, N, T, d)``: one axis for each level, the lowest last.
             mask: boolean, ``(B, N, T)``; True = a real word. A sentence is real if any of its words is.
             query: ``(B, d_q)``, for scores that take one.
-
-        Raises:
-            TypeError, ValueError: if the number of axes is not that of the levels, or the mask does not fit.
         """
         check_one_device(self, x=x, mask=mask, query=query)
         if x.dim() != len(self.levels) + 2:
@@ -247,14 +244,11 @@ class MultiRepresentationAttention(TypedModule):
         self.attention: GeneralAttention = build_attention(KeyOnly(d, 0) if score is None else score, align)
 
     def forward(self, representations: Sequence[Tensor], *, mask: Tensor | None = None) -> GeneralAttentionOutput:
-        """Mix representations of the same items.
+        """Mix representations of the same items: a context ``(..., S, d)`` and weights ``(..., S, E)``.
 
         Args:
             representations: E tensors ``(..., S, d_i)``.
             mask: boolean, ``(..., S, E)``; False where a representation is missing.
-
-        Returns:
-            :class:`GeneralAttentionOutput` with a context ``(..., S, d)`` and weights ``(..., S, E)``.
         """
         check_one_device(self, mask=mask)
         if len(representations) != len(self.projections):

@@ -87,13 +87,10 @@ class MultiHop(TypedModule):
     Args:
         attention: one for all hops, or a sequence with one for each.
         hops: their number; needed with one attention, and otherwise the length of the sequence.
-        update: function or module of query and context: :func:`residual` (the default), :func:`replace`,
-            :class:`LinearUpdate`, :class:`GRUUpdate`, or any other.
+        update: function or module of query and context that keeps the query's shape: :func:`residual` (the default),
+            :func:`replace`, :class:`LinearUpdate`, :class:`GRUUpdate`, or any other.
         feedback: use the survey's general form (eqs. 41, 42), in which scores see the query beside the context of the
             hop before, ``[q^k; o^(k-1)]``, where o^0 is the mean of the values.
-
-    Raises:
-        ValueError: if there is no hop, or ``hops`` differs from the number of attentions.
     """
 
     def __init__(
@@ -142,9 +139,6 @@ class MultiHop(TypedModule):
             key, value: ``(..., S, d_k)`` and ``(..., S, d_v)``, the same for all hops; or a sequence with one for each,
                 such as the embeddings A and C of a memory network. ``value=None`` means the key.
             attn_mask, padding_mask, attn_bias, need_weights: as :class:`GeneralAttention`.
-
-        Raises:
-            ValueError: if a sequence has another length than ``hops``, or the update changes the query's shape.
         """
         check_one_device(
             self, query=query, key=key, value=value, attn_mask=attn_mask, padding_mask=padding_mask, attn_bias=attn_bias
@@ -163,9 +157,7 @@ class MultiHop(TypedModule):
             context = output.context
             updated = self.update(query, context)
             if updated.shape != query.shape and hop + 1 < self.hops:
-                raise ValueError(
-                    f"update: expected a query of shape {tuple(query.shape)} again, got {tuple(updated.shape)}"
-                )
+                raise ValueError(f"update: expected the query's shape {tuple(query.shape)}, got {tuple(updated.shape)}")
             query = updated
             weights.append(output.weights)
         assert context is not None  # since there is at least one hop

@@ -49,13 +49,10 @@ class LocationAwareAttention(TypedModule):
         d_q, d_k: widths of query and key.
         n_filters: C, rows of F.
         kernel_size: number of positions that a filter spans, odd.
-        score: makes the score from the widths of query and extended key; by default :class:`Additive`.
+        score: makes the score of a pair from the widths of query and extended key; by default :class:`Additive`.
         align: by default :class:`Softmax`.
         cumulative: apply F to the sum of all weights so far, as in Tacotron 2 (Shen et al. 2018, arXiv 1712.05884).
         dropout: rate on the weights while training.
-
-    Raises:
-        ValueError: if a size is not positive, ``kernel_size`` is even, or the score is not one number for each pair.
     """
 
     def __init__(
@@ -101,9 +98,6 @@ class LocationAwareAttention(TypedModule):
             padding_mask: boolean ``(B, S)``; True = a real key.
             seen: ``(B, S)``, from the call before; None for a start, as if nothing had been attended.
             need_weights: also return the weights.
-
-        Raises:
-            TypeError, ValueError: if shapes do not fit or the mask is not boolean.
         """
         check_one_device(self, query=query, key=key, value=value, padding_mask=padding_mask, seen=seen)
         check_sequence("query", query, self.d_q)

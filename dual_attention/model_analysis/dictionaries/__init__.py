@@ -1,11 +1,4 @@
-"""Relation dictionaries: the pairs of a corpus that excite each relation most, in context, with counterexamples.
-
-==============  ======================================================================
-``building``    a dictionary of a model over a corpus, resumable and in bounded memory
-``dictionary``  the dictionary, and its files
-``pairs``       the largest values, and a sample by strata
-==============  ======================================================================
-"""
+"""Relation dictionaries: the pairs of a corpus that excite each relation most, in context, with counterexamples."""
 
 from .building import DictionarySettings, build_dictionary, weights_digest
 from .dictionary import DictionaryEntry, PairContext, PairExample, RelationDictionary, load_dictionary

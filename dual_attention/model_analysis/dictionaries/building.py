@@ -85,13 +85,11 @@ def build_dictionary(
             one length are computed together; windows of one length are fastest.
         settings: by default those of :class:`DictionarySettings`.
         layers, relations: as :func:`~dual_attention.model_analysis.capture.capture`.
-        folder: keeps what was found so far; a call with the same folder, model, corpus and settings goes on from there.
+        folder: keeps what was found so far; a call with the same folder, model, corpus and settings goes on from there,
+            one with others is refused.
         batch_size: most documents that are computed together.
         save_every: documents after which the folder is brought up to date, about.
         call: calls the model with ``(B, N)`` tokens; by default ``model(tokens)``.
-
-    Raises:
-        ValueError: if the model has no relations, there are no documents, or the folder is of something else.
     """
     settings = settings or DictionarySettings()
     if not len(documents):
@@ -164,10 +162,7 @@ class _Progress:
         for heads in layers:
             sizes = tuple(heads.get("relations").shape[:3])
             if sizes != seen.shape:
-                raise ValueError(
-                    f"layers: expected relations between the tokens of a document, {tuple(seen.shape)}, got {sizes} in "
-                    f"{heads.layer}"
-                )
+                raise ValueError(f"layers: expected relations of {tuple(seen.shape)}, got {sizes} in {heads.layer}")
             seen = seen & heads.get("visible").any(1)
         document, receiver, sender = seen.nonzero(as_tuple=True)
         places = Places(document + first, receiver, sender, tokens[document, receiver], tokens[document, sender])

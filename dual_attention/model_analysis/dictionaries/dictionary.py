@@ -77,11 +77,7 @@ class RelationDictionary:
         return list(dict.fromkeys((entry.layer, entry.relation) for entry in self.entries))
 
     def of(self, layer: str, relation: int, end: str = "high") -> list[DictionaryEntry]:
-        """Entries of one relation, by rank.
-
-        Raises:
-            ValueError: if there are none.
-        """
+        """Entries of one relation, by rank; ``ValueError`` if there are none."""
         found = [one for one in self.entries if (one.layer, one.relation, one.end) == (layer, relation, end)]
         if not found:
             known = ", ".join(f"{name} {number}" for name, number in self.relations) or "none"
@@ -89,12 +85,7 @@ class RelationDictionary:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write a file that :func:`load_dictionary` reads: JSON Lines, or Parquet if it ends so (extra ``datasets``).
-
-        Raises:
-            ValueError: for another ending.
-            ImportError: for Parquet without pyarrow.
-        """
+        """Write a file that :func:`load_dictionary` reads: ``.jsonl``, or ``.parquet`` with the extra ``datasets``."""
         path, rows = Path(path), [asdict(entry) for entry in self.entries]
         if _is_parquet(path):
             arrow, parquet = require("pyarrow", extra="datasets"), require("pyarrow.parquet", extra="datasets")

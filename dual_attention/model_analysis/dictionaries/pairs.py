@@ -123,12 +123,7 @@ class StratifiedSample:
         self.drawn = drawn or {}
 
     def add(self, values: Tensor, places: Places, strata: Tensor) -> None:
-        """Look at more pairs.
-
-        Args:
-            values: of all relations, ``(n, R)``.
-            strata: int64 ``(n,)``.
-        """
+        """Look at more pairs: values of all relations, ``(n, R)``, and strata, int64 ``(n,)``."""
         words = torch.stack([places.document, places.receiver, places.sender], 1).cpu()
         priority = uniform_of(keys_of(words), self.seed)
         strata = strata.cpu()

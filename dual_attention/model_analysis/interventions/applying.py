@@ -48,11 +48,7 @@ def intervene(
 def edited(
     model: nn.Module, interventions: Intervention | Sequence[Intervention], source: Maps | CallMaps | None
 ) -> Iterator[tuple[list[Edit], list[RemovableHandle]]]:
-    """The edits of interventions, and a list for hooks; when the context ends, all in it are removed.
-
-    Raises:
-        TypeError, ValueError: as :func:`intervene`, but for what its call raises.
-    """
+    """The edits of interventions, and a list for hooks; when the context ends, all in it are removed."""
     listed = [interventions] if isinstance(interventions, Intervention) else list(interventions)
     edits = edits_of(model, listed, source)
     handles: list[RemovableHandle] = []

@@ -97,10 +97,7 @@ class _Probes:
         probe = torch.zeros_like(x, requires_grad=True)
         if not is_recomputing():
             if tap in self.passed:
-                raise ValueError(
-                    "predict: expected it to call the model once for a document, got a second call; measure_effects "
-                    "takes several"
-                )
+                raise ValueError("predict: expected one call of the model, got a second; measure_effects takes several")
             self.passed[tap] = x.detach(), probe
         return x + probe
 
@@ -123,8 +120,7 @@ class _Probes:
             change = edit(x) - x
             if len(x) != examples:
                 raise ValueError(
-                    f"target: the {examples} examples of a batch share the {edit.mediator}s of "
-                    f"{edit.choice.site.layer}; expected documents one by one"
+                    f"documents: expected one at a time, as they share {edit.mediator}s in {edit.choice.site.layer}"
                 )
             if gradient is not None:
                 effects.append((gradient * change).double().flatten(1).sum(1))

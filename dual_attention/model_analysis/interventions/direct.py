@@ -35,11 +35,8 @@ def intervene_directly(
     """As :func:`.applying.intervene`, but only the direct effects of interventions show in the output of the model.
 
     For language models, encoders, image classifiers and the decoders of sequence-to-sequence models, with normalisation
-    before each sublayer. Layers that are intervened on compute twice, and captures keep what they compute without
-    interventions.
-
-    Raises:
-        TypeError, ValueError: as there, or if the model has no such path.
+    before each sublayer; others are refused. Layers that are intervened on compute twice, and captures keep what they
+    compute without interventions.
     """
     with edited(model, interventions, source) as (edits, handles):
         end = _end_of_stream(model)
@@ -110,9 +107,7 @@ def _layers_of(model: nn.Module, edits: Sequence[Edit]) -> list[nn.Module]:
             layer, parent = model.get_submodule(parent), parent.rpartition(".")[0]
         block = model.get_submodule(parent)
         if getattr(block, "norm_first", None) is not True:
-            raise ValueError(
-                f"norm_first: direct effects need blocks that normalise first, unlike that of {site.layer}"
-            )
+            raise ValueError(f"norm_first: expected True in the blocks of direct effects, got False in {site.layer}")
         if site.layer.startswith("encoder."):
             raise ValueError(f"target: {site.layer} reaches the output through the decoder only, so not directly")
         found[layer] = None

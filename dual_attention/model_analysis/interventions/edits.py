@@ -109,10 +109,7 @@ class Edit:
         free = (0, axis) if compares else (0, axis, *range(1, 4))
         for place, (got, wanted) in enumerate(zip(values.shape, x.shape, strict=True)):
             if place not in free and got != wanted:
-                raise ValueError(
-                    f"source: expected {self.mediator}s of the same lengths as those of the call, "
-                    f"{tuple(x.shape)}, in {self.choice.site.layer}; got {tuple(values.shape)}"
-                )
+                raise ValueError(f"source: expected {tuple(x.shape)} as in the call, got {tuple(values.shape)}")
         whole = x.new_zeros([*values.shape[:axis], x.shape[axis], *values.shape[axis + 1 :]])
         whole = whole.index_copy(axis, torch.tensor(chosen, device=x.device), values)
         visible = None if self.source.visible is None else self.source.visible.to(x.device)
@@ -122,11 +119,7 @@ class Edit:
 def edits_of(
     model: nn.Module, interventions: Sequence[Intervention], source: Maps | CallMaps | None = None
 ) -> list[Edit]:
-    """The edits that interventions amount to in a model.
-
-    Raises:
-        TypeError, ValueError: if an intervention is none, its target is not in the model, or the source lacks it.
-    """
+    """The edits that interventions amount to in a model, after checking that it and the source have their targets."""
     call = source.only if isinstance(source, Maps) else source
     if call is not None and not isinstance(call, CallMaps):
         raise TypeError(f"source: expected maps of a capture, got {type(source).__name__}")
@@ -140,10 +133,7 @@ def edits_of(
             edit = Edit(intervention, Region(intervention.target, choice))
             named = [name for name in ("senders", "pairs") if getattr(intervention.target, name) is not None]
             if named and edit.mediator == "symbol" and choice.site.has_relative_symbols:
-                raise ValueError(
-                    f"{named[0]}: the symbols of {choice.site.layer} are relative, so that many pairs share one, "
-                    f"whatever the inputs; expected no {named[0]}"
-                )
+                raise ValueError(f"{named[0]}: expected None, as pairs share relative symbols in {choice.site.layer}")
             if call is not None and intervention.uses_source:
                 edit.source = _source(call, edit)
             found.append(edit)
@@ -159,10 +149,7 @@ def _source(call: CallMaps, edit: Edit) -> HeadMaps:
     if heads is None or heads.kept.get(quantity) is None:
         raise ValueError(f"source: expected maps with {quantity} of the {site.kind} heads of {site.layer}")
     if edit.intervention.needs_visible and heads.visible is None:
-        raise ValueError(
-            f"source: a mean over its real places needs maps with visible of the {site.kind} heads of {site.layer}; "
-            'capture "visible", too'
-        )
+        raise ValueError(f"source: a mean needs maps with visible of the {site.kind} heads of {site.layer}")
     axis, chosen, _ = edit.region.numbers
     have = heads.relation_numbers if axis == 3 else heads.head_numbers
     if not set(chosen) <= set(have):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from ..._layers.inputs import check_choice
 from ...generation import evaluating
 from ..maps import CallMaps, Maps
 from .applying import intervene
@@ -58,10 +59,8 @@ class Effect:
             level: probability that the interval covers the mean.
             method: Student's t; or the quantiles of means of resampled documents, where effects are far from normal.
             samples, seed: of the bootstrap.
-
-        Raises:
-            ValueError: for fewer than two documents, or an argument out of range.
         """
+        check_choice("method", method, ("t", "bootstrap"))
         if not 0 < level < 1:
             raise ValueError(f"level: expected a probability between 0 and 1, got {level}")
         if method == "t":
@@ -69,8 +68,6 @@ class Effect:
 
             half = half_width(self.values, level=level)
             return self.mean - half, self.mean + half
-        if method != "bootstrap":
-            raise ValueError(f"method: expected 't' or 'bootstrap', got {method!r}")
         if len(self.values) < 2:
             raise ValueError(f"values: expected at least 2, got {len(self.values)}")
         generator = torch.Generator().manual_seed(seed)
@@ -109,10 +106,6 @@ def measure_effects(
 
     Returns:
         An effect for each intervention and metric, in their order.
-
-    Raises:
-        TypeError, ValueError: if a metric is unknown, there are no documents or interventions, or as
-            :func:`.applying.intervene`.
     """
     check_metrics(metrics, METRICS)
     if not interventions:
@@ -172,18 +165,12 @@ class Faithfulness:
 
 
 def faithfulness(exact: Sequence[Effect], approximate: Sequence[Effect]) -> Faithfulness:
-    """Compare approximate effects with exact ones of the same interventions, documents and metric.
-
-    Raises:
-        ValueError: if they are of other interventions or metrics, or of fewer than two.
-    """
+    """Compare approximate effects with exact ones of the same interventions, two or more, documents and metric."""
     keys = [
         [(effect.name, effect.metric, len(effect.values)) for effect in effects] for effects in (exact, approximate)
     ]
     if keys[0] != keys[1]:
-        raise ValueError(
-            f"approximate: expected the same interventions, metrics and documents, {keys[0]}, got {keys[1]}"
-        )
+        raise ValueError(f"approximate: expected effects of {keys[0]}, got {keys[1]}")
     if len({effect.metric for effect in exact}) > 1:
         raise ValueError("exact: expected effects by one metric, got several")
     if len(exact) < 2:

@@ -24,12 +24,7 @@ def save_interventions(path: str | PathLike[str], interventions: Intervention | 
 
 
 def load_interventions(path: str | PathLike[str]) -> list[Intervention]:
-    """Read interventions from a JSON file.
-
-    Raises:
-        OSError: if it cannot be read.
-        ValueError: if it is no JSON, or an intervention in it is wrong; the error names the file.
-    """
+    """Read interventions from a JSON file; ``ValueError`` naming it, if it is no JSON or one of them is wrong."""
     content = read_json_object(Path(path))
     try:
         if content.get("format") != FORMAT or not isinstance(content.get("interventions"), list):
@@ -40,11 +35,7 @@ def load_interventions(path: str | PathLike[str]) -> list[Intervention]:
 
 
 def intervention_from_json(content: Mapping[str, Any]) -> Intervention:
-    """An intervention from what :meth:`.Intervention.as_json` returns.
-
-    Raises:
-        TypeError, ValueError: if something is wrong with it.
-    """
+    """An intervention from what :meth:`.Intervention.as_json` returns."""
     if not isinstance(content, Mapping):
         raise TypeError(f"intervention: expected an object, got {content!r}")
     given = dict(content)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from ..._layers.inputs import check_choice
 from ...functional.checks import check_finite
 from ..padding import real_pairs, real_senders
 from .targets import AXES, Target
@@ -69,8 +70,7 @@ class Intervention(ABC):
         """Whether it matters which pairs may be attended."""
         return False
 
-    def _check(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` unless target and strength are what they are to be."""
+    def __post_init__(self) -> None:
         if not isinstance(self.target, Target):
             raise TypeError(f"target: expected a Target, got {type(self.target).__name__}")
         check_finite(strength=self.strength)
@@ -120,9 +120,8 @@ class Ablate(Intervention):
         return self.how == "mean"
 
     def __post_init__(self) -> None:
-        self._check()
-        if self.how not in get_args(Replacement):
-            raise ValueError(f"how: expected 'zero', 'mean' or 'resample', got {self.how!r}")
+        super().__post_init__()
+        check_choice("how", self.how, Replacement)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed: expected a number of 0 or more, got {self.seed!r}")
         if self.direction is not None:
@@ -170,7 +169,7 @@ class Scale(Intervention):
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         check_finite(factor=self.factor)
 
     def replacement(self, x: Tensor, about: Situation) -> Tensor:
@@ -188,9 +187,6 @@ class Patch(Intervention):
 
     kind: ClassVar[str] = "patch"
     needs_source: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        self._check()
 
     def replacement(self, x: Tensor, about: Situation) -> Tensor:
         assert about.source is not None
@@ -216,7 +212,7 @@ class Steer(Intervention):
     direction: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         check_finite(amount=self.amount)
         if self.target.mediator == "selection":
             raise ValueError("target: expected no selection, whose weights sum to one; Scale or Patch change it")

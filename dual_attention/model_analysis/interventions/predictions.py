@@ -69,11 +69,7 @@ def document_losses(prediction: Prediction) -> Tensor:
 
 
 def logit_differences(prediction: Prediction) -> Tensor:
-    """Mean difference of the logits of targets and foils in each document, ``(B,)``.
-
-    Raises:
-        ValueError: if there are no foils.
-    """
+    """Mean difference of the logits of targets and foils, which it needs, in each document, ``(B,)``."""
     if prediction.foils is None:
         raise ValueError("foils: a logit difference needs wrong answers, got None")
     scored = (prediction.targets != NOT_SCORED) & (prediction.foils != NOT_SCORED)

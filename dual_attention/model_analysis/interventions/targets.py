@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ..._layers.inputs import check_choice
 from ..sites import ChosenSite, HeadChoice, LayerChoice, RelationChoice, choose_sites
 
 Mediator = Literal["head", "relation", "symbol", "selection"]
-MEDIATORS: tuple[Mediator, ...] = get_args(Mediator)
 
 TAPS = {"head": "head_output", "relation": "relations", "symbol": "symbol_values", "selection": "weights"}
 """The tap that each mediator passes through; taps are named as the quantities of a capture."""
@@ -53,9 +53,6 @@ class Target:
             chosen, of symbols only senders.
         pairs: places (receiver, sender), instead of receivers and senders. Of symbols: those which these receivers read
             of these senders; with shared symbols only.
-
-    Raises:
-        ValueError, TypeError: if the mediator is unknown or has no such part.
     """
 
     mediator: Mediator
@@ -67,9 +64,7 @@ class Target:
     pairs: Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        if self.mediator not in MEDIATORS:
-            expected = ", ".join(map(repr, MEDIATORS))
-            raise ValueError(f"mediator: expected one of {expected}, got {self.mediator!r}")
+        check_choice("mediator", self.mediator, Mediator)
         for name in ("layers", "heads", "relations"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         for name in ("receivers", "senders"):
@@ -84,11 +79,7 @@ class Target:
                 raise ValueError(f"{name}: expected None for {self.mediator!r}, since {_WHY[self.mediator]}")
 
     def locate(self, model: nn.Module) -> list[ChosenSite]:
-        """The sites of a model that have this mediator, with the chosen heads and relations.
-
-        Raises:
-            TypeError, ValueError: if the model, or the layers chosen, do not have it.
-        """
+        """The sites of a model that have this mediator, one at least, with the chosen heads and relations."""
         heads: Any = self.heads
         relational = self.mediator in ("relation", "symbol")
         if not any(site.site.tap(TAPS[self.mediator]) for site in choose_sites(model, self.layers)):

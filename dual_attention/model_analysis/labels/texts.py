@@ -47,26 +47,18 @@ class LabelledText:
         place = 0
         for start, stop in self.words:
             if not place <= start < stop <= len(self.text):
-                raise ValueError(
-                    f"words: expected ascending spans within {len(self.text)} characters, got {start} to {stop}"
-                )
+                raise ValueError(f"words: expected ascending spans within {len(self.text)}, got {start} to {stop}")
             place = stop
         for label, pairs in self.pairs.items():
             for pair in pairs:
                 if not 0 <= pair[1] < pair[0] < len(self.words):
-                    raise ValueError(
-                        f"pairs: expected numbers of two of {len(self.words)} words for {label!r}, got {pair}"
-                    )
+                    raise ValueError(f"pairs: expected two of {len(self.words)} words for {label!r}, got {pair}")
         for label, groups in self.groups.items():
             if len(groups) != len(self.words):
                 raise ValueError(f"groups: expected {len(self.words)} of {label!r}, got {len(groups)}")
 
     def groups_of(self, label: str) -> tuple[int, ...]:
-        """Group of each word for a label.
-
-        Raises:
-            ValueError: if the text was not labelled with it.
-        """
+        """Group of each word for a label; ``ValueError`` if the text was not labelled with it."""
         if label not in self.pairs:
             raise ValueError(f"label: expected one of {', '.join(self.pairs) or 'none'}, got {label!r}")
         return self.groups.get(label, (0,) * len(self.words))
@@ -107,11 +99,7 @@ def write_labels(path: Path, texts: Iterable[LabelledText]) -> None:
 
 
 def read_labels(path: Path) -> Iterator[LabelledText]:
-    """Texts of a file of labels.
-
-    Raises:
-        ValueError: naming file and line, if it is not what the module describes.
-    """
+    """Texts of a file of labels; ``ValueError`` naming file and line, if it is not what the module describes."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.strip():

@@ -42,12 +42,9 @@ def label_tokens(
     token as another, or beyond ``length`` tokens, are left out.
 
     Args:
-        texts: cut after ``length`` tokens, N.
+        texts: one or more, cut after ``length`` tokens, N.
         label: one that every text has.
         causal: only pairs whose sender comes before the receiver, as a causal model sees them; otherwise both orders.
-
-    Raises:
-        ValueError: if there are no texts, or one was not labelled with it.
     """
     if not texts:
         raise ValueError("texts: expected at least one, got none")

@@ -9,9 +9,11 @@
 ``controls``     attention, cosines, random projections, an untrained model; their comparison with relations
 ``selectivity``  effect of an intervention at pairs with a label, less that at matched pairs without
 ===============  ====================================================================================================
+
+Shapes and dtypes that do not fit are a ``ValueError`` or ``TypeError``.
 """
 
-from .auc import MatchedAuc, RankedScores, area_under_curve, matched_auc
+from .auc import MatchedAuc, RankedScores, area_under_curve
 from .controls import (
     Compared,
     attention_scores,
@@ -33,13 +35,7 @@ from .matching import (
     receiver_strata,
 )
 from .records import LayerMeasures, RelationReadings, measure_layers, read_relations, written_by
-from .relations import (
-    attended_relations,
-    message_share,
-    relation_asymmetry,
-    relation_contributions,
-    relation_rank,
-)
+from .relations import message_share, relation_asymmetry, relation_contributions, relation_rank
 from .selectivity import Selectivity, measure_selectivity, selectivity
 
 __all__ = [
@@ -52,7 +48,6 @@ __all__ = [
     "Selectivity",
     "Shuffle",
     "area_under_curve",
-    "attended_relations",
     "attention_scores",
     "combine_strata",
     "compare",
@@ -64,7 +59,6 @@ __all__ = [
     "frequency_bins",
     "frequency_strata",
     "identity_strata",
-    "matched_auc",
     "matched_negatives",
     "measure_layers",
     "measure_selectivity",

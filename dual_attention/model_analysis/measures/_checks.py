@@ -5,16 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...functional.checks import check_floating
 from ...functional.masks import check_mask, require_boolean
 
 
 def check_floating_tensors(**tensors: Tensor) -> None:
     """Refuse what is not a floating-point tensor."""
     for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-        if not tensor.is_floating_point():
-            raise TypeError(f"{name}: expected a floating-point tensor, got dtype {tensor.dtype}")
+        check_floating(name, tensor)
 
 
 def check_relations(name: str, relations: Tensor, *, square: bool = False) -> None:
@@ -23,12 +21,6 @@ def check_relations(name: str, relations: Tensor, *, square: bool = False) -> No
     wanted = "(B, N, N, R)" if square else "(B, N, M, R)"
     if relations.dim() != 4 or (square and relations.shape[1] != relations.shape[2]):
         raise ValueError(f"{name}: expected shape {wanted}, got {tuple(relations.shape)}")
-
-
-def check_same_shape(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Refuse a tensor whose shape is not that of another."""
-    if tensor.shape != other.shape:
-        raise ValueError(f"{name}: expected the shape of {other_name}, {tuple(other.shape)}, got {tuple(tensor.shape)}")
 
 
 def check_labels(labels: Tensor, pairs: tuple[int, ...]) -> Tensor:

@@ -47,9 +47,6 @@ class RankedScores:
     Args:
         scores: ``(n, S)``, finite.
         strata: integers ``(n,)``; by default all pairs are of one stratum.
-
-    Raises:
-        ValueError: if shapes do not fit or a score is not finite.
     """
 
     def __init__(self, scores: Tensor, strata: Tensor | None = None) -> None:
@@ -79,11 +76,6 @@ class RankedScores:
         used = int(count[compared].sum())
         auc = exceeded[compared].sum(0) / used if used else torch.full_like(total.sum(0), torch.nan)
         return MatchedAuc(auc, used, used / max(1, int(positive.sum())))
-
-
-def matched_auc(scores: Tensor, positive: Tensor, strata: Tensor | None = None) -> MatchedAuc:
-    """AUC of scores ``(n, S)`` for ``positive`` ``(n,)`` among pairs of the same stratum; see :class:`RankedScores`."""
-    return RankedScores(scores, strata).auc(positive)
 
 
 def _ranks_within(scores: Tensor, strata: Tensor, sizes: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._layers.inputs import check_choice
 from ..._layers.options import RelationScore
 from ..._models.token_model import TokenModel
 from ..._models.vision import VisionModel
@@ -40,8 +41,7 @@ def attention_scores(weights: Tensor) -> Tensor:
 def cosine_scores(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Cosine of vectors of receivers and senders, for instance embeddings: ``(B, N, d), (B, M, d) -> (B, N, M, 1)``.
 
-    Args:
-        y: by default ``x``. A vector of zeros has the cosine 0 to all others.
+    Senders are by default the receivers. A vector of zeros has the cosine 0 to all others.
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)
@@ -59,7 +59,7 @@ def random_relations(
     rel_score: RelationScore = "dot",
     seed: int = 0,
 ) -> Tensor:
-    """Relations as a layer computes them, by random projections of the same rank.
+    """Relations ``(B, N, M, R)`` as a layer computes them, by random projections of the same rank.
 
     Math: r_ij,ℓ = <W_q^ℓ x_i, W_k^ℓ y_j> / sqrt(p) or -|W_q^ℓ x_i - W_k^ℓ y_j|^2 / sqrt(p), entries of W from N(0, 1/d)
 
@@ -72,9 +72,6 @@ def random_relations(
         activation: of the relations; elementwise.
         rel_score: inner products or squared distances, as of the layer.
         seed: of the projections.
-
-    Returns:
-        ``(B, N, M, R)``.
     """
     y = x if y is None else y
     check_floating_tensors(x=x, y=y)
@@ -85,8 +82,7 @@ def random_relations(
     ]
     queries = torch.einsum("bnd,drp->bnrp", x, projections[0])
     keys = torch.einsum("bmd,drp->bmrp", y, projections[0 if symmetric else 1])
-    if rel_score not in ("dot", "squared_distance"):
-        raise ValueError(f"rel_score: expected 'dot' or 'squared_distance', got {rel_score!r}")
+    check_choice("rel_score", rel_score, RelationScore)
     if rel_score == "squared_distance":
         queries, keys = squared_distance_queries(queries), squared_distance_keys(keys)
     with nullcontext() if rel_score == "dot" else without_autocast(x):
@@ -95,22 +91,15 @@ def random_relations(
 
 
 def untrained_twin(model: nn.Module, *, seed: int = 0, build: Callable[[], nn.Module] | None = None) -> nn.Module:
-    """A model of the same configuration whose parameters were drawn anew and never trained.
+    """A model of the same configuration whose parameters were drawn anew and never trained, in evaluation mode.
 
     Modules draw their own, by ``reset_parameters``; models with an initialisation of their own (``init_weights``)
-    apply it. The generators of torch are left as they were.
+    apply it. The generators of torch are left as they were, and so is ``model``, whose device and dtype the twin has.
 
     Args:
-        model: is not changed.
         seed: of the draw.
         build: builds the model; needed if the way in which its training began was another (muP, say), or for modules
-            that cannot draw their parameters anew.
-
-    Returns:
-        The model, in evaluation mode, on the device and with the dtype of ``model``.
-
-    Raises:
-        ValueError: naming a module whose parameters nothing draws anew, without ``build``.
+            that cannot draw their parameters anew, which the error names.
     """
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
@@ -136,10 +125,7 @@ def _draw_anew(module: nn.Module) -> None:
     elif reset is not None:
         reset()
     elif next(module.parameters(recurse=False), None) is not None:
-        raise ValueError(
-            f"model: a {type(module).__name__} does not draw its parameters anew; give build, a function that builds "
-            "the model"
-        )
+        raise ValueError(f"model: {type(module).__name__} does not draw its parameters anew; expected build")
 
 
 @dataclass(frozen=True)
@@ -183,10 +169,7 @@ def compare(
         scores: ``(B, N, N, S)`` by name; S may differ.
         labels, mask, strata, permutations, shuffle, seed: as :func:`.detection.detect`.
         chosen_on: examples on which the best score is chosen, boolean ``(B,)``; by default those of even number. Where
-            several are of one document, they belong into the same half.
-
-    Raises:
-        ValueError: if one half has nothing to compare, or ``chosen_on`` is of another shape.
+            several are of one document, they belong into the same half. Both halves need something to compare.
     """
     found = []
     for name, values in scores.items():

@@ -6,11 +6,12 @@ Shapes: B examples, N objects, S scores of each pair: relations, attention heads
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from ..._layers.inputs import check_choice
 from ._checks import check_labels, check_relations, check_strata, pair_mask
 from .auc import MatchedAuc, RankedScores
 from .intervals import half_width
@@ -86,23 +87,16 @@ def detect(
             that pairs share their objects; ``"pairs"`` permutes pairs within examples and strata, as if they were
             independent, which they seldom are.
         seed: of the shuffles.
-
-    Raises:
-        TypeError, ValueError: if dtypes or shapes do not fit, or if no positive has a negative in its stratum.
     """
     check_relations("scores", scores, square=True)
-    if shuffle not in get_args(Shuffle):
-        raise ValueError(f"shuffle: expected one of {', '.join(get_args(Shuffle))}, got {shuffle!r}")
+    check_choice("shuffle", shuffle, Shuffle)
     counts = pair_mask(mask, scores)
     pairs = tuple(counts.shape)
     labels, strata = check_labels(labels, pairs), check_strata(strata, pairs, scores.device)
     ranked = RankedScores(scores[counts], strata[counts])
     found = ranked.auc(labels[counts])
     if not found.positives:
-        raise ValueError(
-            f"labels: expected pairs with and without the label in one stratum, got {int(labels[counts].sum())} with "
-            f"it among {int(counts.sum())} that count, none of them with a match"
-        )
+        raise ValueError(f"labels: expected both kinds in one stratum, got {int(labels[counts].sum())} positives")
     generator = torch.Generator().manual_seed(seed)
     examples = torch.arange(len(counts), device=counts.device)[:, None, None].expand(pairs)[counts]
     null = []

@@ -17,15 +17,12 @@ from ._checks import check_labels, check_strata
 
 
 def distance_strata(length: int, edges: Sequence[int] | None = None) -> Tensor:
-    """Strata by the distance |i - j| of receiver and sender.
+    """Strata by the distance |i - j| of receiver and sender, int64 ``(N, N)``.
 
     Args:
         length: N.
         edges: ascending distances at which a stratum begins, for instance ``(1, 2, 4, 8)``; by default each distance
             is a stratum of its own.
-
-    Returns:
-        int64 ``(N, N)``.
     """
     place = torch.arange(length)
     distance = (place[:, None] - place[None, :]).abs()
@@ -38,18 +35,12 @@ def distance_strata(length: int, edges: Sequence[int] | None = None) -> Tensor:
 
 
 def frequency_strata(tokens: Tensor, counts: Tensor, *, per_octave: int = 1) -> Tensor:
-    """Strata by how often the tokens of receiver and sender occur, in steps of a factor of two.
+    """Strata by how often the tokens of receiver and sender occur, in steps of a factor of two: int64 ``(B, N, N)``.
 
     Args:
         tokens: ids, ``(B, N)``.
         counts: occurrences of each id in the corpus, ``(vocabulary,)``, see :func:`count_tokens`.
         per_octave: steps for each factor of two.
-
-    Returns:
-        int64 ``(B, N, N)``: pairs of one stratum have receivers of one frequency and senders of one frequency.
-
-    Raises:
-        ValueError: if an id has no count.
     """
     own = frequency_bins(tokens, counts, per_octave=per_octave)
     return combine_strata(own[:, :, None], own[:, None, :])

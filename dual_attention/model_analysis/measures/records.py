@@ -41,11 +41,7 @@ class LayerMeasures:
 
 
 def measure_layers(maps: Maps | CallMaps) -> list[LayerMeasures]:
-    """Measures of every layer that has relations, from a capture that kept relations, visible pairs and both messages.
-
-    Raises:
-        ValueError: if no layer kept relations, or one lacks something else.
-    """
+    """Measures of every layer with relations, from a capture that kept relations, visible pairs and both messages."""
     layers = [heads for heads in maps.heads("relational") if heads.relations is not None]
     if not layers:
         raise ValueError("maps: expected a layer with relations, got none")
@@ -93,10 +89,8 @@ def read_relations(model: nn.Module, heads: HeadMaps) -> RelationReadings:
 
     Args:
         model: that was captured.
-        heads: of one of its layers, with ``relations``, ``weights`` and ``visible`` kept, of all its relational heads.
-
-    Raises:
-        ValueError: if something was not kept, or the layer is not relational attention.
+        heads: of one of its layers of relational attention, with ``relations``, ``weights`` and ``visible`` kept, of
+            all its relational heads.
     """
     relations, weights, visible = heads.get("relations"), heads.get("weights"), heads.get("visible")
     written = written_by(model, heads.layer)
@@ -114,16 +108,9 @@ def read_relations(model: nn.Module, heads: HeadMaps) -> RelationReadings:
 
 
 def written_by(model: nn.Module, layer: str | int) -> Tensor:
-    """Direction in which a head of a layer writes each relation into the residual stream, W_o^h W_r^h[:, ℓ].
+    """Direction in which a head writes each relation into the residual stream, W_o^h W_r^h[:, ℓ]: ``(H, R, d)``.
 
-    Args:
-        layer: its name, or its number in a model with one stack.
-
-    Returns:
-        ``(H, R, d)``.
-
-    Raises:
-        ValueError: if the layer has no relational attention (that of the paper, with a W_r).
+    The layer, given by its name, or its number in a model with one stack, has the paper's relational attention.
     """
     (choice,) = choose_sites(model, layer, "relational")
     module = choice.site.module

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import check_floating_tensors, check_relations, check_same_shape, pair_mask
+from ._checks import check_floating_tensors, check_relations, pair_mask
 
 
 def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
@@ -21,18 +21,16 @@ def message_share(relational: Tensor, symbolic: Tensor) -> Tensor:
 
     Returns:
         ``(...)`` in [0, 1], float64; NaN where both parts are zero, so ``nanmean`` averages over objects.
-
-    Raises:
-        ValueError: if shapes differ.
     """
     check_floating_tensors(relational=relational, symbolic=symbolic)
-    check_same_shape("symbolic", symbolic, "relational", relational)
+    if symbolic.shape != relational.shape:
+        raise ValueError(f"symbolic: expected shape {tuple(relational.shape)}, got {tuple(symbolic.shape)}")
     one, other = relational.double().norm(dim=-1), symbolic.double().norm(dim=-1)
     return one / (one + other)
 
 
 def relation_rank(relations: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Number of directions in which relations vary: the participation ratio of their covariance.
+    """Number of directions in which relations vary, float64: the participation ratio of their covariance.
 
     Math: (tr C)² / tr(C²), with C the covariance of r_ij over pairs
 
@@ -41,13 +39,7 @@ def relation_rank(relations: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Args:
         relations: ``(B, N, M, R)``.
-        mask: pairs that count, boolean, broadcastable to ``(B, N, M)``; by default all.
-
-    Returns:
-        A float64 scalar in [0, R].
-
-    Raises:
-        ValueError: if shapes do not fit, or fewer than two pairs count.
+        mask: pairs that count, two or more, boolean, broadcastable to ``(B, N, M)``; by default all.
     """
     check_relations("relations", relations)
     chosen = relations[pair_mask(mask, relations)].double()
@@ -72,9 +64,6 @@ def relation_asymmetry(relations: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Returns:
         ``(R,)``, float64; NaN for a relation that is zero throughout.
-
-    Raises:
-        ValueError: if shapes do not fit, or no pair counts.
     """
     check_relations("relations", relations, square=True)
     counts = pair_mask(mask, relations)
@@ -83,20 +72,6 @@ def relation_asymmetry(relations: Tensor, mask: Tensor | None = None) -> Tensor:
         raise ValueError("mask: expected at least one pair that counts in both directions, got none")
     there, back = relations.double(), relations.double().transpose(1, 2)
     return (there - back)[counts].norm(dim=0) / (there + back)[counts].norm(dim=0)
-
-
-def attended_relations(relations: Tensor, attention: Tensor) -> Tensor:
-    """Relations as heads select them, α^h_ij r_ij.
-
-    Args:
-        relations: ``(B, N, M, R)``.
-        attention: weights of the relational heads, ``(B, H, N, M)``.
-
-    Returns:
-        ``(B, H, N, M, R)``.
-    """
-    _check_attention(attention, relations)
-    return torch.einsum("bhij,bijr->bhijr", attention, relations)
 
 
 def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor) -> Tensor:
@@ -113,11 +88,12 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
 
     Returns:
         ``(B, N, M, R)``, not negative.
-
-    Raises:
-        ValueError: if shapes do not fit.
     """
-    _check_attention(attention, relations)
+    check_relations("relations", relations)
+    check_floating_tensors(attention=attention)
+    b, n, m, _ = relations.shape
+    if attention.dim() != 4 or (attention.shape[0], *attention.shape[2:]) != (b, n, m):
+        raise ValueError(f"attention: expected ({b}, heads, {n}, {m}), got {tuple(attention.shape)}")
     heads, count = attention.shape[1], relations.shape[3]
     if written.dim() != 3 or written.shape[:2] != (heads, count):
         raise ValueError(f"written: expected ({heads}, {count}, d), got {tuple(written.shape)}")
@@ -125,11 +101,3 @@ def relation_contributions(relations: Tensor, attention: Tensor, written: Tensor
     gram = torch.einsum("hrd,grd->rhg", written, written)
     square = torch.einsum("bhij,rhg,bgij->bijr", attention, gram, attention)
     return relations.abs() * square.clamp_min(0).sqrt()
-
-
-def _check_attention(attention: Tensor, relations: Tensor) -> None:
-    check_relations("relations", relations)
-    check_floating_tensors(attention=attention)
-    b, n, m, _ = relations.shape
-    if attention.dim() != 4 or (attention.shape[0], *attention.shape[2:]) != (b, n, m):
-        raise ValueError(f"attention: expected ({b}, heads, {n}, {m}), got {tuple(attention.shape)}")

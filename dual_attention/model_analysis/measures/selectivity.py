@@ -37,16 +37,13 @@ class Selectivity:
 
 
 def selectivity(with_label: Sequence[float], without: Sequence[float]) -> Selectivity:
-    """Selectivity of an intervention, from its effects on documents.
+    """Selectivity of an intervention, from its effects on two or more documents.
 
     Args:
         with_label: effect on each document, for instance the change in cross-entropy, of the intervention at its pairs
             with the label.
         without: the same at as many pairs without it, of the same distances and frequencies; see
             :func:`.matching.matched_negatives`.
-
-    Raises:
-        ValueError: unless there are two documents or more, and as many of one as of the other.
     """
     if len(with_label) != len(without):
         raise ValueError(f"without: expected {len(with_label)} effects, as with_label has, got {len(without)}")
@@ -93,10 +90,7 @@ def measure_selectivity(
         seed: of the choice of negatives.
 
     Returns:
-        The selectivity over documents that have pairs of both kinds in one stratum.
-
-    Raises:
-        ValueError: if fewer than two documents have, or ``lengths`` are none of these documents.
+        The selectivity over documents that have pairs of both kinds in one stratum, two at least.
     """
     sizes = _lengths(documents, lengths)
     last = torch.tensor(sizes, device=mask.device) - int(predict is predict_next_tokens)
@@ -113,10 +107,7 @@ def measure_selectivity(
             (effect,) = measure_effects(model, [document[None]], {"": intervention(pairs)}, **options)
             values.append(effect.mean)
     if len(effects[0]) < 2:
-        raise ValueError(
-            f"labels: expected at least two documents with matched pairs with and without the label, got "
-            f"{len(effects[0])}"
-        )
+        raise ValueError(f"labels: expected two or more documents with matched pairs, got {len(effects[0])}")
     return selectivity(*effects)
 
 

@@ -39,12 +39,6 @@ def draw_arcs(
         visible: boolean ``(N, N)``, pairs that may be drawn; by default all.
         most: number of arcs; those of the largest values.
         title: above the arcs.
-
-    Returns:
-        A matplotlib figure, which no pyplot knows.
-
-    Raises:
-        ValueError: if shapes and labels do not fit, or there is no such receiver.
     """
     n = len(labels)
     if values.shape != (n, n):

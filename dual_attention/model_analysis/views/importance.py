@@ -33,12 +33,6 @@ def draw_importance(
         rows, columns: names; by default layers and numbers.
         title: above the grid.
         unit: of the values, for the colour bar: ``"change in cross-entropy, nats"``.
-
-    Returns:
-        A matplotlib figure, which no pyplot knows.
-
-    Raises:
-        ValueError: if shapes and names do not fit.
     """
     names = check_importance(values, half_widths, rows, columns)
     down, across = values.shape
@@ -93,11 +87,7 @@ def _write(axis: Any, row: int, column: int, value: float, half: float | None, t
 
 
 def importance_grid(effects: dict[tuple[str, int], float], layers: Sequence[str]) -> Tensor:
-    """Effects by layer and number as a grid, ``(layers, most numbers)``, NaN where there is none.
-
-    Raises:
-        ValueError: if an effect is of a layer that is not named.
-    """
+    """Effects by layer, all of which are named, and number as a grid ``(layers, most numbers)``, NaN for none."""
     unknown = {layer for layer, _ in effects} - set(layers)
     if unknown:
         raise ValueError(f"layers: expected those of all effects, {', '.join(sorted(unknown))} among them")

@@ -50,13 +50,6 @@ def draw_matrices(
         names: of the rows and the columns.
         columns: most panels in a row.
         cmap: matplotlib's, in place of these colours.
-
-    Returns:
-        A matplotlib figure, which no pyplot knows.
-
-    Raises:
-        TypeError: if values are no tensor.
-        ValueError: if the numbers of labels, titles and values differ.
     """
     values = _checked(values, receivers, receivers if senders is None else senders, titles, visible)
     rows_of, columns_of = drawable(receivers), drawable(receivers if senders is None else senders)
@@ -114,11 +107,9 @@ def _checked(
             f"values: expected a tensor (N, M, matrices), got {type(values).__name__}; matrix_page takes them by name"
         )
     values = values[..., None] if values.dim() == 2 else values
-    if values.dim() != 3 or values.shape[:2] != (len(receivers), len(senders)):
-        raise ValueError(
-            f"values: expected shape ({len(receivers)}, {len(senders)}, matrices) beside as many labels, got "
-            f"{tuple(values.shape)}"
-        )
+    n, m = len(receivers), len(senders)
+    if values.dim() != 3 or values.shape[:2] != (n, m):
+        raise ValueError(f"values: expected shape ({n}, {m}, matrices), got {tuple(values.shape)}")
     if titles is not None and len(titles) != values.shape[2]:
         raise ValueError(f"titles: expected {values.shape[2]}, got {len(titles)}")
     if visible is not None and visible.shape != values.shape[:2]:

@@ -45,9 +45,6 @@ def matrix_page(
         receivers, senders: labels; ``senders`` by default the receivers.
         visible: boolean ``(N, M)``, pairs that may be attended; by default all.
         title: of the page.
-
-    Raises:
-        ValueError: if there is no matrix, or shapes and labels do not fit.
     """
     columns = list(receivers if senders is None else senders)
     size = len(receivers), len(columns)

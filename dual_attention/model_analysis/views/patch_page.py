@@ -35,9 +35,6 @@ def patch_page(
     Args:
         image, relations, grid, titles: as :func:`.patches.draw_patch_relations`.
         title: of the page.
-
-    Raises:
-        ValueError: if shapes do not fit.
     """
     names = check_patches(image, relations, grid, titles)
     values = relations.detach().float().cpu()

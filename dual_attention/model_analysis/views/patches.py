@@ -46,12 +46,6 @@ def draw_patch_relations(
         title: above all panels.
         columns: most heat maps in a row.
         cmap: matplotlib's, for values from negative to positive ones; by default blue to orange.
-
-    Returns:
-        A matplotlib figure, which no pyplot knows.
-
-    Raises:
-        ValueError: if shapes do not fit, or there is no such patch.
     """
     names = check_patches(image, relations, grid, titles, receivers=1 if patch is None else None)
     if patch is not None and not 0 <= patch < len(relations):
@@ -88,10 +82,7 @@ def check_patches(
     n = grid[0] * grid[1]
     receivers = n if receivers is None else receivers
     if relations.dim() != 3 or relations.shape[:2] != (receivers, n):
-        raise ValueError(
-            f"relations: expected shape ({receivers}, {n}, R) for {grid[0]} x {grid[1]} patches, got "
-            f"{tuple(relations.shape)}; a class token is to be left out"
-        )
+        raise ValueError(f"relations: expected ({receivers}, {n}, R), no class token, got {tuple(relations.shape)}")
     if image.dim() != 3 or image.shape[0] not in (1, 3):
         raise ValueError(f"image: expected shape (1 or 3, height, width), got {tuple(image.shape)}")
     names = list(titles) if titles is not None else [f"relation {number}" for number in range(relations.shape[2])]

@@ -30,9 +30,6 @@ def symbol_usage(assignment: Tensor, mask: Tensor | None = None) -> tuple[Tensor
     Returns:
         Mean weight of each symbol in each head, ``(S, K)`` float64, and the effective number of symbols, ``(S,)``, from
         1 (always the same one) to K (all alike).
-
-    Raises:
-        ValueError: if shapes do not fit or no token is real.
     """
     if assignment.dim() != 4:
         raise ValueError(f"assignment: expected shape (B, S, L, K), got {tuple(assignment.shape)}")
@@ -78,9 +75,7 @@ def draw_symbol_assignment(assignment: Tensor, labels: Sequence[str], *, most: i
         title: above all panels.
     """
     if assignment.dim() != 3 or assignment.shape[1] != len(labels):
-        raise ValueError(
-            f"assignment: expected shape (S, {len(labels)}, K) beside as many labels, got {tuple(assignment.shape)}"
-        )
+        raise ValueError(f"assignment: expected shape (S, {len(labels)}, K), got {tuple(assignment.shape)}")
     used = assignment.amax((0, 1)).topk(min(most, assignment.shape[2])).indices.sort().values
     titles = [f"head {head}" for head in range(len(assignment))]
     names = [str(symbol) for symbol in used.tolist()]

@@ -25,10 +25,7 @@ def importance_page(
     title: str = "",
     unit: str = "",
 ) -> Page:
-    """A page of effects, a row for each layer and a column for each head or relation.
-
-    Arguments and errors are those of :func:`.importance.draw_importance`.
-    """
+    """A page of effects, a row for each layer and a column for each head or relation, as :func:`.draw_importance`."""
     names = check_importance(values, half_widths, rows, columns)
     values = values.detach().float().cpu()
     top = largest_of(values, ~values.isnan())
@@ -57,9 +54,7 @@ def dictionary_page(
 ) -> Page:
     """A page with a section for each relation: its pairs in their contexts, and matched counterexamples.
 
-    Args:
-        tokenizer: of the corpus; it gives tokens their text.
-        title: of the page.
+    The tokenizer is that of the corpus; it gives tokens their text.
     """
 
     def labels(tokens: Iterable[int]) -> list[str]:

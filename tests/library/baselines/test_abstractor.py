@@ -197,7 +197,7 @@ def test_it_compiles_in_one_graph():
         (
             lambda: Abstractor(8, 1, 2, 8, 0.0, "relu", True, "position_relative", {}),
             ValueError,
-            "symbol_retrieval: expected one of positional_symbols, symbolic_attention, rel_sym_attn, got",
+            "symbol_retrieval: expected 'positional_symbols', 'symbolic_attention' or 'rel_sym_attn', got",
         ),
         (lambda: abstractor()(normal(2, 5, 7)), ValueError, r"x: expected shape \(batch, length, 8\), got \(2, 5, 7\)"),
         (lambda: abstractor()(normal(2, 7, 8)), ValueError, "length 7 exceeds max_length=6"),

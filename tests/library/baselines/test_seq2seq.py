@@ -202,7 +202,7 @@ def test_vectors_in_and_state_dicts():
         (lambda: build("source", "abstractor", n_layers_enc=1), "n_layers_enc: expected 0, "),
         (lambda: build(n_layers_abs=0), "n_layers_abs: expected a positive number"),
         (lambda: build(n_layers_dec=0), "n_layers_dec: expected a positive number"),
-        (lambda: build(symbol_retrieval="position_relative"), "symbol_retrieval: expected one of"),
+        (lambda: build(symbol_retrieval="position_relative"), "symbol_retrieval: expected 'positional_symbols'"),
         (
             lambda: build(symbol_retrieval_kwargs={"d_model": 4, "n_heads": 2, "n_symbols": 3}),
             "expected d_model=8, the width of the model, got 4",

@@ -237,5 +237,5 @@ def test_bad_arguments(model, arguments, error, message):
 def test_a_diverged_model(model):
     with torch.no_grad():
         model.out.bias.fill_(math.nan)
-    with pytest.raises(ValueError, match="logits: expected finite numbers"):
+    with pytest.raises(ValueError, match="logits: expected finite ones"):
         beam_search(model, torch.tensor([PROMPT]), 3, 2)

@@ -30,7 +30,7 @@ def test_rows_of_a_tensor_are_prompts():
         (["text"], TypeError, r"prompts\[0\]: expected token ids, got str"),
         ([[1.5]], TypeError, r"prompts\[0\]: expected integer token ids"),
         ([[True]], TypeError, r"prompts\[0\]: expected integer token ids"),
-        ([[None]], TypeError, r"prompts\[0\]: expected a list or vector of token ids"),
+        ([[None]], TypeError, r"prompts\[0\]: expected token ids"),
         (None, TypeError, "prompts: expected a list"),
     ],
 )

@@ -44,7 +44,7 @@ IDX = torch.tensor([PROMPT, [2, 2, 2]])
         ({"pad_token": 0.5}, TypeError, "pad_token"),
         ({"padding_mask": (IDX > 0).long()}, TypeError, "padding_mask: expected a boolean tensor .*torch.int64"),
         ({"padding_mask": [[True]]}, TypeError, "padding_mask: expected a boolean tensor .*list"),
-        ({"padding_mask": IDX[:1] > 0}, ValueError, r"padding_mask: expected shape \(2, 3\), got \(1, 3\)"),
+        ({"padding_mask": IDX[:1] > 0}, ValueError, r"padding_mask: expected shape .* \(2, 3\), got \(1, 3\)"),
         ({"padding_mask": torch.tensor([[1, 1, 0], [1, 1, 1]]) > 0}, ValueError, "padding_mask: expected left padding"),
         ({"padding_mask": torch.tensor([[1, 0, 1], [1, 1, 1]]) > 0}, ValueError, "padding_mask: expected left padding"),
         ({"padding_mask": torch.tensor([[1, 1, 1], [0, 0, 0]]) > 0}, ValueError, r"padding_mask: .*none in rows \[1\]"),
@@ -77,5 +77,5 @@ def test_a_diverged_model():
     with torch.no_grad():
         model.out.bias.fill_(math.nan)
     for temperature in (0, 1):
-        with pytest.raises(ValueError, match="logits: expected finite numbers"):
+        with pytest.raises(ValueError, match="logits: expected finite ones"):
             generate(model, IDX, 3, temperature)

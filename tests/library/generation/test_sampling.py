@@ -221,11 +221,11 @@ def test_bad_options(arguments, error, message):
 def test_logits_that_tell_nothing(temperature, bad):
     logits = torch.zeros(2, 3)
     logits[1, :] = bad
-    with pytest.raises(ValueError, match=r"logits: .*got a row whose largest is"):
+    with pytest.raises(ValueError, match="logits: expected finite ones, got"):
         Sampling(temperature).choose(logits, torch.zeros(2, 1, dtype=torch.long))
 
 
 @pytest.mark.parametrize("wrong", [lambda t, x: x[:, :-1], lambda t, x: None])
 def test_processors_return_logits(wrong):
-    with pytest.raises(ValueError, match="logits_processors: expected logits of shape"):
+    with pytest.raises(ValueError, match="logits_processors: expected logits"):
         Sampling(processors=[wrong]).process(torch.zeros(1, 3), torch.zeros(1, 1, dtype=torch.long))

@@ -109,7 +109,7 @@ def test_default_configurations():
         (lambda: masked()(tokens(1, 2), inputs_embeds=torch.zeros(1, 2, WIDTH)), "expected one of them, got both"),
         (lambda: masked()(inputs_embeds=torch.zeros(1, 2, WIDTH + 1)), "embeddings: expected shape"),
         (lambda: masked()(tokens(1, 3), torch.ones(1, 4)), r"expected shape \(batch, length\) = \(1, 3\)"),
-        (lambda: vision()(torch.zeros(1, 3, 8, 12)), "this model has learned positions for a grid"),
+        (lambda: vision()(torch.zeros(1, 3, 8, 12)), "x: expected a grid of .* patches, or pos_enc='interpolated'"),
         (lambda: classifier(norm_type="batchnorm"), "norm_type"),
         (lambda: vision_config("rnn"), "model: expected 'dat' or 'transformer', got 'rnn'"),
     ],

@@ -90,7 +90,7 @@ def test_what_a_hub_has_not(hub, tmp_path: Path):
     address, _ = hub
     files = CheckpointFiles(REPOSITORY, endpoint=address, cache_dir=tmp_path)
     assert files.find("other.bin") is None and files.find("other.bin", needed=False) is None
-    with pytest.raises(FileNotFoundError, match="no checkpoint of this name on the hub, or it needs a token"):
+    with pytest.raises(FileNotFoundError, match="no such folder, nor a checkpoint on the hub, or it needs a token"):
         load_language_model("someone/else", endpoint=address, cache_dir=tmp_path)
 
 
@@ -136,7 +136,7 @@ def test_a_connection_that_breaks_while_a_file_is_fetched(hub, tmp_path: Path, m
 
 
 def test_no_name_on_any_hub(online: None):
-    with pytest.raises(FileNotFoundError, match="no such folder, and it is no name on the hub either"):
+    with pytest.raises(FileNotFoundError, match="no such folder or name on the hub"):
         CheckpointFiles("a b/c", endpoint=nowhere()).find("config.json")
 
 

@@ -22,7 +22,11 @@ from tests.support.language import lm, tokens
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Target("value"), ValueError, "mediator: expected one of 'head', 'relation'"),
+        (
+            lambda: Target("value"),
+            ValueError,
+            "mediator: expected 'head', 'relation', 'symbol' or 'selection'",
+        ),
         (lambda: Target("relation", heads=0), ValueError, "heads: expected None for 'relation'"),
         (lambda: Target("head", senders=[0]), ValueError, "senders: expected None for 'head'"),
         (lambda: Target("symbol", receivers=[0]), ValueError, "receivers: expected None for 'symbol'"),
@@ -75,7 +79,7 @@ def test_wrong_applications():
     fails(Patch(Target("head")), "source: Patch needs maps of other inputs")
     fails(Patch(Target("head")), "source: expected maps of a capture, got str", TypeError, source="maps")
     for mediator in MEDIATORS:
-        fails(Patch(Target(mediator, layers=0)), "source: expected .* of the same lengths", source=shorter)
+        fails(Patch(Target(mediator, layers=0)), "source: expected .* as in the call", source=shorter)
     fails(Patch(Target("relation", layers=1)), "source: expected maps with relations", source=shorter)
     fails(Patch(Target("relation")), r"source: expected the relations \(0, 1\)", source=one_relation)
     fails(Patch(Target("relation")), "source: expected 2 examples or one, got 3", source=three)
@@ -86,7 +90,7 @@ def test_wrong_applications():
     fails(Steer(Target("head"), 1.0, [1.0]), "direction: expected 4 numbers, got 1")
     relative = lm("position_relative")
     for places in ({"pairs": [(1, 0)]}, {"senders": [2]}):
-        message = rf"{next(iter(places))}: the symbols of blocks\.0 are relative"
+        message = rf"{next(iter(places))}: expected None, as pairs share relative symbols in blocks\.0"
         with pytest.raises(ValueError, match=message), intervene(relative, Ablate(Target("symbol", **places))):
             pass
     with pytest.raises(ValueError, match="target: expected layers with heads that have a head, got none"):

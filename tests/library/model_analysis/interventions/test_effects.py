@@ -254,7 +254,7 @@ def test_models_without_a_direct_path():
         (
             lm("symbolic_attention", norm_first=False),
             HEAD,
-            "norm_first: direct effects need blocks that normalise first",
+            "norm_first: expected True in the blocks of direct effects",
         ),
         (seq2seq("symbolic_attention"), Ablate(Target("head", layers="encoder.0")), "target: encoder.0 reaches"),
         (lm("symbolic_attention").layers.blocks[0].dual_attn, Ablate(Target("head")), "model: direct effects need"),
@@ -315,7 +315,7 @@ def test_first_orders_are_of_one_call_outside_inference_mode():
         predict_next_tokens(model, document.flip(1))
         return predict_next_tokens(model, document)
 
-    with pytest.raises(ValueError, match="predict: expected it to call the model once for a document"):
+    with pytest.raises(ValueError, match="predict: expected one call of the model"):
         approximate_effects(model, [x], {"head": HEAD}, predict=twice)
     with torch.inference_mode(), pytest.raises(ValueError, match="needs gradients, which inference mode does not keep"):
         approximate_effects(model, [x], {"head": HEAD})
@@ -325,7 +325,7 @@ def test_first_orders_are_of_one_call_outside_inference_mode():
 def test_shared_symbols_need_documents_one_by_one():
     model, x = lm("position_relative"), tokens(3, 9)
     ablated = {"symbol": Ablate(Target("symbol", layers=0))}
-    with pytest.raises(ValueError, match=r"target: the 3 examples of a batch share the symbols of blocks\.0"):
+    with pytest.raises(ValueError, match=r"documents: expected one at a time, as they share symbols in blocks\.0"):
         approximate_effects(model, [x], ablated)
     assert len(approximate_effects(model, x.split(1), ablated)[0].values) == 3
 
@@ -341,7 +341,7 @@ def test_faithfulness():
     assert found.mean_error == pytest.approx(np.abs(x - y).mean())
     assert found.mean_size == pytest.approx(np.abs(y).mean())
     for one, other, message in (
-        (exact, approximate[:3], "approximate: expected the same"),
+        (exact, approximate[:3], "approximate: expected effects of"),
         (exact[:1], approximate[:1], "at least two"),
         (
             [exact[0], Effect("0", "kl", (1.0, 2.0))],

@@ -57,7 +57,7 @@ def test_files(tmp_path):
         ),
         (
             '{"format": 1, "interventions": [{"kind": "scale", "target": {"mediator": "heads"}}]}',
-            "mediator: expected one of",
+            "mediator: expected 'head'",
         ),
     ],
 )

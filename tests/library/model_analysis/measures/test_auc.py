@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from dual_attention.model_analysis.measures import RankedScores, area_under_curve, matched_auc
+from dual_attention.model_analysis.measures import RankedScores, area_under_curve
 
 
 def test_area_under_curve_is_the_share_of_ordered_pairs():
@@ -36,7 +36,7 @@ def test_matched_auc_is_the_mean_over_positives_of_the_auc_of_their_strata(rows)
     scores = torch.tensor([[a, b] for a, b, *_ in rows]).double()
     positive = torch.tensor([p for *_, p, _ in rows])
     strata = torch.tensor([s for *_, s in rows])
-    found = matched_auc(scores, positive, 7 * strata - 3)  # any integers do
+    found = RankedScores(scores, 7 * strata - 3).auc(positive)  # any integers do
     total, count = np.zeros(2), 0
     for stratum in strata.unique():
         own = strata == stratum
@@ -56,13 +56,13 @@ def test_matched_auc_is_the_mean_over_positives_of_the_auc_of_their_strata(rows)
 
 def test_nothing_to_compare_is_no_number():
     for n, strata in ((0, None), (2, torch.tensor([0, 1]))):
-        found = matched_auc(torch.zeros(n, 3), torch.ones(n, dtype=torch.bool), strata)
+        found = RankedScores(torch.zeros(n, 3), strata).auc(torch.ones(n, dtype=torch.bool))
         assert found.auc.shape == (3,) and found.auc.isnan().all() and found.positives == 0
 
 
 def test_one_stratum_gives_the_auc_of_scikit_learn():
     scores, positive = torch.randn(500, 3).round(decimals=1), torch.rand(500) < 0.2
-    found = matched_auc(scores, positive).auc
+    found = RankedScores(scores).auc(positive).auc
     np.testing.assert_allclose(found.numpy(), [roc_auc_score(positive, scores[:, k]) for k in range(3)])
 
 
@@ -71,8 +71,8 @@ def test_matching_takes_away_what_strata_explain():
     distance = torch.randint(0, 10, (4000,))
     positive = torch.rand(4000) < (10 - distance) / 12
     scores = (-distance[:, None]).double()
-    assert matched_auc(scores, positive).auc.item() > 0.7
-    assert matched_auc(scores, positive, distance).auc.item() == 0.5
+    assert RankedScores(scores).auc(positive).auc.item() > 0.7
+    assert RankedScores(scores, distance).auc(positive).auc.item() == 0.5
 
 
 def test_ranks_serve_several_labels():
@@ -80,7 +80,7 @@ def test_ranks_serve_several_labels():
     ranked = RankedScores(scores, strata)
     for _ in range(3):
         positive = torch.rand(200) < 0.3
-        torch.testing.assert_close(ranked.auc(positive).auc, matched_auc(scores, positive, strata).auc)
+        torch.testing.assert_close(ranked.auc(positive).auc, RankedScores(scores, strata).auc(positive).auc)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_bad_scores(scores, strata, error, message):
 
 def test_bad_labels():
     with pytest.raises(TypeError, match="positive"):
-        matched_auc(torch.zeros(3, 1), torch.zeros(3))
+        RankedScores(torch.zeros(3, 1)).auc(torch.zeros(3))
     with pytest.raises(ValueError, match=r"positive: expected shape \(3,\), got \(4,\)"):
-        matched_auc(torch.zeros(3, 1), torch.zeros(4, dtype=torch.bool))
+        RankedScores(torch.zeros(3, 1)).auc(torch.zeros(4, dtype=torch.bool))

@@ -158,7 +158,7 @@ def test_a_twin_of_what_cannot_be_drawn_anew_needs_build():
             super().__init__()
             self.gain = nn.Parameter(torch.ones(3))
 
-    with pytest.raises(ValueError, match="model: a Own does not draw its parameters anew; give build"):
+    with pytest.raises(ValueError, match="model: Own does not draw its parameters anew; expected build"):
         untrained_twin(Own())
     assert untrained_twin(Own(), build=Own).gain.eq(1).all()
 

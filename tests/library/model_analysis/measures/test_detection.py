@@ -108,7 +108,7 @@ def test_bad_input():
         detect(values, labels.float(), mask)
     with pytest.raises(ValueError, match=r"labels: expected a shape broadcastable to \(6, 10, 10\), got \(6, 9, 9\)"):
         detect(values, labels[:, :9, :9], mask)
-    with pytest.raises(ValueError, match="none of them with a match"):
+    with pytest.raises(ValueError, match="labels: expected both kinds in one stratum"):
         detect(values, torch.zeros_like(labels), mask)
-    with pytest.raises(ValueError, match="shuffle: expected one of objects, pairs, got 'rows'"):
+    with pytest.raises(ValueError, match="shuffle: expected 'objects' or 'pairs', got 'rows'"):
         detect(values, labels, mask, shuffle="rows")

@@ -95,7 +95,7 @@ def test_what_fills_up_documents_does_not_count():
 
 def test_documents_without_matched_pairs():
     model, documents = language.lm("symbolic_attention"), torch.arange(8).expand(3, 8)
-    with pytest.raises(ValueError, match="expected at least two documents with matched pairs"):
+    with pytest.raises(ValueError, match="expected two or more documents with matched pairs"):
         measure_selectivity(
             model,
             documents,
