@@ -132,7 +132,15 @@ def imported_by(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tup
 
     An import inside a function counts, and so does one by name: ``import_module("dual_attention.x")``.
     """
+    told = {  # to type checkers only, of everything that the package exports
+        part
+        for node in ast.walk(tree)
+        if module == PACKAGE and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for part in ast.walk(node)
+    }
     for node in ast.walk(tree):
+        if node in told:
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

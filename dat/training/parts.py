@@ -1,4 +1,4 @@
-"""What the headers of the files of a checkpoint in parts say: which block of which tensor each holds.
+"""Headers of the files of a sharded checkpoint: the block of a tensor that each holds.
 
 The library that reads the parts takes a tensor for as large as its farthest part says, and leaves what no part covers
 as it lay in memory. So they are compared with the tensors before.
@@ -24,7 +24,7 @@ PLACES, PLACE = "DCP_SHARDING_INFO", "saved_offsets"
 """Entry of a file's metadata, and of a tensor in it, where torch.distributed.checkpoint writes the place of a part."""
 
 
-class Part(NamedTuple):
+class StoredBlock(NamedTuple):
     """A block of a tensor.
 
     Attributes:
@@ -42,15 +42,15 @@ class Part(NamedTuple):
         """Index after its last number, in each dimension."""
         return tuple(first + n for first, n in zip(self.place, self.shape, strict=True))
 
-    def overlaps(self, other: Part) -> bool:
+    def overlaps(self, other: StoredBlock) -> bool:
         """Whether a number is in both."""
         return all(a < d and c < b for a, b, c, d in zip(self.place, self.end, other.place, other.end, strict=True))
 
 
-def parts_in(folder: Path) -> dict[str, list[Part]]:
+def parts_in(folder: Path) -> dict[str, list[StoredBlock]]:
     """The parts of each tensor in the files of a folder; ValueError naming a file that is damaged."""
     library = require("safetensors", extra="train")
-    found: dict[str, list[Part]] = {}
+    found: dict[str, list[StoredBlock]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with library.safe_open(str(path), framework="pt") as file:
@@ -60,13 +60,13 @@ def parts_in(folder: Path) -> dict[str, list[Part]]:
                     place = places[name][PLACE] if places else [0] * len(shape)
                     if [type(first) for first in place] != [int] * len(shape) or min(place, default=0) < 0:
                         raise ValueError(f"the place of {name} is {shortened(str(place))}")
-                    found.setdefault(name, []).append(Part(tuple(place), shape, dtype))
+                    found.setdefault(name, []).append(StoredBlock(tuple(place), shape, dtype))
         except Exception as error:  # the library has an exception of its own for files
             raise ValueError(f"{path}: damaged or incomplete ({first_line(error)})") from error
     return found
 
 
-def misfits_of_parts(parts: Mapping[str, Sequence[Part]], wanted: Mapping[str, Tensor]) -> list[str]:
+def misfits_of_parts(parts: Mapping[str, Sequence[StoredBlock]], wanted: Mapping[str, Tensor]) -> list[str]:
     """Sentences about each tensor that is missing, unexpected, of another shape or dtype, or not covered just once."""
     problems = [f"{name} is missing" for name in wanted if name not in parts]
     problems += [f"{name} is unexpected" for name in parts if name not in wanted]
@@ -77,8 +77,8 @@ def misfits_of_parts(parts: Mapping[str, Sequence[Part]], wanted: Mapping[str, T
     return problems
 
 
-def _differing(parts: Sequence[Part], tensor: Tensor) -> tuple[str, str]:
-    """What is expected of the parts of a tensor, and what is found; equal, if they are right."""
+def _differing(parts: Sequence[StoredBlock], tensor: Tensor) -> tuple[str, str]:
+    """The expected and the actual extent of the parts of a tensor; equal if they are right."""
     shape, dtype, size = tuple(tensor.shape), SAFETENSORS[tensor.dtype], tensor.numel()
     if other := next((part for part in parts if len(part.shape) != len(shape)), None):
         return f"{len(shape)} dimensions", f"{len(other.shape)}"
@@ -93,7 +93,7 @@ def _differing(parts: Sequence[Part], tensor: Tensor) -> tuple[str, str]:
     return f"{size:,} numbers", f"{held:,} numbers"
 
 
-def _overlap(parts: Sequence[Part]) -> bool:
+def _overlap(parts: Sequence[StoredBlock]) -> bool:
     ordered = sorted(part for part in parts if 0 not in part.shape)
     for number, part in enumerate(ordered):
         for other in ordered[number + 1 :]:

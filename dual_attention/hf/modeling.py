@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     class TypedOutput(ModelOutput):
-        """What a type checker is told of transformers' own outputs."""
+        """Outputs of transformers, as type checkers see them."""
 
         loss: Tensor | MaybeNone
         logits: Tensor | MaybeNone

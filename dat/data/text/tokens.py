@@ -52,7 +52,7 @@ class TokenSource(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What they were made of, for messages."""
+        """Name of the sources, for messages."""
         return listed(_names(self.origin))
 
 

@@ -1,4 +1,4 @@
-"""What was read of a text and what of it is not used, in lines for people."""
+"""Lines that say how much of a text was read, and how much of it is not used."""
 
 from __future__ import annotations
 
