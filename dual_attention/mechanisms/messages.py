@@ -68,7 +68,7 @@ class RelativeValues(Messages):
     values: RelativeSymbols
 
     def receive(self, weights: Tensor, rows: slice, *, multidim: bool = False, mask: Tensor | None = None) -> Tensor:
-        here = receivers_of(self.values, rows)
+        here = rows_of(self.values, rows)
         if multidim:
             return combine(weights, here.dense().permute(2, 0, 1, 3), multidim=True, pairwise=True)
         return attend_to_symbols(weights.to(here.library.dtype), here)
@@ -145,7 +145,7 @@ class FeatureMessage(Message):
         return RelativeValues(repeated) if isinstance(repeated, RelativeSymbols) else SharedValues(repeated)
 
 
-def receivers_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
+def rows_of(symbols: RelativeSymbols, rows: slice) -> RelativeSymbols:
     """Symbols of the pairs with some receivers."""
     return symbols if rows == slice(None) else RelativeSymbols(symbols.library, symbols.index[rows])
 

@@ -287,8 +287,8 @@ def table_kernel(
             total = product(tl.trans(beta).to(g_s.dtype), g_s, total, form)
     t = first_row + tl.arange(0, form.J)
     interior = (t > 0) & (t < 2 * x.max_offset)
-    rows_of_table = 2 * x.max_offset + 1
-    start = (tl.program_id(2).to(tl.int64) * (x.heads // form.REP) + group_of_heads) * rows_of_table
+    rows_in_table = 2 * x.max_offset + 1
+    start = (tl.program_id(2).to(tl.int64) * (x.heads // form.REP) + group_of_heads) * rows_in_table
     store_rows(
-        dtable + start * form.DH, t, rows_of_table, tl.where(interior[:, None], total, 0.0), form.DH, form.DH_PAD
+        dtable + start * form.DH, t, rows_in_table, tl.where(interior[:, None], total, 0.0), form.DH, form.DH_PAD
     )
