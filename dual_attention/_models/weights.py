@@ -80,7 +80,7 @@ def ignore_weights(model: nn.Module, *prefixes: str) -> None:
 
 
 def ignored_weights(model: nn.Module) -> tuple[str, ...]:
-    """How the names begin of weights that a model leaves out, see :func:`ignore_weights`."""
+    """Beginnings of the names of weights that a model leaves out, see :func:`ignore_weights`."""
     return getattr(model, "ignored_weights", ())
 
 
