@@ -1,7 +1,7 @@
 """``make versions``: the tests with the lowest versions that pyproject.toml declares, and with the newest.
 
 Each side gets an environment below ``.venv-versions``, made anew. The extras come one after the other, and after each
-the tests that need no more run. What ran, with which versions, is printed and written to ``.venv-versions/versions.md``.
+the tests that need no more run. What ran, and with which versions, is printed and written to a page there.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ FOLDER = ROOT / ".venv-versions"
 SHOWN = ("torch", "transformers", "accelerate", "peft", "trl")
 SIDES = ("lowest", "newest")
 TOOLS = ("pytest", "pytest-xdist", "hypothesis")
+OF_TEST = ("datasets", "peft", "trl")
+"""Of the extra ``test``: what users combine with ``hf``, and what that needs."""
 SMOKE = "-m dat train recall --data.n_val=32 --data.n_test=32 --model.d_model=16 --loop.steps=10 --loop.eval_every=10"
 
 
@@ -31,13 +33,20 @@ class Stage(NamedTuple):
 
     Attributes:
         name: what is installed.
-        install: requirements in the words of pip, beside what is there.
-        command: arguments of Python, which fails if they do not work together.
+        extras: those of our extras that are there by then.
+        others: other packages to install.
+        command: arguments of Python, which fails if all that does not work together.
     """
 
     name: str
-    install: tuple[str, ...]
+    extras: tuple[str, ...]
+    others: tuple[str, ...]
     command: tuple[str, ...]
+
+    @property
+    def package(self) -> str:
+        """Our package with these extras, in the words of pip."""
+        return f".[{','.join(self.extras)}]" if self.extras else "."
 
 
 def stages(workers: int) -> tuple[Stage, ...]:
@@ -45,20 +54,21 @@ def stages(workers: int) -> tuple[Stage, ...]:
     pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(workers))
     core = ("tests/library", *(f"--ignore=tests/library/{folder}" for folder in ("hf", "model_analysis")))
     return (
-        Stage("no extra", ("-e", ".", *TOOLS), (*pytest, *core)),
-        Stage("train", ("-e", ".[train]"), tuple(SMOKE.split())),
-        Stage("hf, PEFT, TRL", ("-e", ".[hf]", "peft", "trl"), (*pytest, "tests/library/hf")),
+        Stage("no extra", (), TOOLS, (*pytest, *core)),
+        Stage("train", ("train",), (), tuple(SMOKE.split())),
+        Stage("hf, PEFT, TRL", ("train", "hf"), OF_TEST, (*pytest, "tests/library/hf")),
     )
 
 
-def lowest(project: Mapping[str, Any]) -> dict[str, str]:
-    """The lowest versions that the core, ``train`` and ``hf`` declare, and ``test`` for PEFT, TRL and datasets, by name.
+def lowest(project: Mapping[str, Any], extras: Iterable[str]) -> dict[str, str]:
+    """The lowest versions that are declared by name: always, for these extras, and with ``hf`` for what ``test`` adds.
 
-    Where several declare one, the highest of them is what can be installed.
+    Where several are declared for one, the highest of them is what can be installed.
     """
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["train"], *extras["hf"]]
-    wanted += [line for line in extras["test"] if re.match(r"(datasets|peft|trl)\b", line)]
+    declared = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(line for extra in extras for line in declared[extra])]
+    if "hf" in extras:
+        wanted += [line for line in declared["test"] if line.partition(">=")[0] in OF_TEST]
     found: dict[str, str] = {}
     for line in wanted:
         match = re.fullmatch(r"([A-Za-z0-9_.-]+)>=([0-9.]+)", line)
@@ -100,21 +110,21 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def run_side(side: str, python: str, pins: Mapping[str, str], workers: int) -> list[Row]:
+def run_side(side: str, python: str, project: Mapping[str, Any], workers: int) -> list[Row]:
     """Make the environment of one side, and run its stages."""
     folder = FOLDER / side
     subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
     interpreter = str(folder / "bin" / "python")
-    constraints = folder / "constraints.txt"
-    lines = [f"{name}=={version}" for name, version in pins.items()] if side == "lowest" else []
-    constraints.write_text("\n".join(lines) + "\n", encoding="utf-8")
     pip = [interpreter, "-m", "pip", "--disable-pip-version-check"]
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     rows = []
     for stage in stages(workers):
         print(f"== {side}: {stage.name}", flush=True)
-        install = [*pip, "install", "-q", "-c", str(constraints), *stage.install]
-        status = subprocess.run(install, cwd=ROOT, env=env, check=False).returncode
+        pins = lowest(project, stage.extras) if side == "lowest" else {}
+        constraints = folder / "constraints.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()), encoding="utf-8")
+        install = ["install", "-q", "-c", str(constraints), "-e", stage.package, *stage.others]
+        status = subprocess.run([*pip, *install], cwd=ROOT, env=env, check=False).returncode
         words = f"FAILED (pip, status {status})"
         if status == 0:
             place = folder if "dat" in stage.command else ROOT  # a training writes its run where it is started
@@ -154,7 +164,7 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     rows = []
     for side in SIDES if options.side is None else (options.side,):
-        rows += run_side(side, pythons[side], lowest(project), options.workers)
+        rows += run_side(side, pythons[side], project, options.workers)
         (FOLDER / "versions.md").write_text(table(rows), encoding="utf-8")
     print(table(rows))
     return int(not all(row.passed for row in rows))
