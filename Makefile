@@ -12,7 +12,7 @@ GOLDEN_READY := $(GOLDEN_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types fmt pytest golden bench gallery reliability clean
+.PHONY: help setup demo test lint types fmt pytest golden bench gallery reliability versions clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -54,6 +54,9 @@ gallery: $(READY) ## Draw the pictures of the pages under docs/
 
 reliability: $(READY) ## Try kills, damaged files, wrong settings and calls, four minutes; ARGS="--kills 200": trainings in several processes
 	env OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability $(ARGS)
+
+versions: ## Run the tests with the lowest versions of what we build on, and with the newest; ARGS=lowest: one of them
+	$(PYTHON) -m tests.versions --workers $(WORKERS) $(ARGS)
 
 clean: ## Remove caches and build products; environments and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

@@ -138,7 +138,7 @@ class Block(TypedBlock):
         """Input of a sublayer: with pre-norm normalised, otherwise as it is."""
         if not self.norm_first:
             return x
-        if isinstance(norm, (nn.LayerNorm, RMSNorm)):  # no union: torch 2.6 could not trace it
+        if isinstance(norm, (nn.LayerNorm, RMSNorm)):  # no union: torch 2.7 cannot trace it
             width = norm.dim if isinstance(norm, RMSNorm) else norm.normalized_shape[0]
             check_sequence("x", x, width, layer=norm)
         return norm(x)

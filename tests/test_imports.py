@@ -357,7 +357,8 @@ def top_level(distribution: str) -> set[str]:
     return {path.parts[0].partition(".")[0] for path in files if path.suffix in (".py", ".so", ".pyd")}
 
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 
 
 def imports_with(extra: str | None) -> tuple[list[str], list[str]]:

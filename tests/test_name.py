@@ -13,7 +13,7 @@ import pytest
 import dual_attention
 from dual_attention._extras import require
 
-from .test_imports import PROJECT, ROOT
+from .test_imports import PROJECT, PYPROJECT, ROOT
 
 NAME = "relational-attention"
 THEIRS = "dual-attention"
@@ -42,6 +42,16 @@ def test_what_is_installed_is_ours():
             assert set(match[2].split(",")) <= extras.keys(), f"{file}: {match[0]}"
             ours += 1
     assert ours > 20
+
+
+def test_the_source_distribution_can_test_itself():
+    """It has all that the repository has, so that tests of pages, workflows and style find what they read."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("this is no checkout of git")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    always = {".gitignore", "LICENSE", "README.md", "pyproject.toml"}
+    named = {name.removeprefix("/") for name in PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]}
+    assert {path.partition("/")[0] for path in tracked.splitlines()} == named | always
 
 
 def test_the_project():

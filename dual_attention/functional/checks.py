@@ -147,7 +147,7 @@ def check_key_heads(heads: int, groups: int) -> None:
 
 def is_autocast(x: Tensor) -> bool:
     """Whether autocast casts products of tensors like ``x`` to one type."""
-    kind = x.device.type  # of which meta has no autocast; is_autocast_available cannot be traced before torch 2.7
+    kind = x.device.type  # meta has no autocast; torch 2.7 cannot trace is_autocast_available
     return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
@@ -158,8 +158,7 @@ def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
 
 def is_exporting() -> bool:
     """Whether ``torch.export`` is at work, for ONNX or not."""
-    exporting = getattr(torch.compiler, "is_exporting", None)  # since torch 2.7
-    return exporting is not None and exporting()
+    return torch.compiler.is_exporting()
 
 
 def leaves_pytorch() -> bool:

@@ -18,9 +18,6 @@ from . import kernels, step
 
 _LOG = logging.getLogger("dual_attention.native")
 
-CAN_TELL_EXPORTS = hasattr(torch.compiler, "is_exporting")
-"""Whether an export can be told from code that is compiled: since torch 2.7."""
-
 
 def _run(x: RelationalInputs) -> RelationalAttentionOutput:
     return step.native_step(x) if step.can_step(x) else kernels.native_relational_attention(x.zeroed())
@@ -42,7 +39,7 @@ def _obstacle(x: RelationalInputs) -> str | None:
 
 
 def _suits(x: RelationalInputs) -> Verdict:
-    if not x.q.is_cpu or is_exporting() or (torch.compiler.is_compiling() and not CAN_TELL_EXPORTS):
+    if not x.q.is_cpu or is_exporting():
         return UNSUITED
     if step.can_step(x):
         missing = _what_is_missing()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,6 +81,16 @@ def test_frozen_matrices_stay_as_they_are():
     model = Summing()
     model.block.self_attn.requires_grad_(False)
     assert {*hidden_matrices(model)} == {model.block.ff_block.linear1.weight, model.block.ff_block.linear2.weight}
+
+
+def test_an_older_pytorch_has_none(monkeypatch):
+    """It came with 2.9; all else trains without it."""
+    monkeypatch.setattr("dat.training.optim.Muon", None)
+    build_optimizer(Summing(), replace(MUON, optimizer="adamw", muon_lr=None))
+    with pytest.raises(
+        ValueError, match=r"optim\.optimizer: expected adam or adamw with PyTorch before 2\.9, got 'muon'"
+    ):
+        build_optimizer(Summing(), MUON)
 
 
 def test_steps_are_those_of_pytorch():

@@ -168,7 +168,7 @@ def test_fsdp_wraps_the_blocks(name: str, kind: str):
     model = MODELS[name][0](kind if name == "vision" or kind == "transformer" else "symbolic_attention")
     blocks = {type(part) for part in model.modules() if isinstance(part, EncoderSteps)}
     assert model._no_split_modules == {block.__name__ for block in blocks} and len(blocks) == 1
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap")
+    plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="transformer_based_wrap")
     plugin.set_auto_wrap_policy(model)
     for policy in (plugin.auto_wrap_policy, fsdp_auto_wrap_policy(model)):
         (block,) = blocks
