@@ -55,6 +55,7 @@ class Attention(Heads):
         window: sliding window: receiver ``i`` sees senders with ``|i - j| < window``.
         output_gate: activation of a gate, computed from the query, on each feature that the heads bring (sigmoid: Qiu
             et al. 2025, arXiv 2505.06708; ``"identity"``: linear, a control for relations); None: no gate.
+        add_bias_q: bias in the query projection, as GPT-2 and PyTorch's own layers have.
     """
 
     _observed = "visible", "weights", "head_output"
@@ -76,10 +77,12 @@ class Attention(Heads):
         shaw_values: bool = False,
         window: int | None = None,
         output_gate: str | Activation | None = None,
+        add_bias_q: bool = False,
     ) -> None:
-        check_boolean(add_bias_kv=add_bias_kv, add_bias_out=add_bias_out, shaw_values=shaw_values)
+        biases = {"add_bias_q": add_bias_q, "add_bias_kv": add_bias_kv, "add_bias_out": add_bias_out}
+        check_boolean(**biases, shaw_values=shaw_values)
         super().__init__(d_model, n_heads, dropout, n_kv_heads, total_n_heads, window, key_dim, attn_scale)
-        self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=False)
+        self.wq = nn.Linear(d_model, n_heads * self.key_dim, bias=add_bias_q)
         self.wk = nn.Linear(d_model, self.n_kv_heads * self.key_dim, bias=add_bias_kv)
         self._add_output(add_bias_kv, add_bias_out, out_dropout)
         self.rel_pos_values = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
@@ -24,6 +27,27 @@ __all__ = [
     "Trace",
     "TransformerEncoder",
 ]
+
+
+_ACTIVATIONS: dict[str, tuple[Any, type[nn.Module]]] = {"relu": (F.relu, nn.ReLU), "gelu_erf": (F.gelu, nn.GELU)}
+"""By our names, as PyTorch's layers have them."""
+
+
+def _is_activation(given: Any, known: tuple[Any, type[nn.Module]]) -> bool:
+    function, kind = known
+    return given is function or (isinstance(given, kind) and getattr(given, "approximate", "none") == "none")
+
+
+def _torch_weights(layer: Any) -> dict[str, Tensor]:
+    """The weights of one of PyTorch's layers by the names of :class:`~.transformer_blocks.EncoderBlock`."""
+    attention, found = layer.self_attn, {}
+    for kind in ("weight", "bias"):
+        packed = getattr(attention, f"in_proj_{kind}")
+        if packed is not None:
+            found |= {f"self_attn.w{part}.{kind}": w for part, w in zip("qkv", packed.chunk(3), strict=True)}
+    parts = {"self_attn.wo": attention.out_proj, "ff_block.linear1": layer.linear1, "ff_block.linear2": layer.linear2}
+    parts |= {"norm1": layer.norm1, "norm2": layer.norm2}
+    return found | {f"{name}.{kind}": w for name, part in parts.items() for kind, w in part.state_dict().items()}
 
 
 class TransformerEncoder(EncoderModel):
@@ -85,6 +109,59 @@ class TransformerEncoder(EncoderModel):
             )
         )
         self.init_weights()
+
+    @classmethod
+    def from_torch(cls, encoder: nn.TransformerEncoder, *, vocab_size: int, max_block_size: int) -> TransformerEncoder:
+        """An encoder with copies of the weights of PyTorch's, which has no embeddings: ``model(None, embeddings=x)``.
+
+        Inputs are ``(B, L, d)``, whatever ``batch_first`` says there. The token embedding is drawn; there are no
+        positions. In training there is no dropout within feed-forward blocks.
+
+        Args:
+            vocab_size, max_block_size: as of the class.
+
+        Raises:
+            TypeError: if it is no :class:`torch.nn.TransformerEncoder` of its own kind of layers.
+            ValueError: if its layers have another activation than ReLU or GELU, or another ``eps`` than 1e-5.
+        """
+        if not isinstance(encoder, nn.TransformerEncoder):
+            raise TypeError(f"encoder: expected a torch.nn.TransformerEncoder, got {type(encoder).__name__}")
+        layers: list[Any] = list(encoder.layers)
+        if any(type(layer) is not nn.TransformerEncoderLayer for layer in layers):
+            raise TypeError(
+                f"encoder: expected layers of torch.nn.TransformerEncoderLayer, got {type(layers[0]).__name__}"
+            )
+        layer, attention = layers[0], layers[0].self_attn
+        found = next((ours for ours, theirs in _ACTIVATIONS.items() if _is_activation(layer.activation, theirs)), None)
+        norms = [layer.norm1, layer.norm2, *([] if encoder.norm is None else [encoder.norm])]
+        if found is None or any(type(norm) is not nn.LayerNorm or norm.eps != 1e-5 for norm in norms):
+            raise ValueError(
+                f"encoder: expected ReLU or GELU and layer norms of eps=1e-5, got {layer.activation} and {norms}"
+            )
+        biased, weight = layer.linear1.bias is not None, layer.linear1.weight
+        model = cls(
+            vocab_size=vocab_size,
+            d_model=attention.embed_dim,
+            n_layers=len(layers),
+            n_heads=attention.num_heads,
+            dff=layer.linear1.out_features,
+            dropout_rate=layer.dropout1.p,
+            activation=found,
+            norm_first=layer.norm_first,
+            max_block_size=max_block_size,
+            bias=biased,
+            pos_enc_type="none",
+            attn_kwargs={"add_bias_q": biased, "add_bias_kv": biased},
+            embedding_norm=False,
+            final_norm=encoder.norm is not None,
+        ).to(weight)
+        blocks: Any = model.blocks
+        for block, theirs in zip(blocks, layers, strict=True):
+            block.post_norm_dropout = False
+            block.load_state_dict({**block.state_dict(), **_torch_weights(theirs)})
+        if encoder.norm is not None:
+            model.norm.load_state_dict({**model.norm.state_dict(), **encoder.norm.state_dict()})
+        return model.train(encoder.training)
 
 
 class DualAttnTransformerEncoder(EncoderModel):

@@ -40,6 +40,7 @@ class AttentionOptions(_HeadOptions, total=False):
 
     shaw_values: bool
     output_gate: str | Activation | None
+    add_bias_q: bool
 
 
 class RelationalOptions(_HeadOptions, total=False):

@@ -19,6 +19,7 @@ All come with the extra ``hf``; what is missing is told when a name that needs i
 :class:`DualAttnVisionConfig`
 :func:`to_hub`, :func:`to_transformers`,      from one format into another
 :func:`convert_checkpoint`
+:func:`from_transformers`                     GPT-2 and Llama of transformers as models of this library
 :func:`load_language_model`,                  models of this library from either format
 :func:`load_model`
 ============================================  ==============================================================
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .configuration import DualAttnConfig, DualAttnEncoderConfig, DualAttnVisionConfig
     from .convert import convert_checkpoint, to_hub, to_transformers, to_transformers_state_dict
     from .encoders import DualAttnEncoderModel, DualAttnForMaskedLM, DualAttnForSequenceClassification
+    from .foreign import from_transformers
     from .hub import DualAttnTransformerLM_HFHub, HubLanguageModel, TransformerLM_HFHub
     from .language import DualAttnLMForSequenceClassification, DualAttnModel, DualAttnModelOutput
     from .loading import load_model
@@ -54,7 +56,16 @@ if TYPE_CHECKING:
 _NEEDS = {
     "safetensors": (".._checkpoints.weights", ".._checkpoints.language", ".loading"),
     "huggingface_hub": (".hub", ".convert"),
-    "transformers": (".auto", ".cache", ".causal_lm", ".configuration", ".encoders", ".language", ".vision"),
+    "transformers": (
+        ".auto",
+        ".cache",
+        ".causal_lm",
+        ".configuration",
+        ".encoders",
+        ".language",
+        ".vision",
+        ".foreign",
+    ),
 }
 
 __all__ = [  # noqa: RUF022 (in the order of the table above)
@@ -79,6 +90,7 @@ __all__ = [  # noqa: RUF022 (in the order of the table above)
     "LoadedModel",
     "to_hub",
     "to_transformers",
+    "from_transformers",
     "to_language_state_dict",
     "to_transformers_state_dict",
     "load_language_model",

@@ -1,0 +1,111 @@
+"""GPT-2 and Llama of transformers as models of this library: the same outputs, and what has no counterpart refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from dual_attention.hf import DualAttnForCausalLM, from_transformers, load_language_model, to_hub, to_transformers
+from tests.library.hf.models import GREEDY
+
+SIZES: dict[str, Any] = {"vocab_size": 29, "bos_token_id": None, "eos_token_id": None}
+GPT2: dict[str, Any] = {**SIZES, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 24}
+LLAMA: dict[str, Any] = {
+    **SIZES,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 20,
+    "max_position_embeddings": 24,
+    "rms_norm_eps": 1e-5,
+}
+MODELS: dict[str, Any] = {
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
+    "gpt2, wide, exact gelu": lambda: GPT2LMHeadModel(
+        GPT2Config(**GPT2, n_inner=20, activation_function="gelu", tie_word_embeddings=False)
+    ),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+    "llama, grouped, another base": lambda: LlamaForCausalLM(
+        LlamaConfig(
+            **LLAMA,
+            num_key_value_heads=2,
+            rope_parameters={"rope_type": "default", "rope_theta": 5e5},
+            attention_bias=True,
+        )
+    ),
+    "llama, one group, biases": lambda: LlamaForCausalLM(
+        LlamaConfig(**LLAMA, num_key_value_heads=1, tie_word_embeddings=True, mlp_bias=True)
+    ),
+}
+
+
+def matters(model: nn.Module) -> Any:
+    """Biases are zero and norms are one when models are drawn."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@torch.no_grad()
+def test_the_same_outputs(name: str, dtype: torch.dtype, close: float, tmp_path: Path):
+    """Rotary tables are float32 in both. Also padded on the left, with a cache, and saved and loaded again."""
+    theirs = matters(MODELS[name]()).to(dtype)
+    before = {key: w.clone() for key, w in theirs.state_dict().items()}
+    model, config = from_transformers(theirs)
+    x = torch.randint(29, (2, 13))
+    expected, scale = theirs(x).logits, theirs(x).logits.abs().max()
+    found = model(x).logits
+    assert found.dtype == dtype and not model.training
+    if name.startswith("llama") and dtype == torch.float64:
+        close = 1e-6  # their tables of rotary positions, in float32, are rounded otherwise
+    torch.testing.assert_close(found, expected, atol=close * float(scale), rtol=0)
+    mask = torch.ones_like(x)
+    mask[0, :3] = 0
+    places = (mask.cumsum(1) - 1).clamp_min(0)
+    padded = theirs(x, attention_mask=mask, position_ids=places).logits
+    ours = to_transformers(model, config)
+    torch.testing.assert_close(ours(x, attention_mask=mask).logits[0, 3:], padded[0, 3:], atol=1e-4, rtol=0)
+    assert torch.equal(ours.generate(x, max_new_tokens=6, **GREEDY), theirs.generate(x, max_new_tokens=6, **GREEDY))
+    ours.save_pretrained(tmp_path / "transformers")
+    again = DualAttnForCausalLM.from_pretrained(tmp_path / "transformers", dtype=dtype)
+    torch.testing.assert_close(again(x).logits, found)
+    to_hub(model, config).save_pretrained(tmp_path / "hub")
+    torch.testing.assert_close(load_language_model(tmp_path / "hub", dtype=dtype).model(x).logits, found)
+    model.layers.token_embedder.weight.add_(1.0)  # nothing is shared
+    assert all(torch.equal(w, before[key]) for key, w in theirs.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, layer_norm_epsilon=1e-6)), "layer_norm_epsilon: expected 1e-05"),
+        (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, attn_pdrop=0.3)), "attn_pdrop: expected 0.1"),
+        (lambda: GPT2LMHeadModel(GPT2Config(**GPT2, scale_attn_by_inverse_layer_idx=True)), "expected False"),
+        (lambda: LlamaForCausalLM(LlamaConfig(**{**LLAMA, "rms_norm_eps": 1e-6})), "rms_norm_eps: expected 1e-05"),
+        (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, hidden_act="gelu")), "hidden_act: expected 'silu'"),
+        (lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, head_dim=8)), "head_dim: expected 4"),
+        (
+            lambda: LlamaForCausalLM(
+                LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4})
+            ),
+            "rope_parameters: expected rope_type='default'",
+        ),
+    ],
+)
+def test_what_has_no_counterpart_is_refused(make: Any, named: str):
+    with pytest.raises(ValueError, match=named):
+        from_transformers(make())
+
+
+def test_other_models_are_refused():
+    sizes = {"vocab_size": 29, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    with pytest.raises(TypeError, match="model: expected a GPT2LMHeadModel or a LlamaForCausalLM, got BertForMaskedLM"):
+        from_transformers(BertForMaskedLM(BertConfig(**sizes)))

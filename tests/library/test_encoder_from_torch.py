@@ -1,0 +1,66 @@
+"""PyTorch's encoder as one of this library: the same outputs from its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dual_attention.encoder_models import TransformerEncoder
+
+SIZES: dict[str, Any] = {"vocab_size": 5, "max_block_size": 12}
+
+
+def torch_encoder(*, final: bool = False, dtype: torch.dtype = torch.float64, **options: Any) -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(12, 3, 20, **{"dropout": 0.1, "batch_first": True, **options})
+    norm = nn.LayerNorm(12, bias=options.get("bias", True)) if final else None
+    encoder = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return encoder
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("options", [{}, {"activation": F.gelu}, {"activation": nn.GELU()}, {"bias": False}])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+def test_the_same_outputs_and_gradients(norm_first: bool, final: bool, options: Any, dtype: Any, close: float):
+    theirs = torch_encoder(norm_first=norm_first, final=final, dtype=dtype, **options)
+    ours = TransformerEncoder.from_torch(theirs, **SIZES)
+    x = torch.randn(3, 7, 12, dtype=dtype, requires_grad=True)
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    mask[1, 4:] = False
+    for theirs_mask, ours_mask in ((None, None), (~mask, mask)):
+        found, expected = ours(None, embeddings=x, padding_mask=ours_mask), theirs(x, src_key_padding_mask=theirs_mask)
+        torch.testing.assert_close(found[mask], expected[mask], atol=close, rtol=close)
+    grads = [torch.autograd.grad(out[mask].sin().sum(), x)[0] for out in (found, expected)]
+    torch.testing.assert_close(*grads, atol=10 * close, rtol=10 * close)
+    assert not ours.training and TransformerEncoder.from_torch(theirs.train(), **SIZES).training
+    shared = {w.data_ptr() for w in theirs.parameters()} & {w.data_ptr() for w in ours.parameters()}
+    assert not shared
+
+
+def test_the_batch_may_come_second_there():
+    theirs = torch_encoder(batch_first=False)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    ours = TransformerEncoder.from_torch(theirs, **SIZES)
+    torch.testing.assert_close(ours(None, embeddings=x), theirs(x.transpose(0, 1)).transpose(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "named"),
+    [
+        (lambda: torch_encoder(layer_norm_eps=1e-6), ValueError, "eps=1e-5"),
+        (lambda: torch_encoder(activation=torch.tanh), ValueError, "expected ReLU or GELU"),
+        (lambda: torch_encoder(activation=nn.GELU("tanh")), ValueError, "expected ReLU or GELU"),
+        (lambda: nn.Linear(2, 2), TypeError, "encoder: expected a torch.nn.TransformerEncoder, got Linear"),
+        (lambda: nn.TransformerEncoderLayer(12, 3), TypeError, "expected a torch.nn.TransformerEncoder"),
+    ],
+)
+def test_what_has_no_counterpart_is_refused(make: Any, error: type[Exception], named: str):
+    with pytest.raises(error, match=named):
+        TransformerEncoder.from_torch(make(), **SIZES)
