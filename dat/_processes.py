@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import signal
@@ -9,6 +10,16 @@ import sys
 import threading
 from collections.abc import Callable
 from typing import NoReturn
+
+
+def usable_streams() -> None:
+    """Replace standard streams that are closed by empty ones, and let them show an escape for what they cannot show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the process ends)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def follow_parent() -> None:

@@ -227,5 +227,5 @@ def _weights_of_run(run: RunFolder) -> tuple[Path, str]:
         return run.weights, "finished"
     latest = run.checkpoints.latest()
     if latest is None:
-        raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with --resume {run.path})")
+        raise FileNotFoundError(f"{run.path}: the run has no weights yet (continue it with {run.resuming})")
     return latest / WEIGHTS, f"unfinished, weights of step {int(latest.name.rpartition('-')[2]):,}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -155,8 +154,6 @@ def generate(prog: str, arguments: Sequence[str]) -> int:
     use_native(checkpoint.model)
     model = WithinVocabulary(checkpoint.model, tokenizer.vocab_size)
     pieces = continuations(model, tokenizer, prompt, stop=options.stop or (), device=device, **choices)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     shown = printable if sys.stdout.isatty() else str  # a file gets what the model wrote
     try:
         if not options.continuation_only:

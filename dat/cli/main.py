@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from dual_attention._words import printable, suggestion
 
 from .._errors import in_one_line
+from .._processes import usable_streams
 from ..experiments import EXPERIMENTS, MOVED, installed, is_file
 from ..training.interrupt import EXIT_STATUS, Interrupted
 
@@ -109,6 +110,7 @@ def _of_experiment(word: str, name: str, summary: str = "") -> Command:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``dat`` with ``arguments`` (default: those of the process); returns the exit status."""
+    usable_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = os.environ.get("DAT_DEBUG", "") not in ("", "0")
     if "--debug" in words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     try:
         folder = resume(experiment, path, workers) if unfinished else start_run(experiment, config, workers)
     except Interrupted as stop:
-        raise type(stop)(f"continue with: {prog} --resume {shlex.quote(str(path))}") from None
+        raise type(stop)(f"continue with: {resuming(prog, path, workers)}") from None
     except Diverged as error:
         raise Diverged(
             f"{error}; its settings are in {path / 'config.yaml'}, and the same command with others trains "
@@ -71,6 +72,16 @@ def train_together(prog: str, arguments: Sequence[str], experiment: AnyExperimen
     if workers.first and (unfinished or config.output.progress):
         show_run(experiment, folder)
     return 0
+
+
+def resuming(prog: str, path: Path, workers: Workers) -> str:
+    """The command that continues a run in as many processes."""
+    command = f"{prog} --resume {shlex.quote(str(path))}"
+    if workers.size == 1:
+        return command
+    one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
+    options = f"--standalone --nproc-per-node {workers.size}" if one_machine else "..."
+    return f"torchrun {options} -m {command}"
 
 
 def notices(config: RunConfig) -> list[str]:

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -71,7 +72,7 @@ def refusal(name: str, source: object) -> str:
     path = next((path for path in (Path(file), copy) if path.is_file()), None)
     if path is None:
         return f"{source}: of the experiment {name}, but there is no {file} here; name its file: --experiment FILE.py"
-    option = f"--experiment {path}:{kind}" if kind else f"--experiment {path}"
+    option = f"--experiment {shlex.quote(f'{path}:{kind}' if kind else str(path))}"
     return (
         f"{source}: of the experiment {name}, a Python file, which is run only if you name it (read it first): {option}"
     )

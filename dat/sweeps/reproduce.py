@@ -13,6 +13,7 @@ from dual_attention._words import counted, printable
 
 from ..training.interrupt import Interrupted, StopOnSignal
 from ..training.lock import LOCK
+from ..training.tables import show
 from .durations import duration_text, rates
 from .experiment import AnySwept
 from .grid import Cell, GridConfig, GridFolder, cells
@@ -110,7 +111,7 @@ def list_cells(every: Sequence[Cell], grid: GridConfig, folder: GridFolder) -> N
     print(f"{folder.path}: {counted(grid.seeds, 'trial')} of each point; {experiment.table.point_axis.plural}:")
     for panel, values in sizes.items():
         print(f"  {panel:{max(map(len, sizes))}}  {', '.join(f'{value:,}' for value in dict.fromkeys(values))}")
-    require("rich.console", extra="train").Console().print(table_of_cells(every, seconds, groups))
+    show(table_of_cells(every, seconds, groups))
     print(
         f"{counted(len(every), 'cell')}, {len(every) - len(waiting)} done, {len(waiting)} to run: "
         f"{time_left(list(seconds.values()), grid, curve)}.\nNothing was run (--dry_run)."

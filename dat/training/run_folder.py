@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,11 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run went to its end."""
         return self.result.exists()
+
+    @property
+    def resuming(self) -> str:
+        """The option that continues the run, as a shell takes it."""
+        return f"--resume {shlex.quote(str(self.path))}"
 
     @classmethod
     def create(cls, path: str | Path, config: str, write: Callable[[Path], None] | None = None) -> RunFolder:
@@ -121,7 +127,7 @@ class RunFolder:
             raise FileExistsError(f"{self.path}: a finished run is never overwritten; choose another --output.name")
         if self.config.exists():
             raise FileExistsError(
-                f"{self.path}: there is an unfinished run; continue it with --resume {self.path} or choose another "
+                f"{self.path}: there is an unfinished run; continue it with {self.resuming} or choose another "
                 "--output.name"
             )
         if self.path.exists():
@@ -147,7 +153,7 @@ class RunFolder:
             ValueError: if the file is damaged.
         """
         if not self.finished:
-            raise FileNotFoundError(f"{self.path}: the run is not finished; continue it with --resume {self.path}")
+            raise FileNotFoundError(f"{self.path}: the run is not finished; continue it with {self.resuming}")
         check_checksums(self.path, [self.result.name])
         return read_json_object(self.result)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import shutil
 import socket
 import tempfile
@@ -275,4 +276,4 @@ def show_run(experiment: AnyExperiment, folder: RunFolder) -> None:
         f"({speed:,.0f} {table.counted} a second)\nrun folder: {folder.path}"
     )
     if table.hint:
-        print(table.hint.format(run=folder.path))
+        print(table.hint.format(run=shlex.quote(str(folder.path))))

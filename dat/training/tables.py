@@ -59,8 +59,13 @@ def _in_words(value: float | None, share: bool) -> str:
 
 
 def show(text: Any) -> None:
-    """Print a text, without what a terminal would obey, or a rich table, on standard output."""
+    """Print a text, without what a terminal would obey, or a rich table, on standard output.
+
+    A terminal too narrow for a table breaks its lines; no number is left out.
+    """
     if isinstance(text, str):
         print(printable(text))
-    else:
-        require("rich.console", extra="train").Console().print(text)
+        return
+    console = require("rich.console", extra="train").Console()
+    console.width = max(console.width, console.measure(text, options=console.options.update(width=10_000)).minimum)
+    console.print(text)

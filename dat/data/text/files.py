@@ -64,8 +64,6 @@ def standard_input(argument: str) -> str:
     Raises:
         ValueError: naming the argument, if it is not UTF-8.
     """
-    if sys.stdin is None:
-        raise ValueError(f"{argument}: expected UTF-8 text on standard input, which is closed")
     data = sys.stdin.buffer.read()
     try:
         return data.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")

@@ -71,7 +71,8 @@ def test_the_notice_of_a_scheduler_to_one_process(folder, expected):
     command = words(**{**LONGER, "loop__checkpoint_every": 0})
     ended = dat_together(command, command, folder=folder, meanwhile=notify)
     assert [process.status for process in ended] == [75, 75]
-    assert sum("dat: interrupted; continue with: dat train language --resume" in each.err for each in ended) == 1
+    advice = "continue with: torchrun --standalone --nproc-per-node 2 -m dat train language --resume runs/run"
+    assert sum(f"dat: interrupted; {advice}" in each.err for each in ended) == 1
     before = losses(run)
     assert len(list((run / "checkpoints").iterdir())) == 1 and 5 <= len(before) < 40
     restarted = {"SLURM_RESTART_COUNT": "1"}

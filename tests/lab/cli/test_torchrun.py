@@ -97,7 +97,7 @@ def test_a_run_goes_on_in_other_numbers_of_processes(folder, monkeypatch):
         ended = dat_together(*([command] * size), folder=folder)
         assert {process.status for process in ended} == {status}
         said = [process.err for process in ended if "interrupted" in process.err]
-        assert len(said) == (status == 130) and all("continue with: dat train language --resume" in err for err in said)
+        assert len(said) == (status == 130) and all("-m dat train language --resume" in err for err in said)
     assert losses(run) == pytest.approx(losses(run.with_name("expected")), rel=2e-6)
     stop_after(None, monkeypatch)
     again = dat_alone(["evaluate", "runs/run", "--json", "--machine.threads=1"], folder)

@@ -61,7 +61,7 @@ def test_a_context_longer_than_the_text_is_refused_before_the_model_is_built(cap
     (tmp_path / "text.txt").write_text("one two three\n")
     monkeypatch.setattr(problem, "build_language_model", None)
     error = fails(capsys, "train", "language", "--data.path=text.txt", "--model.context=100000")
-    assert "data: expected a text of at least 200002 tokens to keep some apart, got 15" in error
+    assert "text.txt: expected at least 200,002 tokens, of which some are kept apart to validate on, got 15" in error
 
 
 def test_train_evaluate_and_refuse_to_overwrite(capsys):
