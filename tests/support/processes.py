@@ -28,13 +28,19 @@ SECONDS = 300
 """After which processes that wait for each other are killed."""
 
 PRELOADED = (
+    "dat.cli.train",
+    "dat.experiments.language.experiment",
     "dat.training.runs",
     "dat.training.sharded_checkpoint",
     "dual_attention.native.implementation",
+    "filelock",
+    "matplotlib.backends.backend_agg",
     "matplotlib.pyplot",
+    "safetensors.torch",
     "torch._dynamo",  # by DistributedDataParallel and FSDP
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
+    "yaml",
 )
 """Modules that a training imports as it begins: loaded once here, not again, for a second or two, in each process."""
 

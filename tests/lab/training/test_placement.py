@@ -83,7 +83,7 @@ def make_trainer(workers: Workers = ALONE, machine: ParallelMachineConfig = COPI
     uneven = settings.get("uneven", False)
     model = build_language_model(settings["model"].language_config(257), seed=4).to(settings["dtype"])
     model.gradient_checkpointing = settings.get("recompute", False)
-    sets = {"val": Texts(13, 1), "test": Texts(3, 2)}
+    sets = settings.get("sets", {"val": Texts(13, 1), "test": Texts(3, 2)})
     problem = Problem(model, Texts(21, 0, uneven), language_loss(), sets, weigh=weigh if uneven else None)
     config: Any = SimpleNamespace(optim=settings["optim"], loop=settings["loop"], seed=3)
     folder = settings.get("folder")
@@ -315,12 +315,16 @@ def test_gradients_are_means_over_processes(size, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [COPIED, SHARDED], ids=["copies", "sharded"])
-def test_blocks_that_are_compiled(machine, monkeypatch):
-    """By the part of the compiler that needs no C++."""
+@pytest.mark.parametrize(("machine", "backend"), [(COPIED, "eager"), (SHARDED, "aot_eager")], ids=["copies", "sharded"])
+def test_blocks_that_are_compiled(machine, backend, monkeypatch):
+    """By parts of the compiler that need no C++; what they keep for the backward pass matters to sharded weights.
+
+    Batches are of one size, for which a graph is captured to train and another to evaluate.
+    """
     compile = nn.Module.compile
-    monkeypatch.setattr(nn.Module, "compile", lambda self: compile(self, backend="aot_eager"))
-    changes = {"loop": replace(LOOP, epochs=1)}
+    monkeypatch.setattr(nn.Module, "compile", lambda self: compile(self, backend=backend))
+    loop = StepLoopConfig(steps=2, batch_size=8, eval_batch_size=8, eval_every=2)
+    changes = {"loop": loop, "sets": {"val": Texts(8, 1)}}
     found = together(2, lambda workers: train(workers, replace(machine, compile=True), **changes))
     assert_alike(found[0], train(**changes), 1e-9)
 
