@@ -109,7 +109,10 @@ class Edit:
         free = (0, axis) if compares else (0, axis, *range(1, 4))
         for place, (got, wanted) in enumerate(zip(values.shape, x.shape, strict=True)):
             if place not in free and got != wanted:
-                raise ValueError(f"source: expected {tuple(x.shape)} as in the call, got {tuple(values.shape)}")
+                raise ValueError(
+                    f"source: expected {self.mediator}s of the same lengths as those of the call, "
+                    f"{tuple(x.shape)}, in {self.choice.site.layer}; got {tuple(values.shape)}"
+                )
         whole = x.new_zeros([*values.shape[:axis], x.shape[axis], *values.shape[axis + 1 :]])
         whole = whole.index_copy(axis, torch.tensor(chosen, device=x.device), values)
         visible = None if self.source.visible is None else self.source.visible.to(x.device)

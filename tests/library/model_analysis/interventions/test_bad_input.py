@@ -79,7 +79,7 @@ def test_wrong_applications():
     fails(Patch(Target("head")), "source: Patch needs maps of other inputs")
     fails(Patch(Target("head")), "source: expected maps of a capture, got str", TypeError, source="maps")
     for mediator in MEDIATORS:
-        fails(Patch(Target(mediator, layers=0)), "source: expected .* as in the call", source=shorter)
+        fails(Patch(Target(mediator, layers=0)), "source: expected .* of the same lengths", source=shorter)
     fails(Patch(Target("relation", layers=1)), "source: expected maps with relations", source=shorter)
     fails(Patch(Target("relation")), r"source: expected the relations \(0, 1\)", source=one_relation)
     fails(Patch(Target("relation")), "source: expected 2 examples or one, got 3", source=three)
