@@ -181,3 +181,15 @@ def test_a_classifier_for_other_classes(tmp_path: Path):
     assert model(x).logits.shape == (2, 2)
     states = (part(x, output_hidden_states=True).hidden_states[-1] for part in (model, pretrained))
     torch.testing.assert_close(*states)
+
+
+def test_weights_of_retrievers_that_nothing_reads_are_left_out(tmp_path: Path):
+    """Folders that earlier versions saved hold them; see test_every_parameter."""
+    model = causal(n_heads_sa=4, n_heads_ra=0)
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file) | {"model.layers.symbol_retrievers.0.symbol_library": torch.zeros(3)}
+    save_file(weights, file, metadata={"format": "pt"})
+    again, loading = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not loading["unexpected_keys"] and not loading["missing_keys"]
+    assert_same(again, model, tokens(2, 5))
