@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from .._layers.heads import Heads
 from .._layers.inputs import check_depth, check_dropout, check_positive, check_vectors
 from .._layers.options import NormType
+from ..functional.symbols import rows_of
 from ..positional_encoding import RotaryPositionalEncoding
 from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, place_tokens
@@ -52,7 +53,7 @@ class TokenModel(StackModel):
             return embeddings
         if x is None or embeddings is not None:
             raise ValueError(f"x, embeddings: expected one of them, got {'neither' if x is None else 'both'}")
-        check_token_ids("x", x, self.vocab_size)
+        check_token_ids("x", x, self.vocab_size, embedder)
         return embedder(x)
 
     def _place(
@@ -82,7 +83,7 @@ class TokenModel(StackModel):
             cos, sin = rope.tables(earlier + x.shape[1])
         else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
             where = positions[0] if positions.shape[0] == 1 else positions
-            tables = rope.freqs_cos[where], rope.freqs_sin[where]
+            tables = (rows_of(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
             cos, sin = (nn.functional.pad(table, (0, 0, earlier, 0)) for table in tables)
         return positions, {"attn_mask": pattern, "freqs_cos": cos, "freqs_sin": sin}
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..._layers.inputs import check_boolean, check_one_device, check_positive
+from ..._layers.inputs import check_batches, check_boolean, check_one_device, check_positive
 from ...functional import masked_mean
 from .._parameters import matrix
 from ..alignments import Align, Softmax
@@ -84,6 +84,7 @@ class AlternatingCoAttention(nn.Module):
         check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
+        check_batches(x1=x1, x2=x2)
         c0, w0 = summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
         c2, w2 = summarise(self.second, c0, x2, mask2)
         c1, w1 = summarise(self.last, c2, x1, mask1)
@@ -113,6 +114,7 @@ class InteractiveCoAttention(nn.Module):
         check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
+        check_batches(x1=x1, x2=x2)
         c1, w1 = summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
         c2, w2 = summarise(self.attention2, masked_mean(x1, mask1), x2, mask2)
         return CoAttentionOutput(c1, c2, w1, w2)
@@ -168,6 +170,7 @@ class ParallelCoAttention(nn.Module):
         check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
+        check_batches(x1=x1, x2=x2)
         affinity = self.affinity(x1, x2)
         allowed = affinity != -torch.inf
         if mask1 is not None:
@@ -302,6 +305,7 @@ class RotatoryAttention(nn.Module):
         check_input("left", left, self.d, left_mask, "left_mask")
         check_input("target", target, self.d, target_mask, "target_mask")
         check_input("right", right, self.d, right_mask, "right_mask")
+        check_batches(left=left, target=target, right=right)
         r_lt = r_rt = masked_mean(target, target_mask)
         w_l = w_r = w_lt = w_rt = r_l = r_r = r_lt
         for _ in range(self.hops):
