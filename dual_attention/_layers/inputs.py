@@ -125,6 +125,13 @@ def check_sequence(
     check_like(name, x, layer)
 
 
+def check_batches(**inputs: Tensor) -> None:
+    """Raise ``ValueError`` unless inputs have as many examples as each other, or one."""
+    sizes = [len(x) for x in inputs.values()]
+    if len({*sizes} - {1}) > 1:
+        raise ValueError(f"{', '.join(inputs)}: expected the same number of examples, got {sizes}")
+
+
 def check_features(name: str, x: Tensor, width: int, layer: nn.Module | None = None) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless ``x`` is ``(..., width)``; layer as :func:`check_like`."""
     check_tensor(name, x)

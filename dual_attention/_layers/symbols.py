@@ -14,7 +14,7 @@ from .cache import Cache
 from .calls import HeadsCall
 from .continuation import Masks, Past, continue_from
 from .heads import Heads, split_heads
-from .inputs import check_sequence
+from .inputs import check_like, check_sequence
 from .taps import Observer
 
 Symbols = Tensor | RelativeSymbols
@@ -59,6 +59,7 @@ def project_symbols(
             raise ValueError(f"symbols: expected relative ones (N, M, d) = {expected}, got {tuple(symbols.shape)}")
         symbols = symbols.last_senders(past.held + m)
         library = symbols.library
+        check_like("symbols", library, wv)
         return symbols.with_library(past.once(library, lambda: wv(library).unflatten(-1, (n_kv_heads, -1))))
     if isinstance(symbols, RelativeSymbols):
         raise TypeError("symbols: got position-relative symbols; this layer needs use_relative_positional_symbols=True")

@@ -99,7 +99,7 @@ class EncoderModel(CountsParameters, TokenModel):
         if self.token_type_embedder is not None:
             if token_types is None:
                 token_types = torch.zeros(places, dtype=torch.long, device=embedded.device)
-            check_token_ids("token_types", token_types, self.n_token_types)
+            check_token_ids("token_types", token_types, self.n_token_types, self.token_type_embedder)
             if token_types.shape != places:
                 raise ValueError(f"token_types: expected shape {tuple(places)}, got {tuple(token_types.shape)}")
             embedded = embedded + self.token_type_embedder(token_types)

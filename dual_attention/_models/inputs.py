@@ -30,8 +30,10 @@ def count_positions(
     return None if padding_mask is None else positions_from_padding(padding_mask)[:, earlier:]
 
 
-def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
+def check_token_ids(name: str, tokens: Tensor, vocab_size: int, embedder: nn.Module | None) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless tokens are ids ``(B, N)`` below ``vocab_size``.
+
+    On the meta device they are nothing that ``embedder`` could look up, unless its weight is there, too.
 
     Their values are looked at only on the CPU, and not while compiling; elsewhere it is the embedding that fails.
     """
@@ -40,6 +42,9 @@ def check_token_ids(name: str, tokens: Tensor, vocab_size: int) -> None:
         raise TypeError(f"{name}: expected integer token ids, got dtype {tokens.dtype}")
     if tokens.dim() != 2:
         raise ValueError(f"{name}: expected token ids of shape (batch, length), got shape {tuple(tokens.shape)}")
+    weight = getattr(embedder, "weight", None)
+    if tokens.is_meta and isinstance(weight, Tensor) and not weight.is_meta:
+        raise ValueError(f"{name}: expected token ids with values, on {weight.device}, got a tensor on meta")
     if not tokens.numel() or not is_readable(tokens):
         return
     low, high = int(tokens.min()), int(tokens.max())
@@ -59,10 +64,10 @@ def check_specified(
 ) -> None:
     """Check tokens ``(B, N)`` or vectors ``(B, N, dim)``, as ``spec`` says which; t + N is at most ``longest``.
 
-    ``layer`` is the first that takes vectors.
+    ``layer`` is the first that takes them.
     """
     if spec["type"] == "token":
-        check_token_ids(name, x, spec["vocab_size"])
+        check_token_ids(name, x, spec["vocab_size"], layer)
     else:
         check_vectors(name, x, spec["dim"], layer)
     if earlier + x.shape[1] > longest:

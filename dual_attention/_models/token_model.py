@@ -21,6 +21,7 @@ from .._layers.inputs import (
 )
 from .._layers.options import NormType
 from ..functional import MaskPattern
+from ..functional.symbols import rows_of_table
 from ..positional_encoding import RotaryPositionalEncoding, check_positions
 from .config import TokenPositions, TokensConfig
 from .inputs import check_token_ids, count_positions
@@ -63,7 +64,7 @@ class TokenModel(StackModel):
             return embeddings
         if x is None or embeddings is not None:
             raise ValueError(f"x, embeddings: expected one of them, got {'neither' if x is None else 'both'}")
-        check_token_ids("x", x, self.vocab_size)
+        check_token_ids("x", x, self.vocab_size, embedder)
         return embedder(x)
 
     def _place(
@@ -111,7 +112,7 @@ class TokenModel(StackModel):
             cos, sin = rope.tables(earlier + n)
         else:  # rows from `earlier` on belong to the new tokens, the only ones to be read
             where = positions[0] if positions.shape[0] == 1 else positions
-            tables = rope.freqs_cos[where], rope.freqs_sin[where]
+            tables = (rows_of_table(table, where.long()) for table in (rope.freqs_cos, rope.freqs_sin))
             cos, sin = (nn.functional.pad(table, (0, 0, earlier, 0)) for table in tables)
         return positions, {"attn_mask": pattern, "freqs_cos": cos, "freqs_sin": sin}
 

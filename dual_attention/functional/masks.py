@@ -246,7 +246,8 @@ def combine_masks(
         A boolean tensor of four dimensions, broadcastable to ``(B, H, N, M)``; ``None`` if nothing is masked.
     """
     sizes = {"batch": batch, "heads": heads, "n": n, "m": m}
-    return mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes).dense(device)
+    pattern = mask_pattern(attn_mask, padding_mask, is_causal, window=window, segments=segments, **sizes)
+    return pattern.dense(None if device is None else torch.device(device))
 
 
 def check_bias(
@@ -266,6 +267,7 @@ def require_boolean(name: str, mask: Tensor) -> None:
     """Raise ``TypeError`` unless ``mask`` is boolean."""
     if not isinstance(mask, Tensor):
         raise TypeError(f"{name}: expected a boolean tensor (True = may be attended), got {type(mask).__name__}")
+    check_tensor(name, mask)
     if mask.dtype != torch.bool:
         bias = "bias" if name == "mask" else "attn_bias"
         raise TypeError(

@@ -47,6 +47,8 @@ def check_prompts(tokens: Tensor, vocab_size: int | None, name: str = "idx") -> 
         raise ValueError(f"{name}: expected shape (batch, length), got {tuple(tokens.shape)}")
     if tokens.shape[1] == 0:
         raise ValueError(f"{name}: expected at least one token in each prompt, got shape {tuple(tokens.shape)}")
+    if tokens.is_meta:
+        raise ValueError(f"{name}: expected token ids with values, got a tensor on meta")
     if vocab_size is not None and tokens.numel():
         low, high = int(tokens.min()), int(tokens.max())
         if low < 0 or high >= vocab_size:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._layers.cache import CacheGroup
-from .._layers.inputs import check_vectors
+from .._layers.inputs import check_tokens, check_vectors
 from ._checks import check_ending, check_integer, check_prompts
 from .beams import BeamSearch, BeamSearchOutput, search_beams
 from .decoding import decode, evaluating
@@ -175,6 +175,7 @@ class GeneratesTargets:
                 f"loss_type={self.loss_type!r}"
             )
         check_integer("length", length, low=0)
+        check_tokens("source", source)
         with evaluating(self):
             check_vectors("start", start, self.out_dim)
             decoder = self._target_decoder(source, start, length, "length", source_padding_mask, use_cache)
@@ -197,6 +198,7 @@ class GeneratesTargets:
         if self.out_dim > vocab_size:
             raise ValueError(f"generate: the decoder reads {vocab_size} tokens, fewer than out_dim={self.out_dim}")
         check_integer("max_new_tokens", length, low=0)
+        check_tokens("source", source)
         if not isinstance(start_token, Tensor):
             start_token = torch.tensor([[check_integer("start_token", start_token, low=0)]])
         prefix = check_prompts(start_token, vocab_size, "start_token").to(source.device)

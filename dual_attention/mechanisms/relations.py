@@ -15,7 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from .._layers.calls import TypedModule
-from .._layers.inputs import check_boolean, check_one_device, check_part, check_positive, check_sequence
+from .._layers.inputs import (
+    check_batches,
+    check_boolean,
+    check_one_device,
+    check_part,
+    check_positive,
+    check_sequence,
+)
 from .._layers.symbols import Symbols, project_symbols
 from ..functional import RelativeSymbols, combine
 from ..functional.activations import Activation, activation_function
@@ -99,6 +106,7 @@ class Relation(TypedModule):
         """Relation queries ``(B, N, R, p)`` and keys ``(B, M, R, p)``."""
         check_sequence("query", x, self.wq.in_features, layer=self.wq)
         check_sequence("key", y, self.wk.in_features, layer=self.wk)
+        check_batches(query=x, key=y)
         sizes = (self.n_relations, self.proj_dim)
         q, k = self.wq(x).unflatten(-1, sizes), self.wk(y).unflatten(-1, sizes)
         return self.q_norm(q), self.k_norm(k)

@@ -54,6 +54,7 @@ def objects():
     return {
         "attention": (Attention(D, 2), x, x, x),
         "relational": (RelationalAttention(D, 2), x, x),
+        "relative symbols": (RelationalAttention(D, 2, use_relative_positional_symbols=True), x, torch.randn(N, N, D)),
         "rca": (RelationalCrossAttention(D, 2), x, x),
         "disrca": (DisentangledRelationalCrossAttention(D, 2), x, x),
         "dual": (DualAttention(D, 1, 1), x, x),
@@ -93,6 +94,11 @@ def objects():
         "heads": (recipes.self_attention(D, 2), x, x, x),
         "relational heads": (recipes.relational_heads(D, 2), x, x, x),
         "relation": (mechanisms.Relation(D, 2), x, x),
+        "alternating": (mechanisms.AlternatingCoAttention(D, D), x, x),
+        "interactive": (mechanisms.InteractiveCoAttention(D, D), x, x),
+        "parallel": (mechanisms.ParallelCoAttention(D, D), x, x),
+        "multi-grained": (mechanisms.MultiGrainedCoAttention(D, D), x, x),
+        "rotatory": (mechanisms.RotatoryAttention(D), x, x, x),
         "learned query": (mechanisms.LearnedQuery(2, D), x),
         "self query": (mechanisms.SelfQuery(D, D), x),
     }
@@ -102,6 +108,7 @@ def wrong(x: Tensor):
     """What stands for a tensor, of another kind, number of axes, memory or type."""
     yield from ("abc", x.tolist(), None, x.new_zeros(()), x.flatten(), x[None], x.to_sparse(), x.to("meta"), x > 0)
     yield x.to(torch.complex64)
+    yield torch.cat((x, x[:1]))  # one more example, of which there may then be none of something else
     if x.is_floating_point():
         yield from (x.half(), x.double(), x.long(), torch.cat((x, x), dim=-1))
     else:
@@ -122,3 +129,15 @@ def test_wrong_arguments(name):
                 assert "linear()" not in str(error), error
                 refused += 1
     assert refused >= 4
+
+
+def test_tokens_without_values():
+    """Looked up in weights that have values, they would give whatever lies in memory."""
+    for name in ("language model", "encoder", "masked language model", "tokens to tokens"):
+        layer, *given = objects()[name]
+        with pytest.raises(ValueError, match="x: expected token ids with values, on cpu, got a tensor on meta"):
+            layer.eval()(*(x.to("meta") for x in given))
+    model = objects()["tokens to tokens"][0]
+    for generates in (model.generate, lambda *given, **named: model.beam_search(*given, 2, **named)):
+        with pytest.raises(TypeError, match="source: expected a tensor, got NoneType"):
+            generates(None, 3, start_token=1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._layers.calls import TypedModule
-from ..._layers.inputs import check_boolean, check_choice, check_one_device, check_positive
+from ..._layers.inputs import check_batches, check_boolean, check_choice, check_one_device, check_positive
 from ...functional import masked_mean
 from ...functional.checks import MaybeNone
 from .._parameters import matrix
@@ -86,6 +86,7 @@ class AlternatingCoAttention(TypedModule):
         check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
+        check_batches(x1=x1, x2=x2)
         c0, w0 = summarise(self.first, x1.new_zeros(x1.shape[0], self.d2), x1, mask1)
         c2, w2 = summarise(self.second, c0, x2, mask2)
         c1, w1 = summarise(self.last, c2, x1, mask1)
@@ -115,6 +116,7 @@ class InteractiveCoAttention(TypedModule):
         check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
+        check_batches(x1=x1, x2=x2)
         c1, w1 = summarise(self.attention1, masked_mean(x2, mask2), x1, mask1)
         c2, w2 = summarise(self.attention2, masked_mean(x1, mask1), x2, mask2)
         return CoAttentionOutput(c1, c2, w1, w2)
@@ -169,6 +171,7 @@ class ParallelCoAttention(TypedModule):
         check_one_device(self, x1=x1, x2=x2, mask1=mask1, mask2=mask2)
         check_input("x1", x1, self.d1, mask1, "mask1")
         check_input("x2", x2, self.d2, mask2, "mask2")
+        check_batches(x1=x1, x2=x2)
         affinity = self.affinity(x1, x2)
         allowed = affinity != -torch.inf
         if mask1 is not None:
@@ -303,6 +306,7 @@ class RotatoryAttention(TypedModule):
         check_input("left", left, self.d, left_mask, "left_mask")
         check_input("target", target, self.d, target_mask, "target_mask")
         check_input("right", right, self.d, right_mask, "right_mask")
+        check_batches(left=left, target=target, right=right)
         r_lt = r_rt = masked_mean(target, target_mask)
         w_l = w_r = w_lt = w_rt = r_l = r_r = r_lt
         for _ in range(self.hops):

@@ -73,6 +73,8 @@ def test_two_dimensions_are_receivers_by_senders_even_if_the_batch_is_as_long():
         ({"attn_mask": torch.ones(2, 4, 4, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(2, 4, 4\)"),
         ({"attn_mask": torch.ones(5, 1, 4, 4, dtype=torch.bool)}, ValueError, r"attn_mask: .*got \(5, 1, 4, 4\)"),
         ({"padding_mask": torch.ones(2, 4)}, TypeError, "padding_mask: expected a boolean"),
+        ({"padding_mask": (torch.ones(2, 4) > 0).to_sparse()}, TypeError, "padding_mask: expected a dense tensor"),
+        ({"is_causal": True, "device": [2]}, TypeError, "device"),
         ({"padding_mask": torch.ones(4, 2, dtype=torch.bool)}, ValueError, r"padding_mask: .*got \(4, 2\)"),
     ],
 )

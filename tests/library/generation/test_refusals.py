@@ -25,6 +25,7 @@ IDX = torch.tensor([PROMPT, [2, 2, 2]])
         ({"idx": IDX[0]}, ValueError, r"idx: expected shape \(batch, length\), got \(3,\)"),
         ({"idx": IDX[:, :0]}, ValueError, "idx: expected at least one token"),
         ({"idx": IDX + 10}, ValueError, "idx: expected token ids from 0 to 12, got 11 to 17"),
+        ({"idx": IDX.to("meta")}, ValueError, "idx: expected token ids with values, got a tensor on meta"),
         ({"idx": IDX - 2}, ValueError, "idx: expected token ids from 0 to 12, got -1 to 5"),
         ({"max_new_tokens": -1}, ValueError, "max_new_tokens: expected an integer of at least 0, got -1"),
         ({"max_new_tokens": 2.5}, TypeError, "max_new_tokens: expected an integer, got float"),
