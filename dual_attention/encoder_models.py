@@ -14,7 +14,13 @@ from ._layers.symbols import Symbols
 from ._models.config import EncoderConfig, TokenPositions
 from ._models.encoder import EncoderModel
 from ._models.encoder_heads import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderHeadOutput
-from ._models.retrievers import check_symbol_width, check_symbols_fit, create_symbol_retriever, retrieve_symbols
+from ._models.retrievers import (
+    check_symbol_width,
+    check_symbols_fit,
+    create_symbol_retriever,
+    retrieve_symbols,
+    symbol_sizes,
+)
 from ._models.stack import BlockInputs, Trace
 from .dual_attn_blocks import DualAttnEncoderBlock
 from .transformer_blocks import EncoderBlock
@@ -72,11 +78,11 @@ class TransformerEncoder(EncoderModel):
         d_model: int,
         n_layers: int,
         n_heads: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        max_block_size: int,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
+        max_block_size: int = 1024,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pos_enc_type: TokenPositions = "pos_emb",
@@ -187,12 +193,12 @@ class DualAttnTransformerEncoder(EncoderModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        max_block_size: int,
+        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
+        max_block_size: int = 1024,
         norm_type: NormType = "layernorm",
         sa_kwargs: AttentionOptions | Options | None = None,
         ra_kwargs: RelationalOptions | Options | None = None,
@@ -245,8 +251,11 @@ class DualAttnTransformerEncoder(EncoderModel):
         self.update_symbols_each_layer = update_symbols_each_layer
         self.symbol_retrievers = nn.ModuleList()
         if n_heads_ra:
+            sizes = symbol_sizes(d_model, n_heads_sa, n_heads_ra, max_block_size)
             for _ in range(1 if shared_symbol_retriever else n_layers):
-                self.symbol_retrievers.append(create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs))
+                self.symbol_retrievers.append(
+                    create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, sizes=sizes)
+                )
                 check_symbol_width(self.symbol_retrievers[-1], d_model)
         self.init_weights()
 

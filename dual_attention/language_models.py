@@ -31,6 +31,7 @@ from ._models.retrievers import (
     create_symbol_retriever,
     retrieve_symbols,
     retriever_options,
+    symbol_sizes,
     tie_symbol_libraries,
 )
 from ._models.stack import BlockInputs, Trace
@@ -78,11 +79,11 @@ class TransformerLM(LanguageModel):
         d_model: int,
         n_layers: int,
         n_heads: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        max_block_size: int,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
+        max_block_size: int = 1024,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pos_enc_type: TokenPositions = "pos_emb",
@@ -140,7 +141,8 @@ class DualAttnTransformerLM(LanguageModel):
             ``"position_relative"`` symbols need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"`` (with ``causal_nbhd``, its default),
             ``"positional_symbols"`` or ``"position_relative"``.
-        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`. By default it has
+            as many heads as a layer, ``d_model`` symbols, a symbol for each position, or for relative ones up to 64.
         symbol_retriever_config: ``{"shared_symbol_retriever": True, "weight_tie_symbol_library": False}`` by default:
             one retriever for all layers, or one for each, with symbols of its own or those of the first.
         bias: biases in the feed-forward blocks, if ``ff_bias`` is None. Dual attention has none unless ``sa_kwargs``
@@ -162,12 +164,12 @@ class DualAttnTransformerLM(LanguageModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        max_block_size: int,
+        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
+        max_block_size: int = 1024,
         norm_type: NormType = "layernorm",
         sa_kwargs: AttentionOptions | Options | None = None,
         ra_kwargs: RelationalOptions | Options | None = None,
@@ -242,8 +244,9 @@ class DualAttnTransformerLM(LanguageModel):
         shared = retriever_options(config.symbol_retriever_config)["shared_symbol_retriever"]
         if not (shared or config.update_symbols_each_layer):
             raise ValueError("update_symbols_each_layer: False needs symbol_retriever_config's shared_symbol_retriever")
+        sizes = symbol_sizes(config.d_model, config.n_heads_sa, config.n_heads_ra, config.max_block_size)
         retrievers = [
-            create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs)
+            create_symbol_retriever(config.symbol_retrieval, config.symbol_retrieval_kwargs, sizes=sizes)
             for _ in range(1 if shared else config.n_layers)
         ]
         first = retrievers[0]

@@ -13,6 +13,7 @@ import torch
 from ._layers.config import arguments_for, check_types
 from ._layers.options import parameters_of
 from ._models.config import DecoderLanguageConfig
+from ._models.retrievers import symbol_sizes, with_sizes
 from .language_models import DualAttnTransformerLM, TransformerLM
 
 __all__ = ["LANGUAGE_PRESETS", "LanguageModelConfig", "language_preset"]
@@ -44,10 +45,14 @@ class LanguageModelConfig(DecoderLanguageConfig):
             value = getattr(self, name)
             if name not in (*own, "model") and value != default:
                 raise ValueError(f"{name}: is no argument of model={self.model!r}, got {value!r}")
-        needed = ("n_heads_sa", "n_heads_ra", "symbol_retrieval_kwargs", "n_heads")
+        needed = ("n_heads_sa", "n_heads_ra", "n_heads")
         missing = [name for name in needed if name in own and own[name] is None]
         if missing:
             raise ValueError(f"{', '.join(missing)}: needed with model={self.model!r}, got None")
+        if self.model == "dat":  # spelt out, for whoever reads a file of it
+            sizes = symbol_sizes(self.d_model, self.n_heads_sa, self.n_heads_ra, self.max_block_size)
+            symbols = with_sizes(self.symbol_retrieval, self.symbol_retrieval_kwargs, sizes)
+            object.__setattr__(self, "symbol_retrieval_kwargs", symbols)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the model's class, all of them."""

@@ -20,7 +20,13 @@ from ._layers.options import (
 )
 from ._layers.symbols import Symbols
 from ._models.config import EmbeddingInit, LossType, PairPositions, Seq2SeqConfig
-from ._models.retrievers import check_symbol_width, check_symbols_fit, create_symbol_retriever, retrieve_symbols
+from ._models.retrievers import (
+    check_symbol_width,
+    check_symbols_fit,
+    create_symbol_retriever,
+    retrieve_symbols,
+    symbol_sizes,
+)
 from ._models.seq2seq import Seq2SeqModel, Side
 from ._models.weights import ignore_weights
 from .dual_attn_blocks import DualAttnDecoderBlock, DualAttnEncoderBlock
@@ -72,8 +78,8 @@ class Seq2SeqTransformer(Seq2SeqModel):
         n_layers_dec: int,
         encoder_kwargs: EncoderBlockOptions | Options,
         decoder_kwargs: DecoderBlockOptions | Options,
-        in_block_size: int,
-        out_block_size: int,
+        in_block_size: int = 1024,
+        out_block_size: int = 1024,
         tie_weights: bool = True,
         loss_ignore_idx: int = -1,
         *,
@@ -113,7 +119,8 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
     Args:
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"`` or
             ``"position_relative"``.
-        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`. For
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`. None takes those of
+            :class:`~dual_attention.language_models.DualAttnTransformerLM`, with as many heads as the encoder. For
             ``"positional_symbols"``, ``max_length`` is to cover source and target.
         encoder_kwargs: arguments of :class:`~dual_attention.dual_attn_blocks.DualAttnEncoderBlock` but for
             ``d_model``; with position-relative symbols, ``ra_kwargs={"use_relative_positional_symbols": True}``.
@@ -132,15 +139,15 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         input_spec: Mapping[str, Any],
         output_spec: Mapping[str, Any],
         symbol_retrieval: SequenceSymbolRetrieval,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
+        symbol_retrieval_kwargs: SymbolOptions | Options | None,
         d_model: int,
         out_dim: int,
         n_layers_enc: int,
         n_layers_dec: int,
         encoder_kwargs: DualAttnEncoderBlockOptions | Options,
         decoder_kwargs: DualAttnDecoderBlockOptions | Options,
-        in_block_size: int,
-        out_block_size: int,
+        in_block_size: int = 1024,
+        out_block_size: int = 1024,
         tie_weights: bool = True,
         loss_ignore_idx: int = -1,
         *,
@@ -178,6 +185,8 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
             )
         )
         self.update_symbols_each_layer = update_symbols_each_layer
+        encoder, longest = self.encoder_kwargs, max(in_block_size, out_block_size)
+        sizes = symbol_sizes(d_model, encoder.get("n_heads_sa", 0), encoder.get("n_heads_ra", 0), longest)
         self._retrievers: dict[Side, str] = {"encoder": "symbol_retriever", "decoder": "symbol_retriever"}
         retrievers = {"symbol_retriever": (symbol_retrieval, symbol_retrieval_kwargs, "symbol_retrieval_kwargs")}
         if decoder_symbol_retrieval is not None:
@@ -194,7 +203,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         read = {self._retrievers[side] for side, relational in self._relational.items() if relational}
         for name, (kind, options, argument) in retrievers.items():
             if name in read:
-                self.layers[name] = create_symbol_retriever(kind, options, name=argument)
+                self.layers[name] = create_symbol_retriever(kind, options, name=argument, sizes=sizes)
                 check_symbol_width(self.layers[name], d_model, argument)
         ignore_weights(self, *(f"layers.{name}." for name in retrievers if name not in read))
         retriever = self.layers[self._retrievers["decoder"]] if self._relational["decoder"] else None

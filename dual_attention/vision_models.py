@@ -5,6 +5,8 @@ Shapes: C channels, T tokens (a class token and the patches), d width of the mod
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 
 from ._layers.cache import Cache
@@ -12,7 +14,7 @@ from ._layers.config import SymbolRetrieval, arguments_for
 from ._layers.options import AttentionOptions, NormType, Options, RelationalHeadType, RelationalOptions, SymbolOptions
 from ._layers.symbols import Symbols
 from ._models.config import PatchPositions, Pool, VisionConfig
-from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols
+from ._models.retrievers import check_symbols_fit, create_symbol_retriever, retrieve_symbols, symbol_sizes
 from ._models.stack import BlockInputs
 from ._models.vision import VisionModel, VisionTrace
 from ._models.weights import ignore_weights
@@ -48,10 +50,10 @@ class VisionTransformer(VisionModel):
         d_model: int,
         n_layers: int,
         n_heads: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
         norm_type: NormType = "layernorm",
         bias: bool = True,
         pool: Pool = "cls",
@@ -91,7 +93,8 @@ class VisionDualAttnTransformer(VisionModel):
         symbol_retrieval: ``"symbolic_attention"``, ``"rel_sym_attn"``, ``"positional_symbols"``,
             ``"position_relative"`` (along the sequence of tokens) or ``"position_relative_2d"`` (rows and columns of
             patches).
-        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`.
+        symbol_retrieval_kwargs: arguments of that class of :mod:`dual_attention.symbol_retrieval`; by default as
+            :class:`~dual_attention.language_models.DualAttnTransformerLM`.
         ra_type, ra_kwargs, sa_kwargs: as :class:`~dual_attention.dual_attention.DualAttention`; the two
             position-relative retrievals need ``ra_kwargs={"use_relative_positional_symbols": True, ...}``.
         update_symbols_each_layer: retrieve symbols anew for each block, as the published package does, or only once.
@@ -107,12 +110,12 @@ class VisionDualAttnTransformer(VisionModel):
         n_layers: int,
         n_heads_sa: int,
         n_heads_ra: int,
-        dff: int | None,
-        dropout_rate: float,
-        activation: str,
-        norm_first: bool,
-        symbol_retrieval: SymbolRetrieval,
-        symbol_retrieval_kwargs: SymbolOptions | Options,
+        dff: int | None = None,
+        dropout_rate: float = 0.0,
+        activation: str = "gelu",
+        norm_first: bool = True,
+        symbol_retrieval: SymbolRetrieval = "symbolic_attention",
+        symbol_retrieval_kwargs: SymbolOptions | Options | None = None,
         ra_type: RelationalHeadType = "relational_attention",
         ra_kwargs: RelationalOptions | Options | None = None,
         sa_kwargs: AttentionOptions | Options | None = None,
@@ -153,7 +156,10 @@ class VisionDualAttnTransformer(VisionModel):
         check_symbols_fit(symbol_retrieval, n_heads_ra, ra_kwargs)
         self.symbol_retriever: nn.Module | None = None
         if n_heads_ra:
-            self.symbol_retriever = create_symbol_retriever(symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval)
+            sizes = symbol_sizes(d_model, n_heads_sa, n_heads_ra, math.prod(self.grid_size) + 1)
+            self.symbol_retriever = create_symbol_retriever(
+                symbol_retrieval, symbol_retrieval_kwargs, SymbolRetrieval, sizes=sizes
+            )
         else:
             ignore_weights(self, "symbol_retriever.")
         for _ in range(n_layers):

@@ -31,7 +31,7 @@ from dual_attention import (
 from dual_attention._layers import options
 from dual_attention._layers.config import arguments_for, config_of
 from dual_attention._models.config import DecoderLanguageConfig, EncoderConfig, Seq2SeqConfig, VisionConfig
-from dual_attention._models.retrievers import _CLASSES as RETRIEVERS
+from dual_attention._models.retrievers import RETRIEVERS
 from dual_attention.baselines import Abstractor, Seq2SeqAbstractor
 from dual_attention.baselines.abstractor import AbstractorOptions
 from dual_attention.encoder_models import DualAttnTransformerEncoder

@@ -52,13 +52,13 @@ class BlockConfig(FieldsConfig):
     """Kind of relational heads: relational attention, relational cross-attention, or its disentangled form."""
     d_model: int
     """Width of the residual stream."""
-    dff: int | None
+    dff: int | None = None
     """Hidden width of the feed-forward blocks; null takes four times d_model, for SwiGLU two thirds of that."""
-    dropout_rate: float
+    dropout_rate: float = 0.0
     """Dropout rate, of embeddings too."""
-    activation: str
+    activation: str = "gelu"
     """Activation of the feed-forward blocks."""
-    norm_first: bool
+    norm_first: bool = True
     """Normalise before each sub-layer (pre-norm) instead of after it."""
     norm_type: NormType = "layernorm"
     """Kind of normalisation."""

@@ -45,7 +45,7 @@ class TokensConfig(PositionsConfig, DepthConfig):
 
     vocab_size: int
     """Size of the vocabulary."""
-    max_block_size: int
+    max_block_size: int = 1024
     """Context length, most tokens of a sequence."""
 
 
@@ -137,9 +137,9 @@ class Seq2SeqConfig(SymbolsConfig):
     """Arguments of the encoder's blocks."""
     decoder_kwargs: Mapping[str, Any]
     """Arguments of the decoder's blocks."""
-    in_block_size: int
+    in_block_size: int = 1024
     """Largest length of a source."""
-    out_block_size: int
+    out_block_size: int = 1024
     """Largest length of a target."""
     tie_weights: bool = True
     """One weight for the target embedding and the output layer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from .._layers.options import (
     check_complete,
     checked_options,
     options_dict,
+    parameters_of,
 )
 from .._layers.symbols import Symbols
 from ..symbol_retrieval import (
@@ -28,7 +29,7 @@ from ..symbol_retrieval import (
     SymbolicAttention,
 )
 
-_CLASSES = {
+RETRIEVERS = {
     "symbolic_attention": SymbolicAttention,
     "rel_sym_attn": RelationalSymbolicAttention,
     "positional_symbols": PositionalSymbolRetriever,
@@ -43,13 +44,36 @@ def create_symbol_retriever(
     choices: Any = SequenceSymbolRetrieval,
     *,
     name: str = "symbol_retrieval_kwargs",
+    sizes: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """The symbol retriever of that name, one of ``choices``; ``name``: the argument that is ``kwargs``."""
+    """The symbol retriever of that name, one of ``choices``.
+
+    Args:
+        name: the argument that is ``kwargs``.
+        sizes: those that the model around it gives to what it needs and ``kwargs`` leave out, see :func:`symbol_sizes`.
+    """
     check_choice("symbol_retrieval", symbol_retrieval, choices)
-    kind = _CLASSES[symbol_retrieval]
-    options = checked_options(name, kwargs, kind)
+    kind = RETRIEVERS[symbol_retrieval]
+    options = with_sizes(symbol_retrieval, checked_options(name, kwargs, kind), sizes or {})
     check_complete(name, options, kind)
     return kind(**options)
+
+
+def symbol_sizes(d_model: int, n_heads_sa: Any, n_heads_ra: Any, length: int) -> dict[str, Any]:
+    """Sizes of symbol retrievers by default: as many heads as a layer has, and as many symbols as features."""
+    check_not_negative(n_heads_sa=n_heads_sa, n_heads_ra=n_heads_ra)
+    widths = dict.fromkeys(("d_model", "symbol_dim", "n_symbols"), d_model)
+    heads = dict.fromkeys(("n_heads", "rel_n_heads", "symbolic_attn_n_heads"), max(n_heads_sa + n_heads_ra, 1))
+    return {**widths, **heads, "max_length": length, "max_rel_pos": 64}
+
+
+def with_sizes(
+    symbol_retrieval: str, kwargs: SymbolOptions | Options | None, sizes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments of a symbol retriever, and those of the sizes that it needs and that are not among them."""
+    given = options_dict("symbol_retrieval_kwargs", kwargs)
+    needed = [p.name for p in parameters_of(RETRIEVERS[symbol_retrieval]).values() if p.default is p.empty]
+    return given | {name: sizes[name] for name in needed if name in sizes and name not in given}
 
 
 def check_symbols_fit(

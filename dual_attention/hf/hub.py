@@ -19,6 +19,7 @@ from torch import nn
 from .._checkpoints.files import CheckpointFiles
 from .._checkpoints.weights import checkpoint_weights, filled
 from .._layers.options import parameters_of
+from .._models.retrievers import symbol_sizes, with_sizes
 from ..language_models import DualAttnTransformerLM, TransformerLM
 from ..language_presets import LanguageModelConfig, as_json
 
@@ -66,6 +67,10 @@ class HubLanguageModel(
             ours = parameter.kind is inspect.Parameter.KEYWORD_ONLY
             if name not in ("self", "device", "dtype") and not (ours and value == parameter.default):
                 written[name] = value
+        if self._kind == "dat":  # the published package has no defaults of these
+            sizes = symbol_sizes(*(written[name] for name in ("d_model", "n_heads_sa", "n_heads_ra", "max_block_size")))
+            symbols = with_sizes(written["symbol_retrieval"], written["symbol_retrieval_kwargs"], sizes)
+            written["symbol_retrieval_kwargs"] = symbols
         return as_json(written)
 
     @property

@@ -7,14 +7,12 @@ decoding with a cache in `test_language_decoding.py`.
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import pickle
 
 import pytest
 import torch
 
-from dual_attention import DualAttnTransformerLM, TransformerLM
 from dual_attention.language_models import configure_optimizers
 from dual_attention.language_presets import language_preset
 from tests.support.language import (
@@ -36,38 +34,6 @@ from tests.support.language import (
 )
 
 # ---- the published interface
-
-
-def test_published_arguments_are_kept_in_their_order():
-    required = inspect.Parameter.empty
-
-    def positional(model):
-        parameters = list(inspect.signature(model.__init__).parameters.values())[1:]
-        return {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
-
-    assert list(positional(TransformerLM).items()) == [
-        *((name, required) for name in ("vocab_size", "d_model", "n_layers", "n_heads", "dff", "dropout_rate")),
-        *((name, required) for name in ("activation", "norm_first", "max_block_size")),
-        ("norm_type", "layernorm"),
-        ("bias", True),
-        ("pos_enc_type", "pos_emb"),
-        ("use_flash_attention", True),
-        ("block_kwargs", None),
-    ]
-    assert list(positional(DualAttnTransformerLM).items()) == [
-        *((name, required) for name in ("vocab_size", "d_model", "n_layers", "n_heads_sa", "n_heads_ra")),
-        *((name, required) for name in ("symbol_retrieval_kwargs", "dff", "dropout_rate", "activation")),
-        *((name, required) for name in ("norm_first", "max_block_size")),
-        ("norm_type", "layernorm"),
-        ("sa_kwargs", None),
-        ("ra_kwargs", None),
-        ("ra_type", "relational_attention"),
-        ("share_attn_params", False),
-        ("symbol_retrieval", "symbolic_attention"),
-        ("symbol_retriever_config", None),
-        ("pos_enc_type", "pos_emb"),
-        ("bias", True),
-    ]
 
 
 def test_published_attributes_are_kept():

@@ -210,6 +210,15 @@ def test_the_callers_dicts_may_change(tmp_path: Path):
     assert json.loads((tmp_path / "config.json").read_text())["symbol_retrieval_kwargs"]["n_symbols"] == 5
 
 
+def test_symbols_that_were_left_out_are_saved(tmp_path: Path):
+    """Since the published package has no defaults of them, and ours may change."""
+    sizes = {**COMMON, **HEADS, "symbol_retrieval_kwargs": {"n_symbols": 5}}
+    DualAttnTransformerLM_HFHub(**sizes).save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["symbol_retrieval_kwargs"] == {"n_symbols": 5, "d_model": COMMON["d_model"], "n_heads": 4}
+    DualAttnTransformerLM_HFHub.from_pretrained(tmp_path)
+
+
 def test_device_and_dtype_are_not_saved(tmp_path: Path):
     dat(device="cpu", dtype=torch.float64, pos_enc_type="RoPE").save_pretrained(tmp_path)
     assert not {"device", "dtype"} & json.loads((tmp_path / "config.json").read_text()).keys()
