@@ -185,6 +185,7 @@ class Seq2SeqDualAttnTransformer(Seq2SeqModel):
         )
         self.update_symbols_each_layer = update_symbols_each_layer
         self._retrievers: dict[Side, str] = {"encoder": "symbol_retriever", "decoder": "symbol_retriever"}
+        retrievers: dict[str, tuple[str, SymbolOptions | None, str]]
         retrievers = {"symbol_retriever": (symbol_retrieval, symbol_retrieval_kwargs, "symbol_retrieval_kwargs")}
         if decoder_symbol_retrieval is not None:
             own = decoder_symbol_retrieval, decoder_symbol_retrieval_kwargs, "decoder_symbol_retrieval_kwargs"
