@@ -11,6 +11,7 @@ from tests.versions import SHOWN, SIDES, Row, lowest, outcome, stages, table
 def test_the_lowest_versions_are_those_that_are_declared():
     """All that is shown in the table is pinned in the end, and so is all else that the stages install by its extra."""
     extras = PROJECT["optional-dependencies"]
+    found = {}
     for stage in stages(2):
         found = lowest(PROJECT, stage.extras)
         for line in (*PROJECT["dependencies"], *(line for extra in stage.extras for line in extras[extra])):

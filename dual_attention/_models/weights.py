@@ -69,7 +69,7 @@ def move_prefix(state_dict: dict[str, Any], old: str, new: str) -> Mapping[str, 
     return found
 
 
-def ignore_weights(model: nn.Module, *prefixes: str) -> None:
+def ignore_weights(model: Any, *prefixes: str) -> None:
     """Have a model leave out of every state dict that it loads the weights whose names begin so.
 
     They are those of symbol retrievers that it does not build, since nothing would read their symbols. State dicts of

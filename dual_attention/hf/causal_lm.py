@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import Tensor, nn
 from transformers import Cache, GenerationMixin
-from transformers.generation import GenerationMode
+from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .._models.inputs import IGNORED, check_targets
@@ -169,6 +169,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
         self,
         input_ids: Tensor,
         next_sequence_length: int | None = None,
+        *args: Any,
         inputs_embeds: Tensor | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
@@ -186,7 +187,7 @@ class DualAttnForCausalLM(HasBackbone, GenerationMixin):
             )
         # `generate` looks for `inputs_embeds` among the arguments of this method.
         inputs = super().prepare_inputs_for_generation(  # pyright: ignore[reportAttributeAccessIssue]
-            input_ids, next_sequence_length, inputs_embeds=inputs_embeds, **kwargs
+            input_ids, next_sequence_length, *args, inputs_embeds=inputs_embeds, **kwargs
         )
         for name in ("position_ids", "tokenizer", "assistant_tokenizer"):
             inputs.pop(name, None)
